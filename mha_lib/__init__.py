@@ -1,0 +1,28 @@
+"""Multi-head attention, written to be read, tested to be trusted.
+
+The layer and its parts are here; everything else is a submodule of its own, such as ``mha_lib.peers``.
+"""
+
+from mha_lib.attention import (
+    AdditiveAttention,
+    DotProductAttention,
+    KernelPooling,
+    MultiHeadAttention,
+    masked_softmax,
+    merge_heads,
+    split_heads,
+    transpose_output,
+    transpose_qkv,
+)
+
+__all__ = [
+    "AdditiveAttention",
+    "DotProductAttention",
+    "KernelPooling",
+    "MultiHeadAttention",
+    "masked_softmax",
+    "merge_heads",
+    "split_heads",
+    "transpose_output",
+    "transpose_qkv",
+]

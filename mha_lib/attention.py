@@ -1,0 +1,372 @@
+"""Attention: compare queries with keys, turn the scores into weights, average the values with them.
+
+Every class below is that one sentence; they differ in how a query and a key are compared. Shapes follow
+*Dive into Deep Learning* (d2l), chapter 11: ``queries`` (batch, num_queries, size), ``keys`` and ``values``
+(batch, num_keys, size), ``valid_lens`` None, (batch,) or (batch, num_queries).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_lib import inputs
+
+
+def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
+    """Which keys may be attended to.
+
+    Args:
+        valid_lens: (batch,) or (batch, num_queries), how many keys count, from the first on.
+        num_keys: number of keys.
+
+    Returns:
+        bool, (batch, 1, num_keys) or (batch, num_queries, num_keys): True where a key is valid.
+    """
+    lengths = valid_lens[:, None, None] if valid_lens.dim() == 1 else valid_lens[:, :, None]
+    return torch.arange(num_keys, device=valid_lens.device) < lengths
+
+
+def masked_softmax(scores: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+    """Softmax over the keys, giving weight to valid keys only.
+
+    A query with no valid key gets weights 0 (and gradient 0), not NaN. ``scores`` is not written to, and what it
+    holds at invalid keys, NaN included, has no effect.
+
+    Args:
+        scores: (batch, num_queries, num_keys) or (batch, num_heads, num_queries, num_keys).
+        valid_lens: None (all keys are valid), (batch,) or (batch, num_queries).
+
+    Returns:
+        weights of the shape of ``scores``; each row sums to 1, or to 0 where no key is valid.
+
+    Raises:
+        TypeError, ValueError: ``valid_lens`` is not a tensor of counts that fits ``scores``.
+
+    Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in the cases above).
+    """
+    if valid_lens is None:
+        return torch.softmax(scores, dim=-1)
+    if scores.dim() not in (3, 4):
+        raise ValueError(
+            "scores must have shape (batch, num_queries, num_keys) or (batch, num_heads, num_queries, num_keys), "
+            f"got {tuple(scores.shape)}"
+        )
+    inputs.check_valid_lens(valid_lens, scores.shape[0], *scores.shape[-2:])
+    valid = valid_keys(valid_lens, scores.shape[-1])
+    if scores.dim() == 4:
+        valid = valid.unsqueeze(1)
+    empty = ~valid.any(dim=-1, keepdim=True)
+    # Softmax of a row that is −∞ throughout is NaN, forward and backward: an empty row goes in as zeros instead.
+    fill = torch.zeros_like(empty, dtype=scores.dtype).masked_fill(~empty, -math.inf)
+    return torch.softmax(torch.where(valid, scores, fill), dim=-1).masked_fill(empty, 0.0)
+
+
+class AttentionPooling(nn.Module):
+    """What all attention shares: scores → masked softmax → dropout → weighted average of the values.
+
+    A subclass says how to compare queries with keys, in ``scores``.
+    """
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self._last_call = None
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """How well every key answers every query: (batch, num_queries, num_keys)."""
+        raise NotImplementedError
+
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+        """Average the values, for each query by its own weights.
+
+        Args:
+            queries: (batch, num_queries, query_size).
+            keys: (batch, num_keys, key_size).
+            values: (batch, num_keys, value_size).
+            valid_lens: None, (batch,) or (batch, num_queries).
+
+        Returns:
+            (batch, num_queries, value_size); zeros for a query with no valid key.
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit together; the message names the one that does not.
+        """
+        inputs.check_sequences(queries, keys, values)
+        weights = masked_softmax(self.scores(queries, keys), valid_lens)
+        self._remember(weights)
+        return self.dropout(weights) @ values
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Weights of the last call, before dropout, detached: (batch, num_queries, num_keys)."""
+        if self._last_call is None:
+            raise RuntimeError(
+                "attention_weights: there are none. Call the layer first; a call under torch.compile, export, "
+                "tracing or a function transform such as vmap keeps none, nor does a copy of a layer"
+            )
+        tensors, versions = self._last_call
+        if versions != _versions(tensors):
+            raise RuntimeError(
+                "attention_weights: queries or keys were changed in place since the last call; call the layer again"
+            )
+        with torch.no_grad():
+            return self._weights(*tensors)
+
+    def _weights(self, weights: Tensor) -> Tensor:
+        return weights
+
+    def _remember(self, *tensors: Tensor | None) -> None:
+        if not inputs.values_readable():
+            self._last_call = None
+            return
+        kept = tuple(None if tensor is None else tensor.detach() for tensor in tensors)
+        self._last_call = kept, _versions(kept)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_last_call": None}
+
+
+def _versions(tensors: tuple[Tensor | None, ...]) -> tuple[int | None, ...]:
+    """Counters that move when a tensor is written to (tensors of inference mode have none)."""
+    return tuple(None if tensor is None or tensor.is_inference() else tensor._version for tensor in tensors)
+
+
+class KernelPooling(AttentionPooling):
+    """Nadaraya–Watson regression with a Gaussian kernel, seen as attention.
+
+    score(q, k) = −‖q − k‖² / (2 · bandwidth²); the softmax of it is the normalised Gaussian kernel.
+
+    Args:
+        bandwidth: width of the kernel, in the units of queries and keys; positive.
+        learnable: whether training may change it (through its logarithm, so it stays positive).
+
+    Source: Nadaraya 1964; Watson 1964; d2l 11.2 (first edition 10.2, where the parameter is w = 1 / bandwidth).
+    """
+
+    def __init__(self, bandwidth: float = 1.0, learnable: bool = False):
+        super().__init__()
+        if not bandwidth > 0:
+            raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+        self.log_bandwidth = nn.Parameter(torch.tensor(math.log(bandwidth)), requires_grad=learnable)
+
+    @property
+    def bandwidth(self) -> Tensor:
+        """Width of the kernel, a scalar."""
+        return self.log_bandwidth.exp()
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        inputs.check_same_size(queries, keys)
+        distances = (queries.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(dim=-1)
+        return -distances / (2 * self.bandwidth**2)
+
+
+class AdditiveAttention(AttentionPooling):
+    """Additive scoring: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
+
+    Args:
+        num_hiddens: size of the hidden layer in which query and key meet.
+        dropout: probability of dropping an attention weight in training.
+        query_size, key_size: sizes of the inputs; left out, they are taken from the first call.
+
+    Source: Bahdanau, Cho, Bengio 2015, appendix A.1.2; d2l 11.3.4.
+    """
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        *older: object,
+        query_size: int | None = None,
+        key_size: int | None = None,
+    ):
+        if older:
+            raise TypeError(
+                "AdditiveAttention takes num_hiddens and dropout by position; write the book's older order "
+                "by keyword: AdditiveAttention(key_size=…, query_size=…, num_hiddens=…, dropout=…)"
+            )
+        super().__init__(dropout)
+        inputs.check_size("num_hiddens", num_hiddens)
+        self.W_q = _linear("query_size", query_size, num_hiddens, bias=False)
+        self.W_k = _linear("key_size", key_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        inputs.check_projection("queries", queries, self.W_q.weight, "query_size")
+        inputs.check_projection("keys", keys, self.W_k.weight, "key_size")
+        features = self.W_q(queries).unsqueeze(-2) + self.W_k(keys).unsqueeze(-3)
+        return self.w_v(torch.tanh(features)).squeeze(-1)
+
+
+class DotProductAttention(AttentionPooling):
+    """Scaled dot-product attention: score(q, k) = qᵀk / √size.
+
+    Takes (batch, number, size) or, with heads, (batch, num_heads, number, size). The output comes from torch's fused
+    kernel, which never holds all weights at once; ``attention_weights`` are computed when they are asked for.
+
+    Args:
+        dropout: probability of dropping an attention weight in training.
+
+    Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
+    """
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
+
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+        inputs.check_sequences(queries, keys, values, ranks=(3, 4))
+        inputs.check_same_size(queries, keys)
+        if valid_lens is not None:
+            inputs.check_valid_lens(valid_lens, queries.shape[0], queries.shape[-2], keys.shape[-2])
+            valid_lens = valid_lens.detach().clone()
+        self._remember(queries, keys, valid_lens)
+        if (self.training and self.dropout.p > 0) or inputs.in_function_transform():
+            # Here the kernel would be slower than the formula: on the CPU it knows neither dropout nor vmap.
+            return self.dropout(self._weights(queries, keys, valid_lens)) @ values
+        return _fused_attention(queries, keys, values, valid_lens)
+
+    def _weights(self, queries: Tensor, keys: Tensor, valid_lens: Tensor | None) -> Tensor:
+        return masked_softmax(self.scores(queries, keys), valid_lens)
+
+
+def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None) -> Tensor:
+    """masked_softmax(scores) @ values in one kernel, which is fast only with an axis for heads."""
+    if queries.dim() == 3:
+        one_head = (tensor.unsqueeze(1) for tensor in (queries, keys, values))
+        return _fused_attention(*one_head, valid_lens).squeeze(1)
+    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[-2]).unsqueeze(1)
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+
+
+def split_heads(X: Tensor, num_heads: int) -> Tensor:
+    """Give every head its own share of the features: (batch, n, d) → (batch, num_heads, n, d / num_heads), a view."""
+    if X.dim() != 3:
+        raise ValueError(f"X must have shape (batch, number, size), got {tuple(X.shape)}")
+    inputs.check_divisible(X.shape[-1], num_heads)
+    batch_size, number, size = X.shape
+    return X.reshape(batch_size, number, num_heads, size // num_heads).transpose(1, 2)
+
+
+def merge_heads(X: Tensor) -> Tensor:
+    """Undo ``split_heads``: (batch, num_heads, n, head_size) → (batch, n, num_heads · head_size)."""
+    if X.dim() != 4:
+        raise ValueError(f"X must have shape (batch, num_heads, number, head_size), got {tuple(X.shape)}")
+    return X.transpose(1, 2).flatten(start_dim=2)
+
+
+def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
+    """Split into heads and fold the heads into the batch: (batch, n, d) → (batch · num_heads, n, d / num_heads).
+
+    Row ``i * num_heads + h`` of the result is head h of example i. Source: d2l 11.5.2.
+    """
+    return split_heads(X, num_heads).flatten(end_dim=1)
+
+
+def transpose_output(X: Tensor, num_heads: int) -> Tensor:
+    """Undo ``transpose_qkv``: (batch · num_heads, n, head_size) → (batch, n, num_heads · head_size).
+
+    Source: d2l 11.5.2.
+    """
+    inputs.check_size("num_heads", num_heads)
+    if X.dim() != 3 or X.shape[0] % num_heads:
+        raise ValueError(
+            f"X must have shape (batch · num_heads, number, head_size) with num_heads={num_heads}, got {tuple(X.shape)}"
+        )
+    return merge_heads(X.reshape(X.shape[0] // num_heads, num_heads, *X.shape[1:]))
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each on its own projection of queries, keys and values.
+
+    head_i = attention(W_q⁽ⁱ⁾ q, W_k⁽ⁱ⁾ k, W_v⁽ⁱ⁾ v); output = W_o [head_1; …; head_h]. The heads' matrices stand
+    stacked in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
+
+    Args:
+        num_hiddens: size of the output, and of all heads together; divisible by ``num_heads``.
+        num_heads: number of heads.
+        dropout: probability of dropping an attention weight in training.
+        bias: whether the four projections have a bias.
+        query_size, key_size, value_size: sizes of the inputs; left out, they are taken from the first call.
+
+    Raises:
+        TypeError, ValueError: the sizes do not fit together.
+
+    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.
+    """
+
+    def __init__(
+        self,
+        num_hiddens: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *older: object,
+        query_size: int | None = None,
+        key_size: int | None = None,
+        value_size: int | None = None,
+    ):
+        if older:
+            raise TypeError(
+                "MultiHeadAttention takes num_hiddens, num_heads, dropout and bias by position; write the book's "
+                "older order by keyword: MultiHeadAttention(key_size=…, query_size=…, value_size=…, num_hiddens=…, "
+                "num_heads=…, dropout=…)"
+            )
+        super().__init__()
+        inputs.check_divisible(num_hiddens, num_heads)
+        self.num_hiddens, self.num_heads = num_hiddens, num_heads
+        self.attention = DotProductAttention(dropout)
+        self.W_q = _linear("query_size", query_size, num_hiddens, bias)
+        self.W_k = _linear("key_size", key_size, num_hiddens, bias)
+        self.W_v = _linear("value_size", value_size, num_hiddens, bias)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias)
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid_lens: Tensor | None = None,
+        head_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend with every head, then mix the heads.
+
+        Args:
+            queries: (batch, num_queries, query_size).
+            keys: (batch, num_keys, key_size).
+            values: (batch, num_keys, value_size).
+            valid_lens: how many keys count, None, (batch,) or (batch, num_queries).
+            head_mask: gates on the heads' outputs before ``W_o``, None, (num_heads,) or (batch, num_heads);
+                0 switches a head off; differentiable (Michel et al. 2019, section 2.3).
+
+        Returns:
+            (batch, num_queries, num_hiddens).
+
+        Raises:
+            TypeError, ValueError: the arguments do not fit; the message names the one that does not.
+        """
+        inputs.check_sequences(queries, keys, values)
+        inputs.check_projection("queries", queries, self.W_q.weight, "query_size")
+        inputs.check_projection("keys", keys, self.W_k.weight, "key_size")
+        inputs.check_projection("values", values, self.W_v.weight, "value_size")
+        Q = split_heads(self.W_q(queries), self.num_heads)  # (batch, num_heads, num_queries, head_size)
+        K = split_heads(self.W_k(keys), self.num_heads)  # (batch, num_heads, num_keys, head_size)
+        V = split_heads(self.W_v(values), self.num_heads)  # (batch, num_heads, num_keys, head_size)
+        heads = self.attention(Q, K, V, valid_lens)  # (batch, num_heads, num_queries, head_size)
+        if head_mask is not None:
+            inputs.check_head_mask(head_mask, queries.shape[0], self.num_heads)
+            heads = heads * head_mask[..., None, None].to(heads.dtype)
+        return self.W_o(merge_heads(heads))
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Weights of the last call, before dropout, detached: (batch, num_heads, num_queries, num_keys)."""
+        return self.attention.attention_weights
+
+
+def _linear(name: str, in_features: int | None, out_features: int, bias: bool) -> nn.Linear:
+    """A linear map whose input size may be left open until the first call."""
+    if in_features is None:
+        return nn.LazyLinear(out_features, bias=bias)
+    inputs.check_size(name, in_features)
+    return nn.Linear(in_features, out_features, bias=bias)
