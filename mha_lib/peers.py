@@ -31,11 +31,15 @@ def loop_over_heads(
     """
     (batch_size, num_queries, _), num_keys = queries.shape, keys.shape[1]
     head_size = layer.W_q.weight.shape[0] // layer.num_heads
+    lengths = torch.full((batch_size, 1), num_keys) if valid_lens is None else valid_lens.reshape(batch_size, -1)
+    lengths = lengths.expand(batch_size, num_queries)
+    gates = queries.new_ones(layer.num_heads) if head_mask is None else head_mask
+    gates = gates.expand(batch_size, layer.num_heads)
     weights = queries.new_zeros(batch_size, layer.num_heads, num_queries, num_keys)
     output = []
     for b in range(batch_size):
         for t in range(num_queries):
-            valid = num_keys if valid_lens is None else int(valid_lens[b] if valid_lens.dim() == 1 else valid_lens[b, t])
+            valid = int(lengths[b, t])
             heads = []
             for h in range(layer.num_heads):
                 rows = slice(h * head_size, (h + 1) * head_size)
@@ -47,8 +51,7 @@ def loop_over_heads(
                     share = shifted.exp() / shifted.exp().sum()
                     weights[b, h, t, :valid] = share.detach()
                     pooled = sum(share[j] * _project(layer.W_v, rows, values[b, j]) for j in range(valid))
-                gate = 1 if head_mask is None else head_mask[h] if head_mask.dim() == 1 else head_mask[b, h]
-                heads.append(gate * pooled)
+                heads.append(gates[b, h] * pooled)
             output.append(_project(layer.W_o, slice(None), torch.cat(heads)))
     return torch.stack(output).reshape(batch_size, num_queries, layer.num_hiddens), weights
 
