@@ -1,0 +1,157 @@
+"""Run the notebooks in place and save them in one fixed form: running them again changes no byte.
+
+    python .ci/notebooks.py                          every notebook under notebooks/
+    python .ci/notebooks.py notebooks/03_*.ipynb     only these
+
+A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
+stderr, the message names it, the file stays as it was and the exit status is 1. The fixed form:
+
+- cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
+- no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
+- an expected error keeps its message, not the frames, which show paths of the machine it ran on.
+"""
+
+import argparse
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+from jupyter_client import AsyncKernelManager
+from jupyter_client.kernelspec import KernelSpec
+from nbclient import NotebookClient
+from nbclient.exceptions import CellControlSignal, DeadKernelError
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+KEPT_CELL_METADATA = ("tags", "jupyter", "collapsed", "nbgrader", "alt")
+NOTEBOOK_METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+
+
+class NotebookError(Exception):
+    """A notebook that did not run cleanly; the message names the cell."""
+
+
+class OwnKernel(AsyncKernelManager):
+    """A kernel on this interpreter, whatever kernels the user's home holds under the same name."""
+
+    @property
+    def kernel_spec(self):
+        return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+
+
+def read(path):
+    """The notebook at ``path``, not validated: missing and repeated cell ids are mended by ``set_ids``."""
+    return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
+
+
+def execute(notebook, folder, env=None, timeout=None):
+    """Run every code cell in a fresh kernel and store the outputs in ``notebook``.
+
+    Args:
+        folder: the kernel's working directory.
+        env: the kernel's environment variables; None inherits ours.
+        timeout: seconds that one cell may take; None waits for ever.
+
+    Raises:
+        NotebookError: a cell raises (unless it is tagged ``raises-exception``), takes longer than
+            ``timeout``, kills the kernel or writes to stderr.
+    """
+    client = NotebookClient(
+        notebook,
+        kernel_manager_class=OwnKernel,
+        resources={"metadata": {"path": str(folder)}},
+        timeout=timeout,
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=ERROR"],
+    )
+    with client.setup_kernel(env=env):
+        for index, cell in enumerate(notebook.cells):
+            try:
+                client.execute_cell(cell, index)
+            except (CellControlSignal, DeadKernelError) as error:
+                raise NotebookError(f"cell {index} ({cell.id}) failed\n{error}") from error
+            for output in cell.get("outputs", []):
+                if output.get("name") == "stderr":
+                    raise NotebookError(f"cell {index} ({cell.id}) writes to stderr\n{output.text}")
+
+
+def set_ids(cells, stem):
+    """Keep the first use of every id ``<stem>-NN``; all other cells get the next free numbers, in order."""
+    kept = {}
+    for cell in cells:
+        if re.fullmatch(rf"{re.escape(stem)}-\d\d+", cell.get("id", "")):
+            kept.setdefault(cell.id, cell)
+    last = max((int(cell_id.rpartition("-")[2]) for cell_id in kept), default=0)
+    for cell in cells:
+        if kept.get(cell.get("id")) is not cell:
+            last += 1
+            cell.id = f"{stem}-{last:02d}"
+
+
+def normalise_output(output):
+    """``output`` in its saved form; None where nothing but the bare name of a widget is left of it."""
+    if output.output_type == "error":
+        output.traceback = [f"{output.ename}: {output.evalue}"]
+    if "data" in output:
+        output.metadata = {}
+        if output.data.pop(WIDGET_VIEW, None) and set(output.data) <= {"text/plain"}:
+            return None
+    return output
+
+
+def normalise(notebook):
+    """Bring an executed notebook into the fixed form described at the top, all but the ids."""
+    notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
+    for cell in notebook.cells:
+        cell.metadata = {key: cell.metadata[key] for key in KEPT_CELL_METADATA if key in cell.metadata}
+        if cell.cell_type == "code":
+            outputs = [normalise_output(output) for output in cell.outputs]
+            cell.outputs = [output for output in outputs if output is not None]
+
+
+def rebuild(path):
+    """Run the notebook at ``path`` and save it, raising NotebookError before anything is written."""
+    notebook = read(path)
+    notebook.nbformat_minor = 5
+    set_ids(notebook.cells, path.stem)
+    execute(notebook, path.parent, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    normalise(notebook)
+    nbformat.validate(notebook)
+    path.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8", newline="\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run notebooks in place and save them in one fixed form.")
+    parser.add_argument("paths", nargs="*", type=Path, help="default: every notebook under notebooks/")
+    paths = parser.parse_args().paths or sorted(
+        path for path in NOTEBOOKS.glob("**/*.ipynb") if ".ipynb_checkpoints" not in path.parts
+    )
+    failed = False
+    for path in paths:
+        start = time.monotonic()
+        try:
+            rebuild(path)
+            print(f"{os.path.relpath(path)}  {time.monotonic() - start:.1f} s", flush=True)
+        except NotebookError as error:
+            failed = True
+            print(f"{os.path.relpath(path)}: {error}", file=sys.stderr, flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
