@@ -1,0 +1,163 @@
+"""The diagrams in img/: readable everywhere, self-contained, and their numbers are right."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+IMG = Path(__file__).parents[2] / "img"
+SVG = "{http://www.w3.org/2000/svg}"
+DIAGRAMS = sorted(IMG.glob("*.svg"))
+every_diagram = pytest.mark.parametrize("path", DIAGRAMS, ids=lambda path: path.stem)
+
+
+def root(name):
+    return ET.parse(IMG / f"{name}.svg").getroot()
+
+
+def by_id(svg, identifier):
+    return svg.find(f".//*[@id='{identifier}']")
+
+
+def numbers(group):
+    """All texts of class "number", in drawing order, as floats (the minus sign is U+2212)."""
+    texts = (text for text in group.iter(f"{SVG}text") if "number" in text.get("class", "").split())
+    return [float(text.text.replace("−", "-").replace("∞", "inf")) for text in texts]
+
+
+def test_the_four_diagrams_exist():
+    names = {path.stem for path in DIAGRAMS}
+    assert names >= {"multi_head_attention", "transpose_qkv", "masking", "attention_pooling"}
+
+
+@every_diagram
+def test_title_and_description_come_first_and_are_announced(path):
+    svg = ET.parse(path).getroot()
+    title, desc = svg[0], svg[1]
+    assert (title.tag, desc.tag) == (f"{SVG}title", f"{SVG}desc")
+    assert len(title.text) >= 10 and len(desc.text) >= 100
+    assert svg.get("role") == "img"
+    assert svg.get("aria-labelledby").split() == [title.get("id"), desc.get("id")]
+
+
+@every_diagram
+def test_scales_and_has_a_dark_mode(path):
+    svg = ET.parse(path).getroot()
+    assert re.fullmatch(r"0 0 \d+ \d+", svg.get("viewBox"))
+    style = svg.find(f"{SVG}style").text
+    assert "@media (prefers-color-scheme: dark)" in style
+    assert style.count(".panel {") == 2, "an opaque panel in both modes keeps it readable on any page"
+    assert path.stat().st_size < 25_000
+
+
+@every_diagram
+def test_stands_alone(path):
+    text = path.read_text(encoding="utf-8")
+    svg = ET.fromstring(text)
+    ids = [element.get("id") for element in svg.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    references = re.findall(r"""href=["'](.*?)["']|url\((.*?)\)""", text)
+    assert {a or b for a, b in references} <= {f"#{identifier}" for identifier in ids}
+    assert text.count("http") == 1, "the only address is the SVG namespace"
+    assert "@import" not in text
+    forbidden = {f"{SVG}{tag}" for tag in ("script", "image", "foreignObject")}
+    assert not forbidden & {element.tag for element in svg.iter()}
+    assert not any(name.startswith("on") for element in svg.iter() for name in element.attrib)
+
+
+@every_diagram
+def test_text_is_at_least_12_pixels_at_800_pixels_width(path):
+    text = path.read_text(encoding="utf-8")
+    width = float(ET.fromstring(text).get("viewBox").split()[2])
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?[:=]\s*\"?([\d.]+)", text)]
+    assert sizes and min(sizes) * 800 / width >= 12
+
+
+def test_multi_head_attention_heatmaps_differ_and_their_rows_sum_to_1():
+    svg = root("multi_head_attention")
+    heatmaps = []
+    for head in range(3):
+        cells = by_id(svg, f"multi-head-attention-head-{head}").findall(f"{SVG}rect[@fill-opacity]")
+        heatmaps.append(np.array([float(cell.get("fill-opacity")) for cell in cells]).reshape(4, 4))
+    np.testing.assert_allclose(np.sum(heatmaps, axis=-1), 1)
+    assert not any(np.array_equal(heatmaps[i], heatmaps[j]) for i, j in [(0, 1), (0, 2), (1, 2)])
+
+
+def drawn_cells(svg, group):
+    """(x, y, tag) of every cell a group shows, with <use> followed to the cell that it repeats."""
+    cells = []
+    for use in group.findall(f"{SVG}use"):
+        x, y = (float(use.get(axis, 0)) for axis in "xy")
+        target = by_id(svg, use.get("href")[1:])
+        if target.find(f"{SVG}rect") is not None:
+            cells.append((x, y, target.find(f"{SVG}text").text))
+        else:
+            cells += [(x + dx, y + dy, tag) for dx, dy, tag in drawn_cells(svg, target)]
+    return cells
+
+
+def test_transpose_qkv_shows_what_reshape_and_permute_do():
+    svg = root("transpose_qkv")
+    example = np.array([[f"t{token} h{head}" for head in range(5)] for token in range(4)])
+    batch = np.stack([example, example])
+
+    def down_the_columns(step):
+        return [tag for _, _, tag in sorted(drawn_cells(svg, by_id(svg, f"transpose-qkv-{step}")))]
+
+    for step in ("start", "step-1", "step-2", "step-3"):
+        assert down_the_columns(step) == batch.transpose(0, 2, 1).ravel().tolist()
+    assert down_the_columns("short-cut") == example.ravel().tolist()
+
+
+def test_transpose_qkv_colours_each_cell_by_its_head():
+    svg = root("transpose_qkv")
+    for cell in svg.findall(f"{SVG}defs/{SVG}g"):
+        rect, text = cell.find(f"{SVG}rect"), cell.find(f"{SVG}text")
+        if rect is not None:
+            assert rect.get("class") == f"head-{text.text[-1]}"
+
+
+def test_masking_numbers():
+    svg = root("masking")
+    scores = np.reshape(numbers(by_id(svg, "masking-scores")), (3, 4))
+    mask = numbers(by_id(svg, "masking-mask"))
+    valid_lens, masked = np.array(mask[:3]), np.reshape(mask[3:], (3, 4))
+    weights_and_sum = np.reshape(numbers(by_id(svg, "masking-weights")), (3, 5))
+    values = np.reshape(numbers(by_id(svg, "masking-values")), (4, 2))
+    output = np.reshape(numbers(by_id(svg, "masking-output")), (3, 2))
+
+    valid = np.arange(4) < valid_lens[:, None]
+    np.testing.assert_array_equal(masked, np.where(valid, scores, -np.inf))
+    exponentials = np.exp(scores) * valid
+    weights = exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1e-9)
+    np.testing.assert_array_equal(weights_and_sum[:, :4], weights.round(2))
+    np.testing.assert_array_equal(weights_and_sum[:, :4].sum(axis=1).round(9), weights_and_sum[:, 4])
+    np.testing.assert_array_equal(weights_and_sum[:, 4], [1, 1, 0])
+    np.testing.assert_array_equal(output, (weights @ values).round(2))
+
+
+def test_masking_hatches_every_invalid_key():
+    svg = root("masking")
+    for step in ("mask", "weights"):
+        hatched = by_id(svg, f"masking-{step}").findall(f"{SVG}rect[@class='masked']")
+        assert len(hatched) == 2 + 4
+
+
+def test_attention_pooling_numbers():
+    svg = root("attention_pooling")
+    keys_group = by_id(svg, "attention-pooling-keys")
+    keys = np.array(numbers(keys_group))
+    query = float(re.search(r"query x = ([\d.]+)", "".join(keys_group.itertext()))[1])
+    weights = np.array(numbers(by_id(svg, "attention-pooling-weights")))
+    equation = "".join(by_id(svg, "attention-pooling-sum").itertext())
+    terms = np.array(re.findall(r"([\d.]+) · ([\d.]+)", equation), dtype=float)
+    prediction = float(re.search(r"([\d.]+)\s*Keys", equation)[1])
+
+    kernel = np.exp(-((query - keys) ** 2) / 2)
+    exact = kernel / kernel.sum()
+    np.testing.assert_array_equal(weights, exact.round(2))
+    assert weights.sum().round(9) == 1
+    np.testing.assert_array_equal(terms[:, 0], weights)
+    assert prediction == (exact @ terms[:, 1]).round(2)
