@@ -6,7 +6,7 @@ Needs matplotlib: ``pip install mha-lib[plots]``.
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -15,6 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from mha_lib.shapes import ShapeTrace, Step, read_tag
@@ -23,6 +24,9 @@ from mha_lib.shapes import ShapeTrace, Step, read_tag
 HEAD_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2", "#999999")
 WEIGHT_COLOURS = "Blues"
 IMAGE_COLOURS = "Oranges"
+PAPER = LinearSegmentedColormap.from_list("paper", ["white", "white"])
+# Colour and dash of the lines in one chart, told apart without colour too.
+LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 INK = LinearSegmentedColormap.from_list("ink", [(0, 0, 0, 0), (0, 0, 0, 1)])
 DPI = 120
 
@@ -292,3 +296,170 @@ def tick(axis: Axis, names: Sequence[str], title: str | None) -> None:
     step = -(-len(names) // 20)
     axis.set_ticks(range(0, len(names), step), names[::step] if title else [""] * len(names[::step]), fontsize=7)
     axis.set_label_text(title or "", fontsize=8)
+
+
+def regression_curves(
+    x_train: Tensor,
+    y_train: Tensor,
+    x: Tensor,
+    truth: Tensor,
+    curves: Mapping[str, Tensor],
+    *,
+    x_label: str = "x",
+    y_label: str = "y",
+) -> Picture:
+    """Training points, the function behind them, and predictions of it, each with its distance from the truth.
+
+    Args:
+        x_train, y_train: (n,), the points.
+        x: (m,), where the curves are known.
+        truth: (m,), the function without noise.
+        curves: name → (m,), at most four; NaN leaves a hole.
+        x_label, y_label: what the axes show, with units.
+
+    The distance is the root mean square over all x that have a prediction.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("x", x, {"truth": truth, **curves})
+    check_curves("x_train", x_train, {"y_train": y_train})
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    panel = figure.subplots()
+    panel.plot(x.tolist(), truth.tolist(), color="0.75", linewidth=5, label="truth")
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label="training points")
+    for name, curve, colour, style in styled(curves):
+        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    finish_axes(panel, x_label, y_label)
+    what = f"Curves through {len(x_train)} training points: {', '.join(['truth', *curves])}"
+    return Picture(figure, what, read_distances(truth, curves))
+
+
+def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
+    """One line: how far each curve lies from the truth, and where it has holes."""
+    parts = []
+    for name, curve in curves.items():
+        known = ~curve.isnan()
+        distance = (curve - truth)[known].square().mean().sqrt().item()
+        holes = "" if known.all() else f" (no prediction at {(~known).sum().item()} of {len(known)} points)"
+        parts.append(f"{name} {distance:.2f}{holes}")
+    return "Distance from the truth (root mean square): " + "; ".join(parts) + "." if parts else "No prediction yet."
+
+
+def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:
+    """How something changes with a positive parameter, on a log axis; a dot marks each curve's lowest point.
+
+    Args:
+        x: (n,), values of the parameter, positive.
+        curves: name → (n,), at most four.
+        x_label, y_label: what the axes show, with units.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("x", x, curves)
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    panel = figure.subplots()
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter("{x:g}")
+    lowest = []
+    for name, curve, colour, style in styled(curves):
+        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+        where = int(curve.argmin())
+        panel.plot([x[where].item()], [curve[where].item()], "o", color=colour, markersize=7)
+        lowest.append(f"{name} {curve[where]:.2f} at {x[where]:.2g}")
+    finish_axes(panel, x_label, y_label)
+    what = f"{y_label} for {x_label} from {x.min():.2g} to {x.max():.2g}: {', '.join(curves)}"
+    return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
+
+
+def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
+    """Refuse curves that do not have one value for each x."""
+    for curve_name, curve in curves.items():
+        if x.dim() != 1 or curve.shape != x.shape:
+            raise ValueError(
+                f"{curve_name} must have one value for each of {name}, which is {tuple(x.shape)}; "
+                f"got {tuple(curve.shape)}"
+            )
+
+
+def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
+    """Each curve as (name, values, colour, line style)."""
+    if len(curves) > len(LINES):
+        raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
+    return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
+
+
+def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Name the axes of a line chart, thin its frame out, put the legend beside it."""
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+
+
+def scores_to_weights(
+    scores: Tensor,
+    weights: Mapping[str, Tensor],
+    *,
+    valid_lens: Tensor | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Picture:
+    """Scores, and the attention weights that different rules make of them, with the numbers written in.
+
+    Each row's sum stands to the right of the weights; cells of masked keys are hatched.
+
+    Args:
+        scores: (num_queries, num_keys).
+        weights: name of the rule → (num_queries, num_keys).
+        valid_lens: None, a scalar, or (num_queries,); keys beyond it are hatched.
+        query_labels, key_labels: names of the tokens; left out, q0, q1, … and k0, k1, …
+
+    Raises:
+        ValueError: shapes do not match, or there are not as many labels as they name.
+    """
+    if scores.dim() != 2:
+        raise ValueError(f"scores must have shape (num_queries, num_keys), got {tuple(scores.shape)}")
+    for name, matrix in weights.items():
+        if matrix.shape != scores.shape:
+            raise ValueError(f"{name} must have the shape of scores, {tuple(scores.shape)}, got {tuple(matrix.shape)}")
+    num_queries, num_keys = scores.shape
+    query_labels = labels("query_labels", query_labels, num_queries, [f"q{i}" for i in range(num_queries)])
+    key_labels = labels("key_labels", key_labels, num_keys, [f"k{i}" for i in range(num_keys)])
+    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
+    count = 1 + len(weights)
+    figure = Figure(figsize=((0.44 * num_keys + 0.7) * count, 0.36 * num_queries + 0.9), layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False)[0]
+    for panel, name, matrix in zip(axes, ["scores", *weights], [scores, *weights.values()], strict=True):
+        is_weights = name != "scores"
+        panel.imshow(matrix.tolist(), cmap=WEIGHT_COLOURS if is_weights else PAPER, vmin=0, vmax=1, aspect="auto")
+        panel.set_title(name, fontsize=9)
+        hatch_masked(panel, lengths, num_keys)
+        write_numbers(panel, matrix, row_sums=is_weights)
+        tick(panel.xaxis, key_labels, "keys")
+        tick(panel.yaxis, query_labels, None if is_weights else "queries")
+    what = f"Scores of {num_queries} queries × {num_keys} keys and the weights made of them: {', '.join(weights)}"
+    return Picture(figure, what, read_leaks(weights, lengths, num_keys))
+
+
+def write_numbers(panel: Axes, matrix: Tensor, row_sums: bool) -> None:
+    """Write every number into its cell, and the sum of each row to the right."""
+    for query, row in enumerate(matrix.tolist()):
+        for key, number in enumerate(row):
+            ink, halo = ("white", "none") if row_sums and number > 0.6 else ("black", "white")
+            text = panel.text(key, query, f"{number:.2f}".replace("-", "−"), ha="center", va="center", fontsize=8)
+            text.set(color=ink, path_effects=[withStroke(linewidth=2.5, foreground=halo)])
+        if row_sums:
+            panel.text(len(row) - 0.4, query, f"Σ {sum(row):.2f}", va="center", fontsize=8, color="0.35")
+
+
+def read_leaks(weights: Mapping[str, Tensor], lengths: Tensor, num_keys: int) -> str:
+    """One line: what masked keys get under each rule or, where none is masked, each rule's largest weight."""
+    masked = torch.arange(num_keys) >= lengths[:, None]
+    if not masked.any():
+        largest = [f"{name} {matrix.max():.2f}" for name, matrix in weights.items()]
+        return f"Largest weight: {'; '.join(largest)}."
+    leaks = {name: matrix.masked_fill(~masked, 0).sum(dim=1).tolist() for name, matrix in weights.items()}
+    rows = [f"{name} {', '.join(f'{leak:.2f}' for leak in row)}" for name, row in leaks.items()]
+    return f"Weight on masked keys, query by query: {'; '.join(rows)}."
