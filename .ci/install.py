@@ -1,0 +1,140 @@
+"""Bring one of the project's virtual environments up to date: `install.py .venv` or `install.py .venv-book`.
+
+A stamp, written last, says which pins the environment holds. If it agrees, nothing is done. If it names other
+pins, pip brings the environment up to date. If it is missing, a set-up was cut short: all is made anew.
+
+The syntax is Python 3.6's, so that on an old Python the reader gets a message and not a traceback.
+"""
+
+import hashlib
+import itertools
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
+COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins"}
+OTHER_PYTHON = {".venv": "PYTHON=python3.12", ".venv-book": "BOOK_PYTHON=python3.11"}
+
+START = """
+Setting up {venv}, once: a few minutes and 2 GB.
+If pip now fetches nvidia packages that this machine has no use for, stop it: README.md names a smaller torch.
+"""
+
+WRONG_PYTHON = """
+This needs Python {needed}; {python} is Python {version}.
+If the right one is on this machine, name it:  {command} {other}
+If not, install it from https://www.python.org/downloads and name it in the same way.
+"""
+
+NO_VENV = """
+{python} cannot make a virtual environment: its module {module} is missing.
+On Debian or Ubuntu:  sudo apt install python3-venv
+Elsewhere, name another Python:  {command} {other}
+Then run this again:  {command}
+"""
+
+FAILED = """
+Setting up {venv} failed; the last lines above say why. The usual reasons:
+- no network, or a proxy that pip is not told of (HTTPS_PROXY=http://...);
+- a full disk: 2 GB are needed, 8 GB where torch comes with CUDA (README.md says how to get it without);
+- a Python that a package has no build for: this is {version}, all is tested on 3.11.  {command} {other}
+Then run this again:  {command}
+"""
+
+
+def main(venv):
+    python, stamp = Path(venv, "bin", "python"), Path(venv, "installed")
+    complete = python.exists() and stamp.exists()
+    if complete and stamp.read_text() == key():
+        return
+    words = {
+        "venv": venv,
+        "python": sys.executable,
+        "version": platform.python_version(),
+        "command": COMMAND[venv],
+        "other": OTHER_PYTHON[venv],
+    }
+    check_python(words, sys.version_info)
+    print(START.format(**words), flush=True)
+    if complete:
+        stamp.unlink()
+    else:
+        run([sys.executable, "-m", "venv", "--clear", venv], words)
+    for arguments in pip_steps(venv, os.environ.get("TORCH_INDEX_URL")):
+        run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments], words)
+    if venv == ".venv":
+        put_project_on_path(venv)
+    stamp.write_text(key())
+
+
+def key():
+    """The hash of all that decides what is installed, and of the place: an environment holds its own path."""
+    parts = [os.getcwdb(), *(Path(name).read_bytes() for name in INPUTS)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def check_python(words, version):
+    """Stop with a message if a Python of this `version` cannot make the environment."""
+    if version < (3, 11):
+        sys.exit(WRONG_PYTHON.format(needed="3.11 or newer", **words))
+    if words["venv"] == ".venv-book" and version >= (3, 12):
+        sys.exit(WRONG_PYTHON.format(needed="3.11, the last one that d2l's own pins support", **words))
+    for module in ["venv", "ensurepip"]:
+        try:
+            __import__(module)
+        except ImportError:
+            sys.exit(NO_VENV.format(module=module, **words))
+
+
+def run(command, words):
+    """Run a command, its output in plain sight; stop with a message if it fails."""
+    if subprocess.call(command) != 0:
+        sys.exit(FAILED.format(**words))
+
+
+def pip_steps(venv, torch_index):
+    """The arguments of every `pip install` that fills the environment, in order."""
+    import tomllib  # new in Python 3.11
+
+    pyproject = tomllib.loads(Path("pyproject.toml").read_text())
+    groups = pyproject["dependency-groups"]
+    extras = pyproject["project"]["optional-dependencies"]
+    peers = extras.pop("peers")
+    pinned = ["--constraint", "constraints.txt"]
+    if torch_index:
+        yield [*pinned, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
+    if venv == ".venv":
+        yield [*pinned, *pyproject["project"]["dependencies"], *chain(extras), *chain(groups)]
+        yield [*pinned, "--no-deps", *peers]  # d2l's own pins would hold numpy and others back to 2023
+    else:
+        yield pip_section(Path("environment.yml").read_text())
+        yield [*pinned, *groups["test"]]
+
+
+def chain(lists):
+    """All members of a dictionary of lists."""
+    return itertools.chain.from_iterable(lists.values())
+
+
+def pip_section(environment):
+    """pip's arguments in environment.yml, of which they are the last part: ['d2l==1.0.3', ..., '-e', '.']."""
+    lines = environment.split("- pip:\n")[1].splitlines()
+    return [word for line in lines for word in line.split()[1:]]
+
+
+def put_project_on_path(venv):
+    """Make `import mha_lib` work everywhere in the environment.
+
+    `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
+    holds when the clone is moved.
+    """
+    site_packages = next(Path(venv).glob("lib/python*/site-packages"))
+    (site_packages / "mha_lib.pth").write_text("../../../..\n")
+
+
+if __name__ == "__main__":
+    os.chdir(str(Path(__file__).resolve().parent.parent))
+    main(sys.argv[1])

@@ -1,0 +1,50 @@
+# The Python that makes the environments: 3.11 or newer, and for the book's own pins 3.11.
+PYTHON ?= python3
+BOOK_PYTHON ?= python3.11
+
+VENV = .venv
+PY = $(VENV)/bin/python
+TESTS = tests
+
+# The kernel is the environment's own, whatever kernels the home directory holds.
+export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
+export JUPYTER_PREFER_ENV_PATH := 1
+
+.PHONY: help lab test notebooks bench lint clean test-book-pins check install
+.NOTPARALLEL:
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+lab: install ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
+	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" --LabApp.app_settings_dir="$(CURDIR)/.ci/lab" \
+		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
+
+test: lint check ## lint, run all tests, and compare every notebook with its committed outputs
+
+notebooks: install ## execute all notebooks and write their outputs in place
+	@$(PY) .ci/notebooks.py
+
+bench: install ## compare the layer's speed and memory with its peers
+	@$(PY) -m benchmarks
+
+lint: install ## check the style of all code
+	@$(PY) -m ruff check .
+
+clean: ## remove everything that these commands made, the environments too
+	rm -rf .venv .venv-book .pytest_cache .ruff_cache .hypothesis mha_lib.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
+	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" TESTS=tests/unit
+
+check: install
+	OMP_NUM_THREADS=1 $(PY) -m pytest $(TESTS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 \
+		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
+
+install:
+	@command -v "$(PYTHON)" >/dev/null || { echo 'There is no $(PYTHON) here. This needs Python 3.11 or newer;' \
+		'name yours: make lab PYTHON=python3.12, make test-book-pins BOOK_PYTHON=python3.11'; exit 1; }
+	@"$(PYTHON)" .ci/install.py $(VENV)

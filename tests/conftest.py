@@ -1,0 +1,26 @@
+"""With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run."""
+
+import os
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
+
+
+def fail_if_skipped(report):
+    """Turn the report of a skip into one of a failure; an expected failure (xfail) stays what it is."""
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        _, _, reason = report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"MHA_REQUIRE_ALL=1 allows no skip. {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    return fail_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    return fail_if_skipped((yield))

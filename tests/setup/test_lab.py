@@ -1,0 +1,97 @@
+"""`make lab` as a learner meets it, in a home directory that has a python3 kernel of another Python."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from jupyter_client import BlockingKernelClient
+
+ROOT = Path(__file__).parents[2]
+START = "notebooks/00_start_here.ipynb"
+TOKEN = "token"
+FOREIGN_KERNEL = {"argv": ["false", "{connection_file}"], "display_name": "foreign", "language": "python"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home directory, of Linux and macOS at once, with foreign kernels."""
+    home = tmp_path_factory.mktemp("home")
+    for data in [".local/share/jupyter", "Library/Jupyter", "named by JUPYTER_PATH"]:
+        kernel = home / data / "kernels" / "python3"
+        kernel.mkdir(parents=True)
+        (kernel / "kernel.json").write_text(json.dumps(FOREIGN_KERNEL))
+    return home
+
+
+@pytest.fixture(scope="module")
+def ask(home):
+    """`ask(path, data)` is a request to a running lab (what is installed is not looked at here)."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = f"--no-browser --port={server.split(':')[1]} --IdentityProvider.token={TOKEN}"
+    variables = {
+        "HOME": str(home),
+        "JUPYTER_PATH": str(home / "named by JUPYTER_PATH"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+    }
+
+    def ask(path, data=None):
+        body = json.dumps(data).encode() if data else None
+        request = urllib.request.Request(f"http://{server}{path}", body, {"Authorization": f"token {TOKEN}"})
+        return urllib.request.urlopen(request, timeout=60)
+
+    with open(home / "log", "w") as log:
+        make = subprocess.Popen(
+            ["make", "--old-file=install", "lab", f"LAB_ARGS={arguments}"],
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    for _ in range(240):
+        try:
+            ask("/api/status")
+            break
+        except OSError:
+            assert make.poll() is None, (home / "log").read_text()
+            time.sleep(0.25)
+    yield ask
+    os.killpg(make.pid, signal.SIGTERM)
+    make.wait()
+
+
+def test_it_opens_the_first_notebook(ask):
+    assert ask("/").url.endswith(f"/lab/tree/{START}")
+    assert ask(f"/api/contents/{START}").status == 200
+
+
+def test_the_kernel_is_the_environments_own(ask, home):
+    wanted = {"path": START, "name": START, "type": "notebook", "kernel": {"name": "python3"}}
+    kernel = json.load(ask("/api/sessions", wanted))["kernel"]["id"]
+    client = BlockingKernelClient(connection_file=str(home / "runtime" / f"kernel-{kernel}.json"))
+    client.load_connection_file()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    asked = {"python": "sys.executable"}
+    reply = client.execute("import sys", user_expressions=asked, reply=True, timeout=60)
+    client.stop_channels()
+    assert reply["content"]["user_expressions"]["python"]["data"]["text/plain"] == repr(str(ROOT / ".venv/bin/python"))
+
+
+def test_it_asks_nothing_about_news(ask):
+    [plugin] = [
+        plugin
+        for plugin in json.load(ask("/lab/api/settings"))["settings"]
+        if plugin["id"] == "@jupyterlab/apputils-extension:notification"
+    ]
+    assert plugin["schema"]["properties"]["fetchNews"]["default"] == "false"
