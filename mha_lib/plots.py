@@ -39,7 +39,7 @@ class Picture:
     """
 
     def __init__(self, figure: Figure, what: str, reading: str):
-        self.what, self.reading = what, reading
+        self.figure, self.what, self.reading = figure, what, reading
         self.width = round(figure.get_figwidth() * 96)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
@@ -183,9 +183,16 @@ def heatmaps(
         tick(panel.yaxis, query_labels, "queries" if number % columns == 0 else None)
     for panel in axes.flat[num_heads:]:
         panel.axis("off")
-    figure.colorbar(ScalarMappable(Normalize(0, 1), WEIGHT_COLOURS), ax=axes, label="attention weight", shrink=0.8)
+    add_colour_bar(figure, axes, Normalize(0, 1), WEIGHT_COLOURS)
     what = f"Heat maps of attention weights, {num_heads} × ({num_queries} queries × {num_keys} keys)"
     return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels))
+
+
+def add_colour_bar(figure: Figure, axes: object, scale: Normalize, colours: str) -> None:
+    """One colour bar for all panels."""
+    bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes)
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
@@ -258,7 +265,7 @@ def weights_over_image(
         panel.set_title(title, fontsize=9)
         panel.imshow(grid, cmap=IMAGE_COLOURS, norm=scale, extent=extent)
         panel.imshow((0.45 * ink).tolist(), cmap=INK, vmin=0, vmax=1, extent=extent)
-    figure.colorbar(ScalarMappable(scale, IMAGE_COLOURS), ax=axes, label="attention weight", shrink=0.8)
+    add_colour_bar(figure, axes, scale, IMAGE_COLOURS)
     peaks = [divmod(int(grid.argmax()), patch_columns) for grid in weights]
     reading = "Most weight on patch (row, column): " + "; ".join(
         f"{title} {peak}" for title, peak in zip(titles, peaks, strict=True)

@@ -1,0 +1,129 @@
+"""Pictures show the numbers they were given, on one scale, and say in words what they show."""
+
+import html
+import re
+
+import pytest
+import torch
+
+from mha_lib import plots, shapes
+
+
+@pytest.fixture
+def weights():
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.softmax(3 * torch.randn(5, 6, 8, generator=generator), dim=-1)
+    weights[:, :, 5:] = 0
+    return weights
+
+
+def panels(picture):
+    return [axes for axes in picture.figure.axes if axes.images]
+
+
+def shown(axes):
+    return torch.as_tensor(axes.images[0].get_array().data)
+
+
+def test_heatmaps_show_every_head_on_the_same_scale(weights):
+    picture = plots.heatmaps(weights)
+    assert len(panels(picture)) == 5
+    for head, axes in enumerate(panels(picture)):
+        assert axes.get_title() == f"head {head}"
+        assert axes.images[0].get_clim() == (0, 1)
+        torch.testing.assert_close(shown(axes), weights[head], check_dtype=False)
+    labels = [axes.get_ylabel() for axes in picture.figure.axes]
+    assert labels.count("attention weight") == 1
+
+
+def test_heatmaps_take_one_matrix(weights):
+    torch.testing.assert_close(shown(panels(plots.heatmaps(weights[3]))[0]), weights[3], check_dtype=False)
+
+
+def test_heatmaps_label_the_outer_axes_with_the_tokens(weights):
+    queries, keys = list("abcdef"), list("stuvwxyz")
+    axes = panels(plots.heatmaps(weights, query_labels=queries, key_labels=keys))
+    assert [text.get_text() for text in axes[0].get_yticklabels()] == queries
+    assert [text.get_text() for text in axes[3].get_xticklabels()] == keys
+    assert axes[0].get_ylabel() == "queries" and axes[3].get_xlabel() == "keys"
+
+
+@pytest.mark.parametrize("valid_lens", [torch.tensor(5), torch.tensor([8, 0, 3, 5, 8, 1])])
+def test_masked_cells_are_hatched_and_no_others(weights, valid_lens):
+    for axes in panels(plots.heatmaps(weights, valid_lens=valid_lens)):
+        hatched = torch.zeros(6, 8, dtype=torch.bool)
+        for patch in axes.patches:
+            assert patch.get_hatch()
+            hatched[round(patch.get_y() + 0.5), round(patch.get_x() + 0.5) :] = True
+        assert torch.equal(hatched, torch.arange(8) >= valid_lens.expand(6)[:, None])
+
+
+def test_the_reading_names_the_strongest_link(weights):
+    weights[2, 4, 1] = 0.99
+    picture = plots.heatmaps(weights, query_labels=list("abcdef"), key_labels=list("stuvwxyz"))
+    assert "head 2: e → t 0.99" in picture.reading
+
+
+def test_weights_over_image_draws_the_weights_under_the_image(weights):
+    image = torch.arange(64.0).reshape(8, 8)
+    grids = weights[:, :2].reshape(5, 4, 4)
+    picture = plots.weights_over_image(image, grids, query="patch 5", query_patch=(1, 2))
+    first, *heads = panels(picture)
+    torch.testing.assert_close(shown(first), image / 63, check_dtype=False)
+    outline = first.patches[0]
+    assert (outline.get_x(), outline.get_y(), outline.get_width()) == (4, 2, 2)
+    for head, axes in enumerate(heads):
+        assert axes.get_title() == f"head {head}"
+        torch.testing.assert_close(shown(axes), grids[head], check_dtype=False)
+        assert axes.images[0].get_clim() == (0, pytest.approx(grids.max().item()))
+    row, column = divmod(int(grids[3].argmax()), 4)
+    assert f"head 3 ({row}, {column})" in picture.reading
+
+
+def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
+    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    picture = plots.tagged_numbers(trace)
+    assert len(picture.figure.axes) == 4
+    for axes, step in zip(picture.figure.axes, trace.steps, strict=True):
+        numbers = [text for text in axes.texts if text.get_text().isdigit()]
+        assert sorted(int(text.get_text()) for text in numbers) == sorted(step.tensor.flatten().tolist())
+        colours = {patch.get_xy(): patch.get_facecolor()[:3] for patch in axes.patches}
+        for text in numbers:
+            corner = (text.get_position()[0] - 0.5, text.get_position()[1] - 0.52)
+            at = min(colours, key=lambda xy: abs(xy[0] - corner[0]) + abs(xy[1] - corner[1]))
+            expected = plots.HEAD_COLOURS[int(text.get_text()[2])]
+            assert "#{:02X}{:02X}{:02X}".format(*(round(255 * part) for part in colours[at])) == expected
+    assert "holds the numbers of one head" in picture.reading
+
+
+def test_tagged_numbers_counts_the_mixed_tables():
+    trace = shapes.trace_wrong_reshape(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    assert plots.tagged_numbers(trace).reading == "4 of 4 tables mix numbers of different heads."
+
+
+def test_a_picture_carries_its_text_wherever_it_goes(weights):
+    picture = plots.heatmaps(weights, titles=['"quoted" <b>', "b", "c", "d", "e"])
+    shown_html = picture._repr_html_()
+    (alt,) = re.findall(r'alt="([^"]*)"', shown_html)
+    assert html.unescape(alt) == picture.alt == repr(picture)
+    assert picture.reading in html.unescape(shown_html.split("<figcaption>")[1])
+    assert "data:image/png;base64," in shown_html
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda w: plots.heatmaps(w.unsqueeze(0)), r"weights must be those of one example.*\(1, 5, 6, 8\)"),
+        (lambda w: plots.heatmaps(w, key_labels=["a"]), r"key_labels must name 8, got 1: \['a'\]"),
+        (lambda w: plots.heatmaps(w, query_labels=["a"]), "query_labels must name 6, got 1"),
+        (lambda w: plots.heatmaps(w, titles=["a"]), "titles must name 5, got 1"),
+        (lambda w: plots.tagged_numbers(shapes.ShapeTrace()), "trace must have at least one step"),
+        (
+            lambda w: plots.weights_over_image(torch.ones(8, 9), w[:, :2].reshape(5, 4, 4), query="x"),
+            "image must divide into 4 × 4 patches, got 8 × 9 pixels",
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(weights, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(weights)
