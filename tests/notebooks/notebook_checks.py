@@ -219,7 +219,7 @@ def prose(cell):
     """A text cell's markdown without code and formulas, whose brackets are no links; "" for a code cell."""
     if cell.cell_type != "markdown":
         return ""
-    return re.sub(r"(?s)```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]+\$", "", cell.source)
+    return re.sub(r"(?s)```.*?```|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]+\$", "`", cell.source)
 
 
 def links(cell):

@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, make_notebooks
 
 COMMAND = ROOT / ".ci" / "notebooks.py"
+PRINTS = "print(1); display({'text/plain': 'x'}, raw=True, metadata={'width': 2}); print(3)"
 PROGRESS_BAR = "import ipywidgets; ipywidgets.IntProgress()"
 WIDGET_WITH_PICTURE = """
 import ipywidgets
@@ -23,12 +24,14 @@ Picture()
 
 
 def write(path, *sources, tags=()):
-    """A notebook as an editor leaves it: random cell ids, metadata of its own, nothing run."""
+    """A notebook as an older editor leaves it: without cell ids, with metadata of its own, nothing run."""
     path.parent.mkdir(parents=True, exist_ok=True)
     notebook = new_notebook(cells=[new_markdown_cell("# Sample"), *map(new_code_cell, sources)])
     notebook.metadata = {"widgets": {}, "colab": {}, "language_info": {"name": "python", "version": "3.9.1"}}
     for cell in notebook.cells:
         cell.metadata = {"tags": list(tags), "scrolled": True, "execution": {"shell.execute_reply": "2024"}}
+        del cell["id"]
+    notebook.nbformat_minor = 4
     nbformat.write(notebook, path)
     return path
 
@@ -43,16 +46,17 @@ def saved(path):
 
 
 def test_saves_the_fixed_form(tmp_path):
-    path = write(tmp_path / "sample.ipynb", "print(1)", PROGRESS_BAR, WIDGET_WITH_PICTURE)
+    path = write(tmp_path / "sample.ipynb", PRINTS, PROGRESS_BAR, WIDGET_WITH_PICTURE)
     done = make(path)
     assert done.returncode == 0, done.stderr
     assert "sample.ipynb" in done.stdout and " s\n" in done.stdout
     notebook = saved(path)
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert notebook["metadata"] == make_notebooks.NOTEBOOK_METADATA
     assert [cell["metadata"] for cell in notebook["cells"]] == [{"tags": []}] * 4
     assert [cell["id"] for cell in notebook["cells"]] == [f"sample-{number:02d}" for number in (1, 2, 3, 4)]
-    printed, progress_bar, picture = (cell["outputs"] for cell in notebook["cells"][1:])
-    assert printed[0]["text"] == ["1\n"]
+    prints, progress_bar, picture = (cell["outputs"] for cell in notebook["cells"][1:])
+    assert prints[0]["text"] == ["1\n", "3\n"] and prints[1]["metadata"] == {}
     assert progress_bar == []
     assert picture[0]["data"] == {"text/html": ["<img alt='a'>"], "text/plain": ["a"]}
     assert path.read_bytes().endswith(b"}\n")
@@ -117,7 +121,7 @@ def test_runs_in_its_own_folder_on_this_interpreter_with_one_thread(tmp_path):
     other_kernel.write_text('{"argv": ["false"], "display_name": "Python 3", "language": "python"}')
     source = "import os, sys\n[os.getcwd(), sys.prefix, os.environ['OMP_NUM_THREADS']]"
     path = write(tmp_path / "sample.ipynb", source)
-    done = make(path, JUPYTER_PATH=str(tmp_path / "jupyter"))
+    done = make(path, JUPYTER_PATH=str(tmp_path / "jupyter"), OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
     shown = "".join(saved(path)["cells"][1]["outputs"][0]["data"]["text/plain"])
     assert eval(shown) == [str(tmp_path), sys.prefix, "1"]
