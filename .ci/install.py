@@ -19,7 +19,7 @@ COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins"}
 OTHER_PYTHON = {".venv": "PYTHON=python3.12", ".venv-book": "BOOK_PYTHON=python3.11"}
 
 START = """
-Setting up {venv}, once: a few minutes and 2 GB.
+Installing the packages of {venv}. The first time this takes a few minutes and 2 GB.
 If pip now fetches nvidia packages that this machine has no use for, stop it: README.md names a smaller torch.
 """
 

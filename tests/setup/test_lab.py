@@ -83,9 +83,10 @@ def test_the_kernel_is_the_environments_own(ask, home):
     client.start_channels()
     client.wait_for_ready(timeout=60)
     asked = {"python": "sys.executable"}
-    reply = client.execute("import sys", user_expressions=asked, reply=True, timeout=60)
+    reply = client.execute("import sys", user_expressions=asked, reply=True, timeout=60)["content"]
     client.stop_channels()
-    assert reply["content"]["user_expressions"]["python"]["data"]["text/plain"] == repr(str(ROOT / ".venv/bin/python"))
+    answer = reply["user_expressions"]["python"]["data"]["text/plain"]
+    assert answer == repr(str(ROOT / ".venv/bin/python"))
 
 
 def test_it_asks_nothing_about_news(ask):

@@ -230,5 +230,6 @@ def test_the_built_package_holds_mha_lib_alone(tmp_path):
     build = "pip wheel --quiet --no-deps --no-build-isolation ."
     subprocess.run([sys.executable, "-m", *build.split()], cwd=tmp_path, check=True)
     [wheel] = tmp_path.glob("*.whl")
-    modules = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert modules == {f"mha_lib/{path.name}" for path in (ROOT / "mha_lib").glob("*.py")}
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    source = {path for path in (tmp_path / "mha_lib").rglob("*") if path.is_file()}
+    assert packed == {path.relative_to(tmp_path).as_posix() for path in source}
