@@ -383,7 +383,7 @@ def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
     """Refuse curves that do not have one value for each x."""
     for curve_name, curve in curves.items():
-        if x.dim() != 1 or curve.shape != x.shape:
+        if curve.shape != x.shape:
             raise ValueError(
                 f"{curve_name} must have one value for each of {name}, which is {tuple(x.shape)}; "
                 f"got {tuple(curve.shape)}"
@@ -446,7 +446,7 @@ def scores_to_weights(
         write_numbers(panel, matrix, row_sums=is_weights)
         tick(panel.xaxis, key_labels, "keys")
         tick(panel.yaxis, query_labels, None if is_weights else "queries")
-    what = f"Scores of {num_queries} queries × {num_keys} keys and the weights made of them: {', '.join(weights)}"
+    what = f"Scores, queries × keys {num_queries} × {num_keys}, and the weights made of them: {', '.join(weights)}"
     return Picture(figure, what, read_leaks(weights, lengths, num_keys))
 
 
