@@ -19,6 +19,7 @@ from references import (
     dot_product,
     kernel,
     make_layer,
+    masked_softmax,
     multi_head,
     on_path,
     random_numbers,
@@ -32,6 +33,7 @@ from mha_lib import (
     MultiHeadAttention,
     attention,
 )
+from mha_lib.attention import AttentionPooling
 
 CASES = cases()
 both_paths = pytest.mark.parametrize("path", [KERNEL, FORMULA])
@@ -69,6 +71,21 @@ def test_kernel_pooling_is_nadaraya_watson_regression(bandwidth, learnable):
         output, weights = kernel(layer.bandwidth.item(), queries, keys, values, valid_lens)
         assert_same(layer(queries, keys, values, valid_lens), output)
         assert_same(layer.attention_weights, weights)
+
+
+def test_a_scoring_function_of_ones_own():
+    class Manhattan(AttentionPooling):
+        def scores(self, queries, keys):
+            return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(dim=-1)
+
+    case = CASES["empty rows"].same_sizes
+    layer = Manhattan()
+    output = layer(*case.arguments)
+    distances = torch.cdist(case.queries, case.keys, p=1)
+    assert_same(layer.attention_weights, masked_softmax(-distances.numpy(), case.valid_lens))
+    torch.testing.assert_close(output, layer.attention_weights @ case.values)
+    with pytest.raises(NotImplementedError):
+        AttentionPooling()(*case.arguments)
 
 
 @pytest.fixture
