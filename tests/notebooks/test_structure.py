@@ -10,6 +10,10 @@ from notebook_tools import NOTEBOOKS, make_notebooks
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
 
 
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(path, check):
