@@ -29,6 +29,8 @@ PAPER = LinearSegmentedColormap.from_list("paper", ["white", "white"])
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 INK = LinearSegmentedColormap.from_list("ink", [(0, 0, 0, 0), (0, 0, 0, 1)])
 DPI = 120
+LETTER = 0.06  # inches, a letter of a label
+MOST_LABELS = 20
 
 
 class Picture:
@@ -171,15 +173,18 @@ def heatmaps(
     titles = labels("titles", titles, num_heads, [f"head {h}" for h in range(num_heads)])
     lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
     rows, columns = grid_shape(num_heads, columns)
-    side = min(2.6, max(1.7, 0.2 * max(num_queries, num_keys)))
-    figure = Figure(figsize=(side * columns + 1.1, side * rows + 0.5), layout="constrained")
+    longest = max(num_queries, num_keys)
+    side = min(2.6, max(1.7, 0.2 * longest))
+    width, height = side * num_keys / longest, side * num_queries / longest
+    upright = upright_height(key_labels, width)
+    figure = Figure(figsize=(width * columns + 1.1, height * rows + upright + 0.5), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for panel, title, matrix in zip(axes.flat, titles, weights.tolist(), strict=False):
         panel.imshow(matrix, cmap=WEIGHT_COLOURS, vmin=0, vmax=1)
         panel.set_title(title, fontsize=9)
         hatch_masked(panel, lengths, num_keys)
     for number, panel in enumerate(axes.flat[:num_heads]):
-        tick(panel.xaxis, key_labels, "keys" if number + columns >= num_heads else None)
+        tick(panel.xaxis, key_labels, "keys" if number + columns >= num_heads else None, upright > 0)
         tick(panel.yaxis, query_labels, "queries" if number % columns == 0 else None)
     for panel in axes.flat[num_heads:]:
         panel.axis("off")
@@ -298,11 +303,19 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def tick(axis: Axis, names: Sequence[str], title: str | None) -> None:
+def tick(axis: Axis, names: Sequence[str], title: str | None, upright: bool = False) -> None:
     """Name the ticks of an outer axis of a heat map (of many, as many as fit); without a title, leave them out."""
-    step = -(-len(names) // 20)
-    axis.set_ticks(range(0, len(names), step), names[::step] if title else [""] * len(names[::step]), fontsize=7)
+    step = -(-len(names) // MOST_LABELS)
+    shown = names[::step] if title else [""] * len(names[::step])
+    axis.set_ticks(range(0, len(names), step), shown, fontsize=7, rotation=90 if upright else 0)
     axis.set_label_text(title or "", fontsize=8)
+
+
+def upright_height(names: Sequence[str], width: float) -> float:
+    """Inches below a heat map so many inches wide that its key labels need to stand upright; 0 if they fit lying."""
+    longest = max(map(len, names), default=0)
+    fits = (longest + 1) * LETTER * min(len(names), MOST_LABELS) <= width
+    return 0.0 if fits else longest * LETTER
 
 
 def regression_curves(
@@ -435,8 +448,9 @@ def scores_to_weights(
     query_labels = labels("query_labels", query_labels, num_queries, [f"q{i}" for i in range(num_queries)])
     key_labels = labels("key_labels", key_labels, num_keys, [f"k{i}" for i in range(num_keys)])
     lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
-    count = 1 + len(weights)
-    figure = Figure(figsize=((0.44 * num_keys + 0.7) * count, 0.36 * num_queries + 0.9), layout="constrained")
+    count, width = 1 + len(weights), 0.44 * num_keys
+    upright = upright_height(key_labels, width)
+    figure = Figure(figsize=((width + 0.7) * count, 0.36 * num_queries + upright + 0.9), layout="constrained")
     axes = figure.subplots(1, count, squeeze=False)[0]
     for panel, name, matrix in zip(axes, ["scores", *weights], [scores, *weights.values()], strict=True):
         is_weights = name != "scores"
@@ -444,7 +458,7 @@ def scores_to_weights(
         panel.set_title(name, fontsize=9)
         hatch_masked(panel, lengths, num_keys)
         write_numbers(panel, matrix, row_sums=is_weights)
-        tick(panel.xaxis, key_labels, "keys")
+        tick(panel.xaxis, key_labels, "keys", upright > 0)
         tick(panel.yaxis, query_labels, None if is_weights else "queries")
     what = f"Scores, queries × keys {num_queries} × {num_keys}, and the weights made of them: {', '.join(weights)}"
     return Picture(figure, what, read_leaks(weights, lengths, num_keys))

@@ -132,6 +132,13 @@ def test_scores_to_weights_names_queries_and_keys_by_default(scored):
     assert [text.get_text() for text in first.get_xticklabels()] == ["k0", "k1", "k2", "k3", "k4"]
 
 
+def test_key_labels_stand_upright_where_they_would_touch(scored):
+    short = plots.scores_to_weights(*scored, key_labels=list("vwxyz")).figure.axes[0]
+    long = plots.scores_to_weights(*scored, key_labels=["many letters"] * 5).figure.axes[0]
+    assert {text.get_rotation() for text in short.get_xticklabels()} == {0}
+    assert {text.get_rotation() for text in long.get_xticklabels()} == {90}
+
+
 @pytest.mark.parametrize("valid_lens", [torch.tensor(2), torch.tensor([4, 0, 5])])
 def test_weight_on_masked_keys_is_hatched_and_said(scored, valid_lens):
     scores, weights = scored
