@@ -1,0 +1,266 @@
+"""Explore attention weights head by head: of a trained model, or of a layer made on the spot."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from ipywidgets import IntSlider, SelectionSlider, ValueWidget
+from torch import Tensor
+
+from mha_lib import inputs
+from mha_lib.attention import MultiHeadAttention, valid_keys
+from mha_lib.plots import grid_shape, labels
+from mha_lib.widgets.explorer import Explorer, bound, choice, offer, slider
+from mha_lib.widgets.heat_map import names_height, paint_heat_map, paint_names, paint_scale
+from mha_lib.widgets.sheet import Sheet
+
+CHOSEN, OTHER = "#D55E00", "#0072B2"
+AVERAGE = "average of all heads"
+WIDTH, SMALL, LARGE = 840, 84, 288
+
+
+@dataclass(frozen=True)
+class View:
+    """The heads of one layer on one example.
+
+    Attributes:
+        weights: (num_heads, num_queries, num_keys).
+        masked: bool, (num_queries, num_keys).
+        queries, keys: the tokens' names.
+        where: which layer and example this is, in words.
+    """
+
+    weights: Tensor
+    masked: Tensor
+    queries: Sequence[str]
+    keys: Sequence[str]
+    where: str
+
+
+def head_explorer(
+    layers: Sequence[Tensor],
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    *,
+    key_tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    valid_lens: Tensor | None = None,
+    untrained: Sequence[Tensor] | None = None,
+) -> Explorer:
+    """Every head of a model: choose layer, example and head; compare two heads, or trained with random weights.
+
+    Args:
+        layers: attention weights, one tensor (batch, num_heads, num_queries, num_keys) a layer.
+        tokens: names of the queries, and of the keys: one list for all examples, or one an example; left out,
+            their numbers.
+        key_tokens: names of the keys, where they are not those of the queries.
+        valid_lens: None, (batch,) or (batch, num_queries); keys beyond it are hatched.
+        untrained: weights of the same shapes, from the model before training.
+
+    Raises:
+        TypeError, ValueError: the weights, the names or the lengths do not fit together.
+    """
+    batch_size, num_queries, num_keys = check_layers(layers, untrained)
+    queries = names_of_examples("tokens", tokens, batch_size, num_queries)
+    keys = names_of_examples("key_tokens", tokens if key_tokens is None else key_tokens, batch_size, num_keys)
+    masked = masks_of_examples(valid_lens, batch_size, num_queries, num_keys)
+
+    def view(weights: str = "trained", layer: int = 0, example: int = 0) -> View:
+        source = layers if weights == "trained" else untrained
+        where = f"Layer {layer}, example {example}" + (f", {weights} weights" if untrained is not None else "")
+        shown = source[layer][example].detach()
+        return View(shown, masked[example], queries[example], keys[example], where)
+
+    controls = {}
+    if untrained is not None:
+        controls["weights"] = choice("weights", ["trained", "random"], tooltip="after or before training")
+    if len(layers) > 1:
+        controls["layer"] = slider(IntSlider, "layer", max=len(layers) - 1, tooltip="0 is the first")
+    if batch_size > 1:
+        controls["example"] = slider(IntSlider, "example", max=batch_size - 1, tooltip="which one of the batch")
+    return explorer_of(view, controls)
+
+
+def layer_explorer(num_hiddens: int = 100, *, num_queries: int = 4, num_keys: int = 6) -> Explorer:
+    """The heads of one untrained layer: choose how many, what goes in, and how many keys are valid.
+
+    The sizes left out are those of the example in d2l 11.5.2; its input, all ones, is one of the choices.
+
+    Args:
+        num_hiddens: size of the layer and of its inputs; the number of heads is one of its divisors, up to 25.
+        num_queries, num_keys: tokens on each side; the batch has two examples.
+
+    Raises:
+        TypeError, ValueError: a size is not a positive integer.
+    """
+    for name, size in (("num_hiddens", num_hiddens), ("num_queries", num_queries), ("num_keys", num_keys)):
+        inputs.check_size(name, size)
+    divisors = [heads for heads in range(1, min(num_hiddens, 25) + 1) if num_hiddens % heads == 0]
+
+    def view(num_heads: int, numbers: str, seed: int, example: int, length_0: int, length_1: int) -> View:
+        valid_lens = torch.tensor([length_0, length_1])
+        weights = untrained_weights(num_hiddens, num_heads, num_queries, num_keys, numbers, seed, valid_lens)
+        masked = masks_of_examples(valid_lens, 2, num_queries, num_keys)
+        queries, keys = ([str(number) for number in range(count)] for count in (num_queries, num_keys))
+        length = valid_lens[example].item()
+        where = f"{numbers.capitalize()}, seed {seed}, example {example}: {length} of {num_keys} keys valid"
+        return View(weights[example], masked[example], queries, keys, where)
+
+    def limit(controls: Mapping[str, ValueWidget]) -> None:
+        for example in range(2):
+            controls[f"length_{example}"].disabled = controls["example"].value != example
+
+    controls = {
+        "num_heads": slider(SelectionSlider, "num_heads", options=divisors, tooltip=f"divides {num_hiddens}"),
+        "numbers": choice("input", ["random numbers", "all ones"], tooltip="what the tokens hold"),
+        "seed": slider(IntSlider, "seed", max=20, tooltip="of the layer and of the random input"),
+        "example": slider(IntSlider, "example", max=1, tooltip="which one of the batch"),
+        "length_0": slider(IntSlider, "valid_lens[0]", max=num_keys, tooltip="keys that example 0 may read"),
+        "length_1": slider(IntSlider, "valid_lens[1]", max=num_keys, tooltip="keys that example 1 may read"),
+    }
+    controls["num_heads"].value = max(heads for heads in divisors if heads <= 5)
+    controls["length_0"].value, controls["length_1"].value = (num_keys + 1) // 2, num_keys // 3
+    return explorer_of(view, controls, limit)
+
+
+def explorer_of(
+    view: Callable[..., View],
+    controls: Mapping[str, ValueWidget],
+    limit: Callable[[Mapping[str, ValueWidget]], None] = lambda controls: None,
+) -> Explorer:
+    """All heads small; one of them large, beside another one or their average.
+
+    Args:
+        view: takes the values of ``controls`` by name; returns what to show.
+        controls: all controls but those of the heads, which are added.
+        limit: as for ``Explorer``.
+    """
+
+    def paint(head: int, compare: str, **values: Any) -> tuple[Sheet, str]:
+        shown = view(**values)
+        return paint_heads(shown, head, compare), read_heads(shown, head, compare)
+
+    def limit_heads(every: Mapping[str, ValueWidget]) -> None:
+        limit(every)
+        num_heads = len(view(**{name: every[name].value for name in controls}).weights)
+        bound(every["head"], num_heads - 1)
+        offer(every["compare"], [AVERAGE, *(head_name(head) for head in range(num_heads))])
+
+    heads = {
+        "head": slider(IntSlider, "head", tooltip="the head that is shown large"),
+        "compare": choice("compare with", [AVERAGE], tooltip="what is shown beside it"),
+    }
+    return Explorer("Attention weights, head by head", {**controls, **heads}, paint, limit_heads)
+
+
+def paint_heads(view: View, head: int, compare: str) -> Sheet:
+    """The picture of a view."""
+    num_heads, num_queries, num_keys = view.weights.shape
+    tokens = max(num_queries, num_keys)
+    small, large = max(1, SMALL // tokens), max(1, LARGE // tokens)
+    pitch = max(small * num_keys, 56) + 14
+    _, columns = grid_shape(num_heads, (WIDTH - 20) // pitch)
+    row_height = small * num_queries + 26
+    large_top = 58 - (-num_heads // columns) * row_height
+    sheet = Sheet(WIDTH, large_top + large * num_queries + names_height(view.keys, large) + 26)
+    sheet.write(10, 4, view.where)
+    for number, weights in enumerate(view.weights):
+        row, column = divmod(number, columns)
+        left, top = 14 + column * pitch, 42 + row * row_height
+        paint_heat_map(sheet, left, top, (small, small), weights, view.masked)
+        sheet.write(left, top - 3, head_name(number), anchor="ld", size=11)
+        for name, colour in ((compare, OTHER), (head_name(head), CHOSEN)):
+            if name == head_name(number):
+                sheet.outline(left, top, small * num_keys, small * num_queries, colour, 3)
+    for name, left, colour in ((head_name(head), 100, CHOSEN), (compare, 484, OTHER)):
+        paint_heat_map(sheet, left, large_top, (large, large), weights_of(view, name), view.masked)
+        paint_names(sheet, left, large_top, (large, large), view.queries, view.keys)
+        sheet.write(left, large_top - 4, name, anchor="ld", size=14, colour=colour)
+    paint_scale(sheet, WIDTH - 58, large_top, large * num_queries)
+    return sheet
+
+
+def read_heads(view: View, head: int, compare: str) -> str:
+    """One line on a head: where it is, its strongest links, how far it differs from what stands beside it."""
+    weights = view.weights[head]
+    differing = 0.5 * (weights - weights_of(view, compare)).abs().sum(dim=-1).mean().item()
+    return (
+        f"{view.where}, head {head}. Strongest links, query → key: {'; '.join(strongest_links(view, head))}. "
+        f"Against {compare}, {differing:.0%} of the weight lies on other keys."
+    )
+
+
+def strongest_links(view: View, head: int, count: int = 5) -> list[str]:
+    """The strongest links of a head, "query → key weight", strongest first; those of weight 0 left out."""
+    valid = view.weights[head][~view.masked]
+    if not valid.any():
+        return ["none, as no key is valid"]
+    if valid.max() - valid.min() < 1e-4:
+        return [f"none, as all weigh the same {valid.max():.2f}"]
+    weights, places = view.weights[head].flatten().sort(descending=True, stable=True)
+    links = []
+    for weight, place in zip(weights[:count].tolist(), places[:count].tolist(), strict=True):
+        query, key = divmod(place, len(view.keys))
+        if weight > 0:
+            links.append(f"{view.queries[query]} → {view.keys[key]} {weight:.2f}")
+    return links
+
+
+def weights_of(view: View, name: str) -> Tensor:
+    """The weights of a head by its name, or of the average over all heads."""
+    if name == AVERAGE:
+        return view.weights.mean(dim=0)
+    return view.weights[int(name.removeprefix("head "))]
+
+
+def head_name(head: int) -> str:
+    """What a head is called."""
+    return f"head {head}"
+
+
+def check_layers(layers: Sequence[Tensor], untrained: Sequence[Tensor] | None) -> tuple[int, int, int]:
+    """(batch size, number of queries, number of keys) that all layers share."""
+    shapes = [tuple(weights.shape) for weights in layers]
+    if not shapes or any(len(shape) != 4 for shape in shapes):
+        raise ValueError(
+            "layers must be attention weights (batch, num_heads, num_queries, num_keys), one tensor a layer, "
+            f"got shapes {shapes}"
+        )
+    if len({(shape[0], *shape[2:]) for shape in shapes}) > 1:
+        raise ValueError(f"layers must agree in batch, num_queries and num_keys, got shapes {shapes}")
+    if untrained is not None and [tuple(weights.shape) for weights in untrained] != shapes:
+        raise ValueError(
+            f"untrained must have the shapes of layers, {shapes}, got {[tuple(weights.shape) for weights in untrained]}"
+        )
+    return shapes[0][0], shapes[0][2], shapes[0][3]
+
+
+def names_of_examples(name: str, given: Sequence | None, batch_size: int, count: int) -> list[Sequence[str]]:
+    """The tokens' names, one list an example."""
+    numbers = [str(number) for number in range(count)]
+    if given is None or isinstance(given[0], str):
+        return [labels(name, given, count, numbers)] * batch_size
+    if len(given) != batch_size:
+        raise ValueError(f"{name} must hold one list for each of {batch_size} examples, got {len(given)}")
+    return [labels(name, names, count, numbers) for names in given]
+
+
+def masks_of_examples(valid_lens: Tensor | None, batch_size: int, num_queries: int, num_keys: int) -> Tensor:
+    """Which keys are masked: bool, (batch_size, num_queries, num_keys)."""
+    if valid_lens is None:
+        return torch.zeros(batch_size, num_queries, num_keys, dtype=torch.bool)
+    inputs.check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
+    return ~valid_keys(valid_lens, num_keys).expand(batch_size, num_queries, num_keys)
+
+
+def untrained_weights(
+    num_hiddens: int, num_heads: int, num_queries: int, num_keys: int, numbers: str, seed: int, valid_lens: Tensor
+) -> Tensor:
+    """Attention weights (2, num_heads, num_queries, num_keys) of a fresh layer; the seed alone decides them."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        sizes = dict.fromkeys(("query_size", "key_size", "value_size"), num_hiddens)
+        layer = MultiHeadAttention(num_hiddens, num_heads, **sizes)
+        make = torch.ones if numbers == "all ones" else torch.randn
+        queries, keys = make(2, num_queries, num_hiddens), make(2, num_keys, num_hiddens)
+        layer(queries, keys, keys, valid_lens)
+        return layer.attention_weights
