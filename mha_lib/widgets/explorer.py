@@ -30,6 +30,7 @@ class Explorer(ipywidgets.VBox):
         paint: takes the controls' values by name; returns the picture and one line that reads it.
         limit: takes the controls after a change, and takes away from them what can no longer be chosen.
         extras: widgets that only move controls, such as buttons; shown after the controls.
+        columns: how the controls are laid out, a value of CSS's ``grid-template-columns``.
 
     Attributes:
         name, controls: as above.
@@ -43,13 +44,14 @@ class Explorer(ipywidgets.VBox):
         paint: Callable[..., tuple[Sheet, str]],
         limit: Callable[[Mapping[str, ipywidgets.ValueWidget]], None] | None = None,
         extras: Sequence[ipywidgets.Widget] = (),
+        columns: str = "repeat(auto-fill, 280px)",
     ):
         self.name, self.controls, self.reading = name, dict(controls), ""
         self._paint, self._limit = paint, limit or (lambda controls: None)
         self._adjusting, self._tallest = False, 0
         self._picture, self._status = ipywidgets.HTML(), ipywidgets.HTML()
         bar = ipywidgets.GridBox([*controls.values(), *extras])
-        bar.layout.grid_template_columns = "repeat(auto-fill, 270px)"
+        bar.layout.grid_template_columns = columns
         super().__init__([bar, self._picture, self._status])
         self.add_class("mha-explorer")
         for control in controls.values():
@@ -119,7 +121,7 @@ class Explorer(ipywidgets.VBox):
 
 def slider(kind: type[ipywidgets.Widget], description: str, **traits: Any) -> ipywidgets.Widget:
     """A slider whose whole description can be read."""
-    layout = {"width": "260px"}
+    layout = {"width": "274px"}
     return kind(description=description, style={"description_width": "initial"}, layout=layout, **traits)
 
 

@@ -39,42 +39,40 @@ class View:
 
 
 def head_explorer(
-    layers: Sequence[Tensor],
-    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    layers: Mapping[str, Tensor] | Sequence[Tensor],
+    tokens: Sequence[str] | Callable[[int, int], tuple[Sequence[str], Sequence[str]]] | None = None,
     *,
-    key_tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    valid_lens: Tensor | None = None,
+    valid_lens: Tensor | Sequence[Tensor | None] | None = None,
     untrained: Sequence[Tensor] | None = None,
 ) -> Explorer:
     """Every head of a model: choose layer, example and head; compare two heads, or trained with random weights.
 
     Args:
-        layers: attention weights, one tensor (batch, num_heads, num_queries, num_keys) a layer.
-        tokens: names of the queries, and of the keys: one list for all examples, or one an example; left out,
-            their numbers.
-        key_tokens: names of the keys, where they are not those of the queries.
-        valid_lens: None, (batch,) or (batch, num_queries); keys beyond it are hatched.
-        untrained: weights of the same shapes, from the model before training.
+        layers: attention weights, one tensor (batch, num_heads, num_queries, num_keys) a layer, perhaps by name.
+        tokens: the tokens' names: one list for queries and keys alike, or a function of the numbers of layer and
+            example that returns (names of queries, names of keys); left out, their numbers.
+        valid_lens: None, (batch,) or (batch, num_queries), or a list of these, one a layer; keys beyond are hatched.
+        untrained: weights of the same shapes as ``layers``, from the model before training.
 
     Raises:
         TypeError, ValueError: the weights, the names or the lengths do not fit together.
     """
-    batch_size, num_queries, num_keys = check_layers(layers, untrained)
-    queries = names_of_examples("tokens", tokens, batch_size, num_queries)
-    keys = names_of_examples("key_tokens", tokens if key_tokens is None else key_tokens, batch_size, num_keys)
-    masked = masks_of_examples(valid_lens, batch_size, num_queries, num_keys)
+    names, layers = names_of_layers(layers)
+    batch_size = check_layers(layers, untrained)
+    masks = masks_of_layers(layers, valid_lens)
 
-    def view(weights: str = "trained", layer: int = 0, example: int = 0) -> View:
-        source = layers if weights == "trained" else untrained
-        where = f"Layer {layer}, example {example}" + (f", {weights} weights" if untrained is not None else "")
-        shown = source[layer][example].detach()
-        return View(shown, masked[example], queries[example], keys[example], where)
+    def view(weights: str = "trained", layer: str = names[0], example: int = 0) -> View:
+        number = names.index(layer)
+        shown = (layers if weights == "trained" else untrained)[number][example].detach()
+        queries, keys = names_of_tokens(tokens, number, example, *shown.shape[1:])
+        where = f"{layer.capitalize()}, example {example}" + (f", {weights} weights" if untrained is not None else "")
+        return View(shown, masks[number][example], queries, keys, where)
 
     controls = {}
     if untrained is not None:
         controls["weights"] = choice("weights", ["trained", "random"], tooltip="after or before training")
-    if len(layers) > 1:
-        controls["layer"] = slider(IntSlider, "layer", max=len(layers) - 1, tooltip="0 is the first")
+    if len(names) > 1:
+        controls["layer"] = slider(SelectionSlider, "layer", options=names, tooltip="which attention layer")
     if batch_size > 1:
         controls["example"] = slider(IntSlider, "example", max=batch_size - 1, tooltip="which one of the batch")
     return explorer_of(view, controls)
@@ -217,31 +215,48 @@ def head_name(head: int) -> str:
     return f"head {head}"
 
 
-def check_layers(layers: Sequence[Tensor], untrained: Sequence[Tensor] | None) -> tuple[int, int, int]:
-    """(batch size, number of queries, number of keys) that all layers share."""
+def names_of_layers(layers: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[list[str], list[Tensor]]:
+    """The layers' names, and their weights."""
+    if isinstance(layers, Mapping):
+        return list(layers), list(layers.values())
+    return [f"layer {number}" for number in range(1, len(layers) + 1)], list(layers)
+
+
+def check_layers(layers: Sequence[Tensor], untrained: Sequence[Tensor] | None) -> int:
+    """The batch size that all layers share."""
     shapes = [tuple(weights.shape) for weights in layers]
-    if not shapes or any(len(shape) != 4 for shape in shapes):
+    if not shapes or any(len(shape) != 4 or 0 in shape for shape in shapes):
         raise ValueError(
             "layers must be attention weights (batch, num_heads, num_queries, num_keys), one tensor a layer, "
             f"got shapes {shapes}"
         )
-    if len({(shape[0], *shape[2:]) for shape in shapes}) > 1:
-        raise ValueError(f"layers must agree in batch, num_queries and num_keys, got shapes {shapes}")
+    if len({shape[0] for shape in shapes}) > 1:
+        raise ValueError(f"layers must all have the same batch size, got shapes {shapes}")
     if untrained is not None and [tuple(weights.shape) for weights in untrained] != shapes:
         raise ValueError(
             f"untrained must have the shapes of layers, {shapes}, got {[tuple(weights.shape) for weights in untrained]}"
         )
-    return shapes[0][0], shapes[0][2], shapes[0][3]
+    return shapes[0][0]
 
 
-def names_of_examples(name: str, given: Sequence | None, batch_size: int, count: int) -> list[Sequence[str]]:
-    """The tokens' names, one list an example."""
-    numbers = [str(number) for number in range(count)]
-    if given is None or isinstance(given[0], str):
-        return [labels(name, given, count, numbers)] * batch_size
-    if len(given) != batch_size:
-        raise ValueError(f"{name} must hold one list for each of {batch_size} examples, got {len(given)}")
-    return [labels(name, names, count, numbers) for names in given]
+def names_of_tokens(
+    tokens: Sequence[str] | Callable | None, layer: int, example: int, num_queries: int, num_keys: int
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The names of the queries and of the keys."""
+    queries, keys = tokens(layer, example) if callable(tokens) else (tokens, tokens)
+    return (
+        labels("tokens (queries)", queries, num_queries, [str(number) for number in range(num_queries)]),
+        labels("tokens (keys)", keys, num_keys, [str(number) for number in range(num_keys)]),
+    )
+
+
+def masks_of_layers(layers: Sequence[Tensor], valid_lens: Tensor | Sequence[Tensor | None] | None) -> list[Tensor]:
+    """Which keys are masked in each layer: bool, (batch, num_queries, num_keys)."""
+    by_layer = [valid_lens] * len(layers) if valid_lens is None or isinstance(valid_lens, Tensor) else valid_lens
+    if len(by_layer) != len(layers):
+        raise ValueError(f"valid_lens must have an entry for each of {len(layers)} layers, got {len(by_layer)}")
+    shapes = [(len(weights), *weights.shape[2:]) for weights in layers]
+    return [masks_of_examples(lengths, *shape) for lengths, shape in zip(by_layer, shapes, strict=True)]
 
 
 def masks_of_examples(valid_lens: Tensor | None, batch_size: int, num_queries: int, num_keys: int) -> Tensor:

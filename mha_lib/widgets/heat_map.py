@@ -48,7 +48,8 @@ def paint_numbers(
     width, height = cell
     for row, numbers in enumerate(values.tolist()):
         for column, number in enumerate(numbers):
-            text = "NaN" if math.isnan(number) else f"{number:.{decimals}f}".replace("-", "−")
+            rounded = round(number, decimals) + 0.0  # adding 0 turns −0 into 0
+            text = "NaN" if math.isnan(number) else f"{rounded:.{decimals}f}".replace("-", "−")
             colour = "white" if light[row, column] else "black"
             x, y = left + (column + 0.5) * width, top + (row + 0.5) * height
             sheet.write(x, y, text, anchor="mm", size=11, colour=colour)

@@ -80,7 +80,7 @@ def mask_explorer(scores: Tensor | None = None) -> Explorer:
     bound(controls["example"], batch_size - 1)
     for query in range(num_queries):
         value = max(num_keys - 2 * query, 0)
-        controls[f"length_{query}"] = length_slider(f"valid_len of query {query}", num_keys, value)
+        controls[f"length_{query}"] = length_slider(f"valid_len, query {query}", num_keys, value)
     return Explorer("Scores, mask and weights", controls, paint, limit)
 
 
