@@ -101,6 +101,13 @@ def kernel_calls(monkeypatch):
     return calls
 
 
+@pytest.mark.parametrize("training, dropout, calls", [(False, 0.5, 1), (True, 0.0, 1), (True, 0.5, 0)])
+def test_the_kernel_runs_unless_dropout_is_active(training, dropout, calls, kernel_calls):
+    case = CASES["lengths per query"]
+    make_layer(attention, case, dropout).train(training)(*case.arguments)
+    assert len(kernel_calls) == calls
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_two_speeds_one_result(case, kernel_calls):
     results = {}
@@ -142,7 +149,8 @@ def test_an_empty_row_gives_the_output_bias_and_no_gradient(path, bias):
     expected = layer.W_o.bias.detach() if bias else torch.zeros(layer.num_hiddens, dtype=torch.float64)
     assert (output[empty] == expected).all()
     assert (layer.attention_weights.transpose(1, 2)[empty] == 0).all()
-    output.square().sum().backward()
+    with torch.autograd.set_detect_anomaly(True):  # NaN on the way back is an error, even one that is masked later
+        output.square().sum().backward()
     assert (queries.grad[empty] == 0).all()
     assert (queries.grad[~empty] != 0).any()
     assert all(X.grad.isfinite().all() for X in (queries, keys, values, *layer.parameters()))
