@@ -88,18 +88,12 @@ def paint_board(blocks: list[str], mask: Tensor, before: Score, now: Score, task
     paint_switches(sheet, 80, top, blocks, mask)
     left = WIDTH - BAR - 170
     changed = (now.answers != before.answers).double().mean().item()
-    for line, (name, value, reference, text) in enumerate(
-        (
-            ("accuracy, 0 to 1", now.accuracy, before.accuracy, f"{now.accuracy:.3f}"),
-            (
-                f"loss, 0 to {LARGEST_LOSS:g} nats",
-                now.loss / LARGEST_LOSS,
-                before.loss / LARGEST_LOSS,
-                f"{now.loss:.3f}",
-            ),
-            ("changed answers", changed, 0.0, f"{changed:.1%}"),
-        )
-    ):
+    bars = {
+        "accuracy, 0 to 1": (now.accuracy, before.accuracy, f"{now.accuracy:.3f}"),
+        f"loss, 0 to {LARGEST_LOSS:g} nats": (now.loss / LARGEST_LOSS, before.loss / LARGEST_LOSS, f"{now.loss:.3f}"),
+        "changed answers": (changed, 0.0, f"{changed:.1%}"),
+    }
+    for line, (name, (value, reference, text)) in enumerate(bars.items()):
         paint_bar(sheet, left, top + line * LINE, name, value, reference, text)
     sheet.write(left, 8, "the line: with all heads", size=11, colour=WITH_ALL)
     if isinstance(task, Digits):
