@@ -5,6 +5,7 @@ BOOK_PYTHON ?= python3.11
 VENV = .venv
 PY = $(VENV)/bin/python
 TESTS = tests
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_ARGS)
 
 # The kernel is the environment's own, whatever kernels the home directory holds.
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
@@ -21,7 +22,7 @@ lab: install ## open the course in JupyterLab (arguments for it: LAB_ARGS="--por
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
-test: lint check ## lint, run all tests, and compare every notebook with its committed outputs
+test: lint check ## lint, run all tests, compare every notebook with its committed outputs
 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) .ci/notebooks.py
@@ -31,6 +32,7 @@ bench: install ## compare the layer's speed and memory with its peers
 
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .pytest_cache .ruff_cache .hypothesis mha_lib.egg-info
@@ -40,8 +42,8 @@ test-book-pins: ## test on the packages of environment.yml: d2l with its own pin
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" TESTS=tests/unit
 
 check: install
-	OMP_NUM_THREADS=1 $(PY) -m pytest $(TESTS)
-	OMP_NUM_THREADS=1 $(PY) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=300 \
+	$(PYTEST) $(TESTS)
+	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 \
 		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
 
 install:

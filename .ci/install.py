@@ -40,7 +40,8 @@ FAILED = """
 Setting up {venv} failed; the last lines above say why. The usual reasons:
 - no network, or a proxy that pip is not told of (HTTPS_PROXY=http://...);
 - a full disk: 2 GB are needed, 8 GB where torch comes with CUDA (README.md says how to get it without);
-- a Python that a package has no build for: this is {version}, all is tested on 3.11.  {command} {other}
+- no build of a package for this Python, {version} (all is tested on 3.11):  {command} {other}
+- no build of torch for this machine (there is none for Macs with Intel processors).
 Then run this again:  {command}
 """
 
