@@ -59,7 +59,11 @@ def head_board(model: Transformer, task: Task, *, presets: Mapping[str, Tensor] 
 
     controls = {
         f"block_{block}_head_{head}": Checkbox(
-            value=True, description=f"{name}, head {head}", indent=False, layout={"width": "130px"}
+            value=True,
+            description=f"{name}, head {head}",
+            indent=False,
+            tooltip="whether the head is on",
+            layout={"width": "130px"},
         )
         for block, name in enumerate(blocks)
         for head in range(num_heads)
