@@ -35,7 +35,7 @@ lint: install ## check the style of all code
 	@$(PY) -m ruff format --check .
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .pytest_cache .ruff_cache .hypothesis mha_lib.egg-info
+	rm -rf .venv .venv-book .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
