@@ -46,7 +46,8 @@ def _widget_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     from IPython.display import display
     from ipywidgets import IntProgress, Layout
 
-    bar = IntProgress(0, 0, total, description=label, style={"description_width": "initial"}, layout=Layout(width="90%"))
+    style, layout = {"description_width": "initial"}, Layout(width="90%")
+    bar = IntProgress(max=total, description=label, style=style, layout=layout)
     display(bar)
     try:
         yield lambda done: setattr(bar, "value", done)

@@ -211,8 +211,8 @@ class Lookups(Task):
 class Dates(Task):
     """A date of 1969–2068 in one of eight notations, character by character → its ISO form, such as 2024-03-17.
 
-    Every tenth day is held out, in all notations. Notations are those of ``strftime``, with English names; a year of two
-    digits stands for 1969–2068, as POSIX has it.
+    Every tenth day is held out, in all notations. The notations are those of ``strftime``, with English names; a year
+    of two digits stands for 1969–2068, as POSIX has it.
     """
 
     name = "dates"

@@ -1,0 +1,54 @@
+"""What a head does, in numbers: how far it looks, and at what.
+
+Each function takes attention weights (batch, num_heads, num_queries, num_keys), rows that sum to 1, and returns one
+number for each head, (num_heads,), the mean over examples and queries.
+"""
+
+import torch
+from torch import Tensor
+
+
+def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
+    """How far away the attended tokens are, in units of ``places``, each as it is weighted.
+
+    Args:
+        weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.
+        places: (n, number of coordinates), where each token stands; left out, 0, 1, 2, … on a line.
+    """
+    if places is None:
+        places = torch.arange(weights.shape[-1])[:, None]
+    if len(places) != weights.shape[-1] or weights.shape[-2] != weights.shape[-1]:
+        raise ValueError(
+            f"weights must be (batch, num_heads, n, n) with n={len(places)} places, got {tuple(weights.shape)}"
+        )
+    places = places.to(weights.dtype)
+    distances = torch.cdist(places, places)
+    return (weights * distances).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3))
+
+
+def weight_on_self(weights: Tensor) -> Tensor:
+    """The weight that a token gives to itself; 1 / n if a head looks everywhere alike."""
+    return weights.diagonal(dim1=-2, dim2=-1).mean(dim=(0, 2))
+
+
+def weight_on_token(weights: Tensor, token: int) -> Tensor:
+    """The weight that all tokens give to the one numbered ``token``; 1 / n if a head looks everywhere alike."""
+    return weights[..., token].mean(dim=(0, 2))
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """How spread out the attention is, in nats: 0 if all is on one token, ln n if a head looks everywhere alike."""
+    return torch.special.entr(weights).sum(dim=-1).mean(dim=(0, 2))
+
+
+def strongest_inside(weights: Tensor, wanted: Tensor) -> Tensor:
+    """How often the token attended to most is a wanted one, as a share of the queries that want any.
+
+    Args:
+        wanted: bool, (batch, num_queries, num_keys).
+    """
+    if wanted.shape != weights[:, 0].shape:
+        raise ValueError(f"wanted must have shape {tuple(weights[:, 0].shape)}, got {tuple(wanted.shape)}")
+    strongest = weights.argmax(dim=-1, keepdim=True)  # (batch, num_heads, num_queries, 1)
+    hits = wanted.unsqueeze(1).expand_as(weights).gather(-1, strongest).squeeze(-1)
+    return hits.sum(dim=(0, 2)) / wanted.any(dim=-1).sum()
