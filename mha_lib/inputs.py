@@ -1,5 +1,7 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
@@ -13,20 +15,21 @@ def in_function_transform() -> bool:
 def values_readable(*tensors: Tensor) -> bool:
     """Whether numbers inside the tensors may be looked at.
 
-    They may not under ``torch.compile``, export, tracing, function transforms such as ``vmap``, and on the ``meta``
-    device: there a tensor stands for many runs, or for none.
+    They may not under ``torch.compile``, export, function transforms such as ``vmap``, and on the ``meta`` device:
+    there a tensor stands for many runs, or for none.
     """
-    return not (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or in_function_transform()
-        or any(tensor.is_meta for tensor in tensors)
-    )
+    return not (torch.compiler.is_compiling() or in_function_transform() or any(tensor.is_meta for tensor in tensors))
+
+
+def _is_autocast_on(tensor: Tensor) -> bool:
+    """Whether torch converts dtypes by itself on the tensor's device."""
+    kind = tensor.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def check_size(name: str, size: int) -> None:
     """Refuse a size that is not a positive integer."""
-    if isinstance(size, bool) or not isinstance(size, int):
+    if isinstance(size, bool) or not isinstance(size, Integral):
         raise TypeError(f"{name} must be an integer, got {size!r}")
     if size < 1:
         raise ValueError(f"{name} must be at least 1, got {size}")
@@ -60,7 +63,7 @@ def check_sequences(queries: Tensor, keys: Tensor, values: Tensor, ranks: tuple[
                 f"{name} must have the batch size of queries: "
                 f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}"
             )
-        if tensor.dtype != queries.dtype and not torch.is_autocast_enabled(tensor.device.type):
+        if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):
             raise TypeError(f"{name} must have the dtype of queries, {queries.dtype}, got {tensor.dtype}")
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"values must be as many as keys: {keys.shape[-2]} keys, {values.shape[-2]} values")
@@ -114,13 +117,11 @@ def check_projection(name: str, tensor: Tensor, weight: Tensor, size_name: str) 
 
     ``weight`` may still be uninitialised (a lazy layer before its first call): then every size fits.
     """
-    if isinstance(weight, UninitializedParameter):
-        return
-    if tensor.shape[-1] != weight.shape[1]:
+    if not isinstance(weight, UninitializedParameter) and tensor.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"{name} must have size {weight.shape[1]} on the last axis ({size_name}), got {tuple(tensor.shape)}"
         )
-    if tensor.dtype != weight.dtype and not torch.is_autocast_enabled(tensor.device.type):
+    if tensor.dtype != weight.dtype and not _is_autocast_on(tensor):
         raise TypeError(
             f"{name} must have the dtype of the layer's parameters, {weight.dtype}, got {tensor.dtype}; "
             f"convert one of them, for example layer.to({tensor.dtype})"

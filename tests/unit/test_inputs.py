@@ -252,9 +252,6 @@ def test_a_refused_call_leaves_no_weights_behind():
         _ = layer.attention_weights
 
 
-@pytest.mark.xfail(
-    reason="check_projection looks at no lazy weight, so torch's own error comes: m1 and m2", raises=RuntimeError
-)
 @pytest.mark.parametrize("lazy", [MultiHeadAttention(8, 4), AdditiveAttention(8)])
 def test_dtype_of_a_layer_with_open_sizes(lazy):
     check_message(
@@ -264,7 +261,6 @@ def test_dtype_of_a_layer_with_open_sizes(lazy):
     )
 
 
-@pytest.mark.xfail(reason="torch.is_autocast_enabled does not know the device type meta", raises=RuntimeError)
 def test_mixed_dtypes_on_the_meta_device():
     queries, values = QUERIES.to("meta"), VALUES.to("meta")
     check_message(lambda: dot_product(queries, queries.double(), values), TypeError, ["keys", "got torch.float64"])
