@@ -6,6 +6,7 @@ Every class below is that one sentence; they differ in how a query and a key are
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
         bool, (batch, 1, num_keys) or (batch, num_queries, num_keys): True where a key is valid.
     """
     lengths = valid_lens[:, None, None] if valid_lens.dim() == 1 else valid_lens[:, :, None]
-    return torch.arange(num_keys, device=valid_lens.device) < lengths
+    # As integers: in half precision a large index would be rounded.
+    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()
 
 
 def masked_softmax(scores: Tensor, valid_lens: Tensor | None = None) -> Tensor:
@@ -54,13 +56,35 @@ def masked_softmax(scores: Tensor, valid_lens: Tensor | None = None) -> Tensor:
             f"got {tuple(scores.shape)}"
         )
     inputs.check_valid_lens(valid_lens, scores.shape[0], *scores.shape[-2:])
+    valid = _valid_scores(valid_lens, scores)
+    return _softmax_over(valid, torch.where(valid, scores, 0.0))  # a copy, without what stood at invalid keys
+
+
+def _valid_scores(valid_lens: Tensor, scores: Tensor) -> Tensor:
+    """``valid_keys``, with an axis for the heads where the scores have one."""
     valid = valid_keys(valid_lens, scores.shape[-1])
-    if scores.dim() == 4:
-        valid = valid.unsqueeze(1)
+    return valid if scores.dim() == 3 else valid.unsqueeze(1)
+
+
+def _softmax_over(valid: Tensor, scores: Tensor) -> Tensor:
+    """Softmax over the valid keys, of scores that are finite at the others and that the caller needs no more."""
     empty = ~valid.any(dim=-1, keepdim=True)
-    # Softmax of a row that is −∞ throughout is NaN, forward and backward: an empty row goes in as zeros instead.
-    fill = torch.zeros_like(empty, dtype=scores.dtype).masked_fill(~empty, -math.inf)
-    return torch.softmax(torch.where(valid, scores, fill), dim=-1).masked_fill(empty, 0.0)
+    # Adding −∞ is faster than filling with it. Softmax of a row that is −∞ throughout is NaN, forward and backward:
+    # an empty row goes in as it is, and its weights become 0 afterwards.
+    penalty = torch.zeros_like(valid, dtype=scores.dtype).masked_fill(~(valid | empty), -math.inf)
+    weights = _softmax(scores, penalty)
+    if inputs.values_readable(empty) and not empty.any():
+        return weights
+    return weights.masked_fill(empty, 0.0)
+
+
+def _softmax(scores: Tensor, penalty: Tensor | None = None) -> Tensor:
+    """Softmax over the keys; where no gradient needs the scores, in their own memory, which is faster."""
+    if torch.is_grad_enabled() or not inputs.values_readable(scores):
+        return torch.softmax(scores if penalty is None else scores + penalty, dim=-1)
+    if penalty is not None:
+        scores += penalty
+    return torch.softmax(scores, dim=-1, out=scores)
 
 
 class AttentionPooling(nn.Module):
@@ -103,8 +127,8 @@ class AttentionPooling(nn.Module):
         """Weights of the last call, before dropout, detached: (batch, num_queries, num_keys)."""
         if self._last_call is None:
             raise RuntimeError(
-                "attention_weights: there are none. Call the layer first; a call under torch.compile, export, "
-                "tracing or a function transform such as vmap keeps none, nor does a copy of a layer"
+                "attention_weights: there are none. Call the layer first; a call under torch.compile, export "
+                "or a function transform such as vmap keeps none, nor does a copy of a layer"
             )
         tensors, versions = self._last_call
         if versions != _versions(tensors):
@@ -204,15 +228,22 @@ class DotProductAttention(AttentionPooling):
 
     Takes (batch, number, size) or, with heads, (batch, num_heads, number, size). The output comes from torch's fused
     kernel, which never holds all weights at once; ``attention_weights`` are computed when they are asked for.
+    Invalid keys and values must hold finite numbers: the kernel multiplies them by 0.
 
     Args:
         dropout: probability of dropping an attention weight in training.
 
+    Attributes:
+        skip_padding: whether long examples with ``valid_lens`` (batch,) are attended to one at a time, each with its
+            valid keys alone. The result is the same; on the CPU it is faster the more padding there is.
+
     Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
     """
 
+    skip_padding = True
+
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.transpose(-2, -1) / math.sqrt(queries.shape[-1])
+        return (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
         inputs.check_sequences(queries, keys, values, ranks=(3, 4))
@@ -221,22 +252,52 @@ class DotProductAttention(AttentionPooling):
             inputs.check_valid_lens(valid_lens, queries.shape[0], queries.shape[-2], keys.shape[-2])
             valid_lens = valid_lens.detach().clone()
         self._remember(queries, keys, valid_lens)
-        if (self.training and self.dropout.p > 0) or inputs.in_function_transform():
-            # Here the kernel would be slower than the formula: on the CPU it knows neither dropout nor vmap.
-            return self.dropout(self._weights(queries, keys, valid_lens)) @ values
-        return _fused_attention(queries, keys, values, valid_lens)
+        # On the CPU the fused kernel knows neither dropout nor vmap: there it would be slower than the formula.
+        by_formula = (self.training and self.dropout.p > 0) or inputs.in_function_transform()
+        attend = self._attend_by_formula if by_formula else _fused_attention
+        if self.skip_padding and _padding_is_worth_skipping(queries, keys, valid_lens):
+            return _attend_by_example(attend, queries, keys, values, valid_lens)
+        return attend(queries, keys, values, valid_lens)
+
+    def _attend_by_formula(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
+    ) -> Tensor:
+        return self.dropout(self._weights(queries, keys, valid_lens)) @ values
 
     def _weights(self, queries: Tensor, keys: Tensor, valid_lens: Tensor | None) -> Tensor:
-        return masked_softmax(self.scores(queries, keys), valid_lens)
+        scores = self.scores(queries, keys)
+        if valid_lens is None:
+            return _softmax(scores)
+        return _softmax_over(_valid_scores(valid_lens, scores), scores)
 
 
-def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None) -> Tensor:
+def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
     """masked_softmax(scores) @ values in one kernel, which is fast only with an axis for heads."""
     if queries.dim() == 3:
         one_head = (tensor.unsqueeze(1) for tensor in (queries, keys, values))
         return _fused_attention(*one_head, valid_lens).squeeze(1)
     mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[-2]).unsqueeze(1)
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+
+
+def _attend_by_example(
+    attend: Callable[..., Tensor], queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
+) -> Tensor:
+    """Call ``attend`` once for each example, on its valid keys alone: no time goes into padding, none into a mask."""
+    examples = zip(queries.split(1), keys.split(1), values.split(1), valid_lens.long().tolist(), strict=True)
+    return torch.cat([attend(q, k[..., :length, :], v[..., :length, :]) for q, k, v, length in examples])
+
+
+def _padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor | None) -> bool:
+    """Whether an example has work enough to pay for a call of its own (measured on the CPU)."""
+    return (
+        valid_lens is not None
+        and valid_lens.dim() == 1
+        and len(valid_lens) > 0
+        and queries.shape[-2] * keys.shape[-2] >= 256 * 256
+        and inputs.values_readable(valid_lens)
+        and queries.device.type == "cpu"
+    )
 
 
 def split_heads(X: Tensor, num_heads: int) -> Tensor:

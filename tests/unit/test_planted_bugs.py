@@ -15,11 +15,9 @@ from mha_lib import attention
 
 # The copies run on the formula, as the published code does, where the layer runs on torch's kernel.
 FORMULA_ONLY = {
-    "return _fused_attention(queries, keys, values, valid_lens)\n": (
-        "return self.dropout(self._weights(queries, keys, valid_lens)) @ values\n"
-    )
+    "attend = self._attend_by_formula if by_formula else _fused_attention": "attend = self._attend_by_formula"
 }
-SOFTMAX = "torch.softmax(torch.where(valid, scores, fill), dim=-1).masked_fill(empty, 0.0)"
+MASKED_SOFTMAX = "weights = _softmax(scores, penalty)"
 
 
 def heads_folded_into_the_batch(repeated_lengths: str) -> dict[str, str]:
@@ -53,7 +51,7 @@ BUGS = {
             "X.transpose(1, 2).flatten(start_dim=2)": "X.reshape(X.shape[0], X.shape[2], -1)",
         }
     ),
-    "2: masked scores set to 0": Bug({".masked_fill(~empty, -math.inf)": ""}),
+    "2: masked scores set to 0": Bug({MASKED_SOFTMAX: "weights = _softmax(scores * valid)"}),
     "3: additive scores without tanh": Bug({"torch.tanh(features)": "features"}, seen_on_ones=False),
     "4: repeat for repeat_interleave": Bug(
         heads_folded_into_the_batch("valid_lens.repeat(self.num_heads, *[1] * (valid_lens.dim() - 1))")
@@ -69,8 +67,8 @@ BUGS = {
     ),
     "7: softmax over the queries": Bug(
         {
-            "torch.softmax(scores, dim=-1)": "torch.softmax(scores, dim=-2)",
-            SOFTMAX: SOFTMAX.replace("dim=-1", "dim=-2"),
+            f"torch.softmax({scores}": f"torch.softmax({scores.replace('-1', '-2')}"
+            for scores in ("scores, dim=-1)", "scores if penalty is None else scores + penalty, dim=-1)")
         },
     ),
     "7: scaled by the size of all heads together": Bug(
@@ -78,9 +76,11 @@ BUGS = {
         seen_on_ones=False,
     ),
     "7: mask inverted": Bug({"device=valid_lens.device) < lengths": "device=valid_lens.device) >= lengths"}),
-    "7: mask after softmax": Bug({SOFTMAX: "torch.softmax(scores, dim=-1).masked_fill(~valid, 0.0)"}),
-    "8: −∞ in a row without valid keys": Bug({SOFTMAX: "torch.softmax(scores.masked_fill(~valid, -math.inf), dim=-1)"}),
-    "8: −1e6 for −∞": Bug({SOFTMAX: "torch.softmax(torch.where(valid, scores, -1e6), dim=-1)"}),
+    "7: mask after softmax": Bug({MASKED_SOFTMAX: "weights = _softmax(scores) * valid"}),
+    "8: −∞ in a row without valid keys": Bug(
+        {MASKED_SOFTMAX: "return _softmax(scores.masked_fill(~valid, -math.inf))"}
+    ),
+    "8: −1e6 for −∞": Bug({MASKED_SOFTMAX: "return _softmax(torch.where(valid, scores, -1e6))"}),
 }
 
 
