@@ -9,12 +9,16 @@ import ipywidgets
 
 from mha_lib.widgets.sheet import Sheet
 
-# ipywidgets gives neither a slider's handle nor its number field a name that a screen reader could say. The picture
-# arrives after every change, and then copies the visible label to both.
-NAME_SLIDERS = (
-    "for (const label of this.closest('.mha-explorer').querySelectorAll('.widget-slider > label')) "
+# What ipywidgets cannot do, the picture does when it arrives, which is after every change. It copies the visible label
+# to the slider's handle and number field, which have no name that a screen reader could say; and it keeps JupyterLab
+# from taking the arrow keys and letters of lists and sliders for its own shortcuts.
+ON_LOAD = (
+    "const explorer = this.closest('.mha-explorer'); "
+    "for (const label of explorer.querySelectorAll('.widget-slider > label')) "
     "for (const part of label.parentElement.querySelectorAll('[role=slider], [contenteditable]')) { "
-    "part.ariaLabel = label.textContent; part.role ??= 'textbox' }"
+    "part.ariaLabel = label.textContent; part.role ??= 'textbox' } "
+    "for (const control of explorer.querySelectorAll('select, [role=slider]')) "
+    "control.dataset.lmSuppressShortcuts = 'true'"
 )
 
 
@@ -91,7 +95,7 @@ class Explorer(ipywidgets.VBox):
         # The box only grows: a lower picture must not pull up what stands below it.
         self._tallest = max(self._tallest, self.sheet.pixels.shape[0])
         self._picture.layout.min_height = f"{self._tallest + 8}px"
-        self._picture.value = self._image(f'decoding="sync" onload="{NAME_SLIDERS}"')
+        self._picture.value = self._image(f'decoding="sync" onload="{ON_LOAD}"')
         reading = html.escape(self.reading)
         self._status.value = f'<div role="status" style="line-height:1.4;max-width:840px">{reading}</div>'
 

@@ -1,0 +1,236 @@
+"""A real JupyterLab, and what a test does in its page."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS, RUN_SECONDS, MOVE_SECONDS = 120, 300, 15
+CONTROL_ROLES = {"slider", "textbox", "combobox", "checkbox", "button", "spinbutton", "radio", "listbox"}
+CONTROLS = "[role=slider], select, input[type=checkbox]"
+
+
+class Lab:
+    """A JupyterLab that serves ``folder`` and reads nothing from the user's home; its own files go to ``private``."""
+
+    def __init__(self, folder, private):
+        self.folder, self.log = folder, private / "lab.log"
+        self.token = secrets.token_hex(16)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterlab", *self.options()], env=environment(private), stdout=log, stderr=log
+            )
+        try:
+            self.wait()
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def options(self):
+        """Arguments for JupyterLab."""
+        return [
+            "--no-browser",
+            "--allow-root",
+            "--expose-app-in-browser",
+            f"--port={self.address.rpartition(':')[2]}",
+            "--ServerApp.port_retries=0",
+            f"--ServerApp.root_dir={self.folder}",
+            f"--IdentityProvider.token={self.token}",
+            f"--LabApp.app_settings_dir={ROOT / '.ci' / 'lab'}",
+        ]
+
+    def ask(self, path, method="GET"):
+        """The server's answer to a request."""
+        request = urllib.request.Request(
+            self.address + path, method=method, headers={"Authorization": f"token {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.loads(response.read() or "null")
+
+    def wait(self):
+        """Return when the server answers."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                return self.ask("/api/status")
+            except OSError:
+                time.sleep(0.2)
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log.read_text()}")
+
+    def end_kernels(self):
+        """Shut all kernels down."""
+        for kernel in self.ask("/api/kernels"):
+            self.ask(f"/api/kernels/{kernel['id']}", method="DELETE")
+
+    def stop(self):
+        """End the server and its kernels."""
+        for _ in range(2):  # the second signal answers the question whether to shut down
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+    def write(self, name, *sources):
+        """Make a notebook of code cells; returns its path below ``folder``."""
+        kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+        cells = [new_code_cell(source) for source in sources]
+        nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), self.folder / name)
+        return name
+
+
+def environment(private):
+    """Environment variables for a JupyterLab that knows this interpreter's kernel alone."""
+    places = ["CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"]
+    folders = [f"JUPYTER_{place}" for place in places] + ["JUPYTERLAB_WORKSPACES_DIR", "JUPYTERLAB_SETTINGS_DIR"]
+    return os.environ | {
+        **{name: str(private / name.lower()) for name in [*folders, "IPYTHONDIR"]},
+        "JUPYTER_PATH": f"{sys.prefix}/share/jupyter",
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+class NotebookPage:
+    """One notebook in a page of JupyterLab.
+
+    Args:
+        page: Playwright's page.
+        lab: the ``Lab`` that serves the notebook.
+        path: the notebook's path below the lab's folder.
+    """
+
+    def __init__(self, page, lab, path):
+        self.page, self.console_errors = page, []
+        page.on("console", self.note)
+        page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
+        page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
+        self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for(timeout=1000 * START_SECONDS)
+        # The toolbar says "idle" before the kernel can take work; what is run then is lost.
+        self.do(
+            "const context = jupyterapp.shell.currentWidget.sessionContext;"
+            "await context.ready; await context.session.kernel.info"
+        )
+
+    def note(self, message):
+        """Keep a message of the browser's console if it is an error."""
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def do(self, script):
+        """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
+        start = "() => { window.ended = false; (async () => { %s })().finally(() => { window.ended = true }) }"
+        self.page.evaluate(start % script)
+        self.page.wait_for_function("window.ended", timeout=1000 * RUN_SECONDS)
+
+    def run_all(self):
+        """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""
+        self.do(
+            "await jupyterapp.commands.execute('notebook:clear-all-cell-outputs');"
+            "await jupyterapp.commands.execute('notebook:run-all-cells')"
+        )
+
+    def code_cells(self):
+        """The code cells as the notebook's model holds them (what is in the page changes between releases)."""
+        content = self.page.evaluate("jupyterapp.shell.currentWidget.content.model.toJSON()")
+        cells = [dict(cell, source="".join(cell["source"])) for cell in content["cells"]]
+        return [cell for cell in cells if cell["cell_type"] == "code" and cell["source"].strip()]
+
+    def explorers(self):
+        """All interactive pictures, one after the other, each brought into view with its picture."""
+        for explorer in self.panel.locator(".mha-explorer").all():
+            explorer.scroll_into_view_if_needed()
+            explorer.locator("img").wait_for(timeout=1000 * MOVE_SECONDS)
+            yield explorer
+
+
+def cell_faults(cells):
+    """What went wrong in running the cells."""
+    for cell in cells:
+        start = cell["source"][:60]
+        if not cell["execution_count"]:
+            yield f"not run: {start}"
+        for output in cell["outputs"]:
+            if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", []):
+                yield f"{output['ename']}: {output['evalue']} in: {start}"
+
+
+def picture(explorer):
+    """An explorer's picture: the address of its ``<img>``, which holds all pixels."""
+    return explorer.evaluate("node => node.querySelector('img').src")
+
+
+def press(control, *keys):
+    """Press keys on a control until its value changes."""
+    value = "node => node.getAttribute('aria-valuenow') ?? (node.type === 'checkbox' ? node.checked : node.value)"
+    before = control.evaluate(value)
+    for key in keys:
+        control.press(key)
+        if control.evaluate(value) != before:
+            return
+
+
+def changes(explorer, before):
+    """Whether another picture comes in time."""
+    deadline = time.monotonic() + MOVE_SECONDS
+    while picture(explorer) == before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return picture(explorer) != before
+
+
+def keyboard_faults(explorer):
+    """Controls that leave the picture as it is when they are moved by keyboard; greyed ones are passed over.
+
+    Every slider, list and checkbox is moved, and after them the first two buttons are pressed.
+    """
+    keys = {"slider": ("ArrowRight", "ArrowLeft"), "select-one": ("ArrowDown", "ArrowUp"), "checkbox": ("Space",)}
+    for control in explorer.locator(CONTROLS).all():
+        if is_greyed(control):
+            continue
+        before = picture(explorer)
+        press(control, *keys[control.evaluate("node => node.getAttribute('role') ?? node.type")])
+        if not changes(explorer, before):
+            yield f"no new picture from {label_of(control)}"
+    for button in explorer.locator("button").all()[:2]:
+        before = picture(explorer)
+        button.press("Enter")
+        if not changes(explorer, before):
+            yield f"no new picture from {button.text_content()}"
+
+
+def is_greyed(control):
+    """Whether a control cannot be moved now."""
+    return control.evaluate("node => node.disabled || node.closest('[disabled]') !== null")
+
+
+def label_of(control):
+    """What stands beside a control."""
+    return control.evaluate("node => node.closest('.jupyter-widgets').textContent.trim()")
+
+
+def accessibility_faults(page, explorer):
+    """Controls without a name and pictures without alt text, as the browser tells them to a screen reader."""
+    session = page.context.new_cdp_session(page)
+    mark = f"explorer-{secrets.token_hex(8)}"
+    explorer.evaluate("(node, mark) => { node.id = mark }", mark)
+    element = session.send("Runtime.evaluate", {"expression": f"document.getElementById('{mark}')"})["result"]
+    nodes = session.send("Accessibility.queryAXTree", {"objectId": element["objectId"]})["nodes"]
+    session.detach()
+    named = [(node.get("role", {}).get("value"), node.get("name", {}).get("value", "")) for node in nodes]
+    if not {"image", "status"} <= {role for role, _ in named}:
+        yield "no picture, or no line that reads it"
+    for role, name in named:
+        if role in CONTROL_ROLES | {"image"} and not re.search(r"\w", name):
+            yield f"{role} without a name"
