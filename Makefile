@@ -5,7 +5,9 @@ BOOK_PYTHON ?= python3.11
 VENV = .venv
 PY = $(VENV)/bin/python
 TESTS = tests
-PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_ARGS)
+# Tests start without trained models, and leave those of the learner alone.
+MODELS = $(VENV)/models
+PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYTEST_ARGS)
 
 # The kernel is the environment's own, whatever kernels the home directory holds.
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
@@ -42,6 +44,7 @@ test-book-pins: ## test on the packages of environment.yml: d2l with its own pin
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" TESTS=tests/unit
 
 check: install
+	@rm -rf $(MODELS)
 	$(PYTEST) $(TESTS)
 	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 \
 		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
