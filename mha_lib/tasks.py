@@ -165,6 +165,7 @@ class Lookups(Task):
 
     name = "lookups"
     steps = 900
+    learning_rate = 6e-3
     length = 12
     questions = ("prev", "back3", "first", "recall", "count")
     num_answers = 13  # a value, or a count from 0 to 12
@@ -172,7 +173,7 @@ class Lookups(Task):
     def model(self) -> Encoder:
         vocab_size = 10 + 2 * self.length
         embedding = TokenEmbedding(vocab_size, self.length, num_hiddens=48)
-        return Encoder(embedding, num_hiddens=48, num_outputs=len(self.questions) * self.num_answers)
+        return Encoder(embedding, num_hiddens=48, num_outputs=len(self.questions) * self.num_answers, dropout=0.1)
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch]:
         while True:

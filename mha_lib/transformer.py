@@ -22,7 +22,7 @@ class TokenEmbedding(nn.Module):
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, num_hiddens)
-        self.positions = nn.Parameter(0.1 * torch.randn(max_tokens, num_hiddens))
+        self.positions = nn.Parameter(torch.randn(max_tokens, num_hiddens))
 
     def forward(self, ids: Tensor) -> Tensor:
         """(batch, n), or (batch, n, fields) for tokens that are the sum of several ids → (batch, n, num_hiddens)."""
