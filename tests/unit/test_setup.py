@@ -226,7 +226,7 @@ def test_mha_lib_is_found_from_anywhere(tmp_path):
 @pytest.mark.slow
 def test_the_built_package_holds_mha_lib_alone(tmp_path):
     shutil.copytree(ROOT / "mha_lib", tmp_path / "mha_lib", ignore=shutil.ignore_patterns("__pycache__"))
-    copy_inputs(["pyproject.toml", "README.md", "LICENSE"], tmp_path)
+    copy_inputs(["pyproject.toml", "README.md", "LICENSE", "tests/conftest.py"], tmp_path)
     build = "pip wheel --quiet --no-deps --no-build-isolation ."
     subprocess.run([sys.executable, "-m", *build.split()], cwd=tmp_path, check=True)
     [wheel] = tmp_path.glob("*.whl")
