@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -121,7 +122,7 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
     path = cache_folder() / f"{task.name}-seed{seed}-steps{steps}.pt"
     try:
         state = load_state(path)
-    except FileNotFoundError:
+    except OSError:
         label = f"training {task.name}"
     except StaleError as reason:
         label = f"training {task.name} again: {reason}"
@@ -131,7 +132,10 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
         model.load_state_dict(state)
         return model.eval()
     model = fit(task, seed, steps, progress=progress and label)
-    save_state(model.state_dict(), path)
+    try:
+        save_state(model.state_dict(), path)
+    except OSError as error:
+        warnings.warn(f"the trained model is not kept ({error}); let MHA_CACHE name another folder", stacklevel=2)
     return model
 
 

@@ -1,13 +1,13 @@
 """The tasks' data is what their docstrings say, recomputed here another way."""
 
 import builtins
-from datetime import datetime
+from datetime import date, datetime
 
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from mha_lib.tasks import Digits, find_task, to_images, to_patches
+from mha_lib.tasks import Batch, Digits, find_task, to_images, to_patches
 
 
 def draw(name, seed=0):
@@ -69,6 +69,56 @@ def test_dates_train_on_no_held_out_day():
     batch = draw("dates")
     days = {"".join(task.target_characters[i] for i in row) for row in batch.targets}
     assert days.isdisjoint(day.isoformat() for day in held_out)
+
+
+def test_a_date_is_aligned_with_the_field_that_spells_it():
+    task = find_task("dates")
+    notations = ["%b %d, %Y", "%m/%d/%y", "%Y/%m/%d", "%a %d %b %Y", "%d %B %Y"]
+    alignment = task.alignment([(date(2024, 3, 17), notation) for notation in notations])
+    spelled = {
+        "Mar 17, 2024": ("2024", "Mar", "17"),
+        "03/17/24": ("24", "03", "17"),
+        "2024/03/17": ("2024", "03", "17"),
+        "Sun 17 Mar 2024": ("2024", "Mar", "17"),
+        "17 March 2024": ("2024", "March", "17"),
+    }
+    assert alignment.shape == (5, 10, task.source_length)
+    for rows, (text, fields) in zip(alignment.tolist(), spelled.items(), strict=True):
+        year, month, day = fields
+        for row, field in zip(rows, [year] * 4 + [""] + [month] * 2 + [""] + [day] * 2, strict=True):
+            start = text.rindex(field) if field == year and text.index(field) else text.index(field)
+            expected = [start <= place < start + len(field) for place in range(task.source_length)]
+            assert row == expected
+
+
+def test_an_exact_match_is_what_decoding_step_by_step_gives():
+    task = find_task("dates")
+    batch = task.held_out[:8]
+    torch.manual_seed(0)
+    model = task.model().eval()
+    decoded = torch.full((8, 1), task.target_characters.index("^"))
+    with torch.no_grad():
+        for _ in range(10):
+            output = model((batch.inputs[0], decoded), batch.valid_lens)
+            decoded = torch.cat([decoded, output[:, -1:].argmax(dim=-1)], dim=1)
+    wanted = decoded.clone()
+    wanted[:2, 7] = (wanted[:2, 7] + 1) % 10  # two of eight want another character somewhere
+    answers = Batch((batch.inputs[0], wanted[:, :-1]), batch.valid_lens, wanted[:, 1:])
+    assert task.exact_match(model, answers) == 6 / 8
+
+
+@pytest.mark.parametrize("name", ["digits", "lookups", "dates"])
+def test_rows_of_a_batch_stay_together(name):
+    batch = draw(name)
+    some = torch.tensor([5, 2, 40])
+    for chosen in (batch[some], batch[torch.arange(64) == 7], batch[3:9]):
+        assert len(chosen) == len(chosen.targets)
+    parts = batch[some].inputs if name == "dates" else (batch[some].inputs,)
+    wholes = batch.inputs if name == "dates" else (batch.inputs,)
+    assert all(torch.equal(part, whole[[5, 2, 40]]) for part, whole in zip(parts, wholes, strict=True))
+    assert torch.equal(batch[some].targets, batch.targets[[5, 2, 40]])
+    if name == "dates":
+        assert torch.equal(batch[some].valid_lens, batch.valid_lens[[5, 2, 40]])
 
 
 @pytest.mark.parametrize("name", ["digits", "lookups", "dates"])

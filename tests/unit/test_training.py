@@ -34,6 +34,18 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
+def test_the_number_of_threads_before_changes_no_bit():
+    threads = torch.get_num_threads()
+    try:
+        models = []
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            models.append(parameters(fit("lookups", 0, steps=3, progress=False)))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*models)
+
+
 def test_training_lowers_the_loss():
     task = find_task("digits")
 
@@ -105,6 +117,38 @@ def test_the_key_changes_with_every_source(monkeypatch, tmp_path, name):
         (tmp_path / f"{source}.py").write_bytes(text + (b"#" if source == name else b""))
     monkeypatch.setattr(training, "__file__", str(tmp_path / "training.py"))
     assert training.code_key() != before
+
+
+def test_a_write_that_fails_leaves_the_kept_model_whole(cache, monkeypatch):
+    first = short()
+    (file,) = cache.iterdir()
+
+    def full(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(training.os, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        training.save_state({}, file)
+    monkeypatch.undo()
+    monkeypatch.setenv("MHA_CACHE", str(cache))
+    forbid_training(monkeypatch)
+    assert torch.equal(parameters(short()), parameters(first))
+
+
+def test_a_folder_that_cannot_be_written_costs_the_cache_not_the_model(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match=r"the trained model is not kept .*MHA_CACHE"):
+        model = short()
+    assert torch.equal(parameters(model), parameters(fit("digits", 0, steps=3, progress=False)))
+
+
+def test_tuning_goes_on_from_where_the_model_stands():
+    task, model = find_task("digits"), fit("digits", 0, steps=3, progress=False)
+    before = parameters(model)
+    tuned = training.tune(model, task, 0, steps=1, learning_rate=1e-4, progress=False)
+    assert tuned is model and not model.training
+    assert 0 < (parameters(model) - before).abs().max() < 1e-4
 
 
 def test_an_unknown_task_is_refused():

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from mha_lib import MultiHeadAttention
+from mha_lib.peers import loop_over_heads
 from mha_lib.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding
 
 
@@ -43,6 +45,60 @@ def test_a_gate_scales_its_own_heads_columns(name, request):
     inputs = (IDS, TARGETS) if name == "encoder_decoder" else IDS
     gates = torch.rand(len(model.blocks), model.attentions[0].num_heads, dtype=torch.float64)
     torch.testing.assert_close(model(inputs, head_mask=gates), without_columns(model, gates), rtol=0, atol=1e-12)
+
+
+def by_formula(block, X, context, gates, valid_lens=None):
+    """A block as in Vaswani et al. 2017, section 3.1, with the attention as a loop over heads."""
+    X = normalised(X + loop_over_heads(block.attention, X, context, context, valid_lens, gates)[0], block.norm)
+    if block.feed_forward is None:
+        return X
+    first, _, second = block.feed_forward
+    hidden = (X @ first.weight.T + first.bias).clamp(min=0)
+    return normalised(X + hidden @ second.weight.T + second.bias, block.feed_forward_norm)
+
+
+def normalised(X, norm):
+    centred = X - X.mean(dim=-1, keepdim=True)
+    return norm.weight * centred / (centred.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt() + norm.bias
+
+
+@pytest.mark.parametrize("gates", [torch.zeros(3, 4), torch.ones(3, 4), torch.arange(12.0).reshape(3, 4) / 12])
+def test_an_encoder_is_its_formula(encoder, gates):
+    embedding, gates, lengths = encoder.embedding, gates.double(), torch.tensor([6, 3])
+    X = torch.stack([embedding.tokens.weight[row] + embedding.positions[:6] for row in IDS])
+    for block, row in zip(encoder.blocks.values(), gates, strict=True):
+        X = by_formula(block, X, X, row, lengths)
+    expected = X @ encoder.output.weight.T + encoder.output.bias
+    torch.testing.assert_close(encoder(IDS, lengths, gates), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("gates", [torch.zeros(3, 3), torch.arange(9.0).reshape(3, 3) / 9])
+def test_an_encoder_with_a_decoder_is_its_formula(encoder_decoder, gates):
+    encoder, decoder, cross = encoder_decoder.blocks.values()
+    gates, lengths = gates.double(), torch.tensor([6, 3])
+    X = encoder_decoder.source_embedding.tokens.weight[IDS] + encoder_decoder.source_embedding.positions[:6]
+    Y = encoder_decoder.target_embedding.tokens.weight[TARGETS] + encoder_decoder.target_embedding.positions[:4]
+    X = by_formula(encoder, X, X, gates[0], lengths)
+    Y = by_formula(decoder, Y, Y, gates[1], torch.tensor([[1, 2, 3, 4]] * 2))
+    Y = by_formula(cross, Y, X, gates[2], lengths)
+    expected = Y @ encoder_decoder.output.weight.T + encoder_decoder.output.bias
+    torch.testing.assert_close(encoder_decoder((IDS, TARGETS), lengths, gates), expected, rtol=0, atol=1e-12)
+
+
+def test_tokens_of_several_ids_are_their_sum():
+    embedding = TokenEmbedding(7, 9, 4)
+    ids = torch.tensor([[[1, 5], [2, 2]]])
+    table, places = embedding.tokens.weight, embedding.positions
+    expected = torch.stack([table[1] + table[5] + places[0], 2 * table[2] + places[1]])
+    torch.testing.assert_close(embedding(ids)[0], expected)
+
+
+def test_an_attention_may_be_replaced_by_one_with_fewer_heads(encoder):
+    torch.manual_seed(2)
+    fewer = MultiHeadAttention(12, 2, bias=True, query_size=12, key_size=12, value_size=12).double().eval()
+    encoder.blocks["layer 2"].attention = fewer
+    encoder(IDS)
+    assert [weights.shape[1] for weights in encoder.attention_weights] == [4, 2, 4]
 
 
 @pytest.mark.parametrize("name", ["encoder", "encoder_decoder"])
