@@ -1,0 +1,14 @@
+"""All benchmarks: ``python -m benchmarks`` (a subset, 1 to 2 minutes) or ``python -m benchmarks --full``."""
+
+import argparse
+
+from benchmarks import imports, layer, memory
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
+full = parser.parse_args().full
+layer.main(full)
+print()
+memory.main(full)
+print()
+imports.main(rounds=9 if full else 3)

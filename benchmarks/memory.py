@@ -1,0 +1,81 @@
+"""Peak memory of a forward pass against n: ``python -m benchmarks.memory [--full]``. Linux only.
+
+Every point is a process of its own, on random input with one length a sequence.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from benchmarks import measure, report
+from benchmarks.contenders import CONTENDERS, Cell
+
+LAYERS = ("ours", "torch", "ours, weights", "d2l, weights")
+SIZES = (1024, 2048, 4096, 8192, 16384)
+SUBSET = {"ours": (1024, 2048, 4096), "d2l, weights": (4096,)}
+BUFFERS = 4  # of the size of all attention weights: more than any of the layers holds at once
+GROWTH = 2.2  # at most, when n doubles
+AGAINST_D2L = 25  # times less than d2l at n = 4096, at least
+
+
+def main(full: bool) -> None:
+    """Measure, print a table, write it and the curves to the results (a subset to its own)."""
+    plan = dict.fromkeys(LAYERS, SIZES) if full else SUBSET
+    curves, skipped = {name: {} for name in plan}, []
+    for name, sizes in plan.items():
+        for n in sizes:
+            needed, free = 0 if name in ("ours", "torch") else BUFFERS * cell(n).bytes_of_weights, measure.free_bytes()
+            if needed > free / 2:
+                skipped.append(f"{name}, n = {n}: needs some {needed / 2**30:.0f} GiB, over half of what is free")
+                continue
+            curves[name][n] = measure.in_process_of_its_own("benchmarks.memory", "--peak", name, n)
+    report.write_memory(curves, skipped, checks(curves["ours"], curves["d2l, weights"]), full)
+
+
+def checks(ours: dict[int, float], d2l: dict[int, float]) -> list[tuple[str, bool]]:
+    """What must hold, in words, and whether it does."""
+    growth = max(ours[2 * n] / ours[n] for n in ours if 2 * n in ours)
+    against = d2l[4096] / ours[4096]
+    return [
+        (f"doubling n multiplies ours by at most {growth:.2f} (bound {GROWTH})", growth <= GROWTH),
+        (f"at n = 4096 d2l takes {against:.0f} times ours (bound {AGAINST_D2L})", against >= AGAINST_D2L),
+    ]
+
+
+def cell(n: int) -> Cell:
+    """The layer of the curves."""
+    return Cell(batch=1, n=n, num_hiddens=256, num_heads=8)
+
+
+def peak(name: str, n: int) -> float:
+    """MiB by which one forward pass raises the memory of this process, input and layer not counted."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    call = CONTENDERS[name](cell(n).layer().eval())
+    X, valid_lens = cell(n).tokens(), torch.tensor([n - 1])
+    with torch.no_grad():
+        call(X[:, :64], torch.tensor([63]))  # what is set up once is not counted
+        before = resident_kibibytes("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+        call(X, valid_lens)
+    return (resident_kibibytes("VmHWM") - before) / 1024
+
+
+def resident_kibibytes(field: str) -> int:
+    """A field of /proc/self/status: VmRSS, memory in use now; VmHWM, the most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all layers and sizes, not a subset")
+    parser.add_argument("--peak", nargs=2, metavar=("LAYER", "N"), help="measure in this process, print JSON")
+    arguments = parser.parse_args()
+    if arguments.peak:
+        name, n = arguments.peak
+        print(json.dumps(peak(name, int(n))))
+    else:
+        main(arguments.full)

@@ -1,0 +1,228 @@
+"""What was measured, as text and pictures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from benchmarks.measure import Ratio
+from mha_lib.plots import DPI, LINES
+
+RESULTS = Path(__file__).parent / "results"
+PASS = {False: "forward", True: "forward + backward"}
+PEERS = {
+    "d2l, weights": "d2l",
+    "torch": "torch.nn",
+    "packed": "packed + kernel",
+    "torch, weights": "torch.nn, weights",
+}
+
+FROM_64 = (
+    "sentence", "sentences", "many sentences", "wide sentences", "paragraphs", "many paragraphs", "wide paragraphs",
+    "pages", "wide pages", "chapter",
+)  # fmt: skip
+
+
+class Floor(NamedTuple):
+    """The least that must hold in each of some cells, with memory kept by the process."""
+
+    what: str
+    least: float
+    cells: tuple[str, ...]
+    peer: str | None = None  # None: the share of the sgemm rate
+    column: str = "output"
+    training: tuple[bool, ...] = (False,)
+    lengths: tuple[bool, ...] = (True,)
+    table: str = "peers"
+
+    def found(self, row: dict) -> float | None:
+        """The number in this row of the measurements that the floor is about."""
+        if (
+            row["table"] != self.table
+            or row["cell"] not in self.cells
+            or row["training"] not in self.training
+            or row["lengths"] not in self.lengths
+            or "skipped" in row
+        ):
+            return None
+        return row["share"][0] if self.peer is None else row[self.column][self.peer][0]
+
+
+BOTH = (False, True)
+FLOORS = (
+    Floor("output only, against d2l", 1.25, ("paragraphs",), "d2l, weights"),
+    Floor("output only, against d2l", 1.5, ("pages",), "d2l, weights"),
+    Floor("output only, against d2l", 1.2, ("paragraphs",), "d2l, weights", training=(True,)),
+    Floor("output only, against d2l", 1.35, ("pages",), "d2l, weights", training=(True,)),
+    Floor("output only, against torch.nn", 0.95, FROM_64, "torch", training=BOTH, lengths=BOTH),
+    Floor("output only, against packed + kernel", 0.93, FROM_64, "packed", training=BOTH, lengths=BOTH),
+    Floor("with weights, against d2l", 1.2, ("pages",), "d2l, weights", "weights"),
+    Floor("with weights, against torch.nn", 0.9, ("paragraphs", "pages"), "torch, weights", "weights"),
+    Floor("share of the sgemm rate", 0.7, ("paragraphs", "pages", "wide paragraphs"), lengths=(False,)),
+    Floor("ragged lengths, against packed + kernel", 1.3, ("pages",), "packed", table="ragged"),
+)
+
+
+def write_speed(rows: Sequence[dict], full: bool) -> None:
+    """Print the tables of ``benchmarks.layer``; write them and a picture to the results (a subset to its own)."""
+    folder = folder_of(full)
+    text = "\n\n".join(speed_tables(rows))
+    print(text)
+    (folder / "speed.md").write_text(text + "\n", encoding="utf-8")
+    draw_speed([row for row in rows if row["table"] == "peers" and row["lengths"]], folder / "speed.png")
+
+
+def folder_of(full: bool) -> Path:
+    """Where results of the full run, or of the subset, belong."""
+    folder = RESULTS if full else RESULTS / "subset"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def speed_tables(rows: Sequence[dict]) -> list[str]:
+    """All tables: a caption and the table itself, for each allocator and kind."""
+    texts = []
+    for allocator in dict.fromkeys(row["allocator"] for row in rows):
+        mine = [row for row in rows if row["allocator"] == allocator]
+        for lengths, caption in ((True, "valid_lens uniform from n / 2 to n"), (False, "no valid_lens")):
+            beside = [row for row in mine if row["table"] == "peers" and row["lengths"] == lengths]
+            if beside:
+                texts += [f"Beside peers, {caption}; allocator: {allocator}", table_of_peers(beside, lengths)]
+        for kind, caption in (
+            ("dropout", "Forward + backward with dropout 0.1, valid_lens uniform from n / 2 to n"),
+            ("ragged", "Forward, valid_lens uniform from 1 to n"),
+        ):
+            texts += [f"{caption}; allocator: {allocator}", table_of_ratios([r for r in mine if r["table"] == kind])]
+    return [*texts, "What must hold, and the lowest number that was measured", table_of_floors(rows)]
+
+
+def table_of_peers(rows: Sequence[dict], lengths: bool) -> str:
+    """One line a cell and pass: our milliseconds, and contenders ÷ ours, without and with weights for each head."""
+    head = ["cell", "batch, n, d, heads", "pass", "ours, ms", "% of sgemm", "d2l", "torch.nn", "packed + kernel",
+            "ours, weights", "weights: d2l", "weights: torch.nn"]  # fmt: skip
+    body = []
+    for row in rows:
+        line = [row["cell"], row["shape"], PASS[row["training"]]]
+        if "skipped" in row:
+            body.append([*line, row["skipped"]])
+            continue
+        share = f"{100 * row['share'][0]:.0f}" if "share" in row else ""
+        line += [f"{row['ms']:.2f}", share]
+        line += [str(Ratio(*row["output"][name])) for name in ("d2l, weights", "torch", "packed", "ours, weights")]
+        line += [str(Ratio(*row["weights"][name])) for name in ("d2l, weights", "torch, weights")]
+        body.append(line)
+    if lengths:
+        head.remove("% of sgemm")
+        body = [line[:4] + line[5:] for line in body]
+    return markdown(head, body)
+
+
+def table_of_ratios(rows: Sequence[dict]) -> str:
+    """One line a cell: our milliseconds, and every other contender ÷ ours."""
+    names = {
+        "packed": "packed + kernel",
+        "torch": "torch.nn",
+        "d2l, weights": "d2l",
+        "ours, masked": "ours, skip_padding off",
+    }
+    shown = [name for name in names if name in rows[0]["output"]]
+    body = [
+        [row["cell"], row["shape"], f"{row['ms']:.2f}", *(str(Ratio(*row["output"][name])) for name in shown)]
+        for row in rows
+    ]
+    return markdown(["cell", "batch, n, d, heads", "ours, ms", *(names[name] for name in shown)], body)
+
+
+def table_of_floors(rows: Sequence[dict]) -> str:
+    """Every floor with the lowest number that it is about; it has to hold with memory kept by the process."""
+    body = []
+    for floor in FLOORS:
+        lowest = {}
+        for row in rows:
+            number = floor.found(row)
+            if number is not None and number < lowest.get(row["allocator"], (math.inf,))[0]:
+                lowest[row["allocator"]] = number, row
+        if lowest:
+            number, row = lowest["memory kept"]
+            where = f"{row['cell']}, {PASS[row['training']]}, {'' if row['lengths'] else 'no '}valid_lens"
+            by_default = f"{lowest['default'][0]:.2f}" if "default" in lowest else ""
+            holds = "yes" if number >= floor.least else "NO"
+            body.append([floor.what, str(floor.least), f"{number:.2f}", holds, where, by_default])
+    return markdown(["check", "at least", "memory kept", "holds", "lowest in", "default allocator"], body)
+
+
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up as text too."""
+    body = [[*line, *[""] * (len(head) - len(line))] for line in body]
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    lines = [head, ["-" * width for width in widths], *body]
+    return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
+
+
+def draw_speed(rows: Sequence[dict], file: Path) -> None:
+    """Time of the peers ÷ ours, a line a cell, forward and forward + backward, memory kept by the process."""
+    rows = [row for row in rows if row["allocator"] == "memory kept" and "skipped" not in row]
+    cells = list(dict.fromkeys(f"{row['cell']} {row['shape']}" for row in rows))
+    figure = Figure(figsize=(10, 1.6 + 0.36 * len(cells)), layout="constrained")
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    markers = "os^D"
+    for axes, training in zip(panels, (False, True), strict=True):
+        axes.set_title(PASS[training])
+        axes.axvline(1, color="black", linewidth=0.8)
+        for number, (peer, label) in enumerate(PEERS.items()):
+            colour, shift = LINES[number][0], 0.16 * (number - 1.5)
+            for row in rows:
+                if row["training"] == training:
+                    ratio = Ratio(*row["output"][peer])
+                    y = cells.index(f"{row['cell']} {row['shape']}") + shift
+                    axes.plot([ratio.low, ratio.high], [y, y], color=colour, linewidth=1)
+                    axes.plot(ratio.median, y, markers[number], color=colour, markersize=5, label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([0.5, 0.7, 1, 1.4, 2, 2.8], ["0.5", "0.7", "1", "1.4", "2", "2.8"])
+        axes.grid(axis="x", color="0.9")
+        axes.set_xlabel("CPU time ÷ ours (right of 1: ours is faster)")
+    panels[0].set_yticks(range(len(cells)), cells)
+    panels[0].invert_yaxis()
+    panels[0].set_ylabel("batch, n, d, heads")
+    handles = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    save(figure, file)
+
+
+def write_memory(
+    curves: Mapping[str, Mapping[int, float]], skipped: Sequence[str], checks: Sequence[tuple[str, bool]], full: bool
+) -> None:
+    """Print the table of ``benchmarks.memory``; write it and the curves to the results (a subset to its own)."""
+    sizes = sorted({n for curve in curves.values() for n in curve})
+    body = [[name, *(f"{curve[n]:.0f}" if n in curve else "" for n in sizes)] for name, curve in curves.items()]
+    table = markdown(["peak MiB at n =", *map(str, sizes)], body)
+    held = [f"{'holds' if holds else 'DOES NOT HOLD'}: {what}" for what, holds in checks]
+    text = "\n\n".join([table, *skipped, *held])
+    print(text)
+    (folder_of(full) / "memory.md").write_text(text + "\n", encoding="utf-8")
+    draw_memory(curves, folder_of(full) / "memory.png")
+
+
+def draw_memory(curves: Mapping[str, Mapping[int, float]], file: Path) -> None:
+    """Peak memory against n, a curve a layer."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for (name, curve), (colour, dash) in zip(curves.items(), LINES[: len(curves)], strict=True):
+        axes.plot(list(curve), list(curve.values()), dash, color=colour, marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    sizes = sorted({n for curve in curves.values() for n in curve})
+    axes.set_xticks(sizes, map(str, sizes))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("tokens n (batch 1, 256 numbers a token, 8 heads)")
+    axes.set_ylabel("peak memory of a forward pass, MiB")
+    axes.grid(color="0.9")
+    axes.legend()
+    save(figure, file)
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a picture that depends on nothing but what it shows."""
+    figure.savefig(file, dpi=DPI, facecolor="white", metadata={"Software": None})
