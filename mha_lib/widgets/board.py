@@ -15,6 +15,7 @@ from mha_lib.widgets.sheet import Sheet, coloured, enlarged
 WIDTH, SQUARE, BAR, LINE = 840, 32, 250, 32
 ON, SHARE, WITH_ALL = "#0072B2", "#56B4E9", "#D55E00"
 LARGEST_LOSS = 4.0  # nats, where the bar of the loss ends; guessing among ten costs 2.3
+PIECE = 32  # examples at a time: over many moves, large tensors come and go at the price of scattered memory
 IMAGES = 9  # how many changed images there is room for
 
 
@@ -78,8 +79,9 @@ def head_board(model: Transformer, task: Task, *, presets: Mapping[str, Tensor] 
 def score(model: Transformer, task: Task, head_mask: Tensor) -> Score:
     """What the model can do on the task's held-out examples with these gates."""
     batch = task.held_out
+    pieces = [batch[start : start + PIECE] for start in range(0, len(batch), PIECE)]
     with torch.no_grad():
-        output = model(batch.inputs, batch.valid_lens, head_mask)
+        output = torch.cat([model(piece.inputs, piece.valid_lens, head_mask) for piece in pieces])
         accuracy = task.correct(output, batch.targets).double().mean().item()
         return Score(accuracy, task.losses(output, batch.targets).mean().item(), task.logits(output).argmax(dim=-1))
 

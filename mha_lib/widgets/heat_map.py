@@ -25,11 +25,11 @@ def paint_heat_map(
         masked: bool, (num_queries, num_keys).
     """
     width, height = cell
-    numbers = values.numpy()
-    colours = coloured(np.nan_to_num(numbers), WEIGHT_COLOURS)
-    colours[np.isnan(numbers)] = NOT_A_NUMBER
+    fails = values.isnan()
+    colours = coloured(values.masked_fill(fails, 0).numpy(), WEIGHT_COLOURS)
+    colours[fails.numpy()] = NOT_A_NUMBER
     pixels = enlarged(colours, height, width)
-    if masked is not None:
+    if masked is not None and masked.any():
         rows, columns = np.ogrid[: pixels.shape[0], : pixels.shape[1]]
         pixels[((rows + columns) % 6 == 0) & enlarged(masked.numpy(), height, width)] = HATCHING
     sheet.paste(left, top, pixels)

@@ -69,8 +69,8 @@ class Sheet:
         left, top = round(x - PLACES[anchor[0]] * width), round(y - PLACES[anchor[1]] * height)
         ink = ink[max(-top, 0) :, max(-left, 0) :]
         room = self.pixels[max(top, 0) :, max(left, 0) :][: ink.shape[0], : ink.shape[1]]
-        ink = ink[: room.shape[0], : room.shape[1], None]
-        room[:] = np.rint(room + ink * (rgb(colour) - room.astype(np.float32)))
+        share = ink[: room.shape[0], : room.shape[1], None] / np.float32(255)
+        room[:] = np.rint(room + share * (rgb(colour) - room))
 
     def png(self) -> bytes:
         """The sheet as a PNG file.
@@ -81,7 +81,8 @@ class Sheet:
         height, width, _ = self.pixels.shape
         rows = np.empty((height, 1 + 3 * width), np.uint8)
         rows[:, 0] = 2  # the PNG filter "up"
-        rows[:, 1:] = np.diff(self.pixels.reshape(height, -1), axis=0, prepend=np.uint8(0))
+        rows[:, 1:] = self.pixels.reshape(height, -1)
+        rows[1:, 1:] -= self.pixels.reshape(height, -1)[:-1]
         header = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)  # 8 bits each of red, green and blue
         chunks = {b"IHDR": header, b"IDAT": zlib.compress(rows, 1), b"IEND": b""}
         return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -101,13 +102,13 @@ def tint(colour: str) -> str:
     return to_hex((0.55 * rgb(colour) + 0.45 * 255) / 255)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def lettering(text: str, size: int) -> np.ndarray:
-    """How far each pixel of a line of text is inked, (height, width), 0 to 1."""
+    """How far each pixel of a line of text is inked: (height, width), uint8, from 0 to 255."""
     face = font(size)
     image = Image.new("L", (round(face.getlength(text)) + 1, sum(face.getmetrics())))
     ImageDraw.Draw(image).text((0, 0), text, fill=255, font=face)
-    return np.asarray(image, np.float32) / 255
+    return np.asarray(image)
 
 
 @functools.lru_cache
@@ -118,7 +119,13 @@ def font(size: int) -> ImageFont.FreeTypeFont:
 
 def coloured(values: np.ndarray, colours: str) -> np.ndarray:
     """Values from 0 to 1 in a colour map of matplotlib: (…, 3), uint8."""
-    return matplotlib.colormaps[colours](values, bytes=True)[..., :3]
+    return colour_table(colours)[np.rint(255 * values).astype(np.uint8)]
+
+
+@functools.lru_cache
+def colour_table(colours: str) -> np.ndarray:
+    """A colour map of matplotlib in 256 steps: (256, 3), uint8."""
+    return matplotlib.colormaps[colours](np.linspace(0, 1, 256), bytes=True)[:, :3]
 
 
 def enlarged(cells: np.ndarray, height: int, width: int) -> np.ndarray:

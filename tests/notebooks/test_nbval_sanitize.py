@@ -15,9 +15,7 @@ def compare(tmp_path):
 
     def compare(saved, shown, sanitize=SANITIZE):
         output = new_output("display_data", data={"text/html": saved})
-        cell = new_code_cell(
-            f"display({{'text/html': {shown!r}}}, raw=True)", outputs=[output], execution_count=1
-        )
+        cell = new_code_cell(f"display({{'text/html': {shown!r}}}, raw=True)", outputs=[output], execution_count=1)
         nbformat.write(new_notebook(cells=[cell]), tmp_path / "sample.ipynb")
         return run_nbval(tmp_path / "sample.ipynb", sanitize=sanitize)
 

@@ -44,9 +44,7 @@ def test_notebook_runs_anywhere(run, path):
 
 
 def notebook_of(*sources):
-    return new_notebook(
-        cells=[new_code_cell(source, metadata={"tags": ["raises-exception"]}) for source in sources]
-    )
+    return new_notebook(cells=[new_code_cell(source, metadata={"tags": ["raises-exception"]}) for source in sources])
 
 
 def test_other_machines_are_refused(run):
