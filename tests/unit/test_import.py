@@ -15,6 +15,7 @@ ORDER = [  # each module, or package of modules, may import those before it
     "inputs",
     "attention",
     "peers",
+    "truth_table",
     "setup_check",
     "shapes",
     "transformer",
