@@ -1,7 +1,6 @@
 """Explore attention weights head by head: of a trained model, or of a layer made on the spot."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,32 +9,10 @@ from torch import Tensor
 
 from mha_lib import inputs
 from mha_lib.attention import MultiHeadAttention, valid_keys
-from mha_lib.plots import grid_shape, labels
+from mha_lib.plots import labels
 from mha_lib.widgets.explorer import Explorer, bound, choice, offer, slider
-from mha_lib.widgets.heat_map import names_height, paint_heat_map, paint_names, paint_scale
+from mha_lib.widgets.heads_picture import AVERAGE, View, head_name, paint_heads, read_heads
 from mha_lib.widgets.sheet import Sheet
-
-CHOSEN, OTHER = "#D55E00", "#0072B2"
-AVERAGE = "average of all heads"
-WIDTH, SMALL, LARGE = 840, 84, 288
-
-
-@dataclass(frozen=True)
-class View:
-    """The heads of one layer on one example.
-
-    Attributes:
-        weights: (num_heads, num_queries, num_keys).
-        masked: bool, (num_queries, num_keys).
-        queries, keys: the tokens' names.
-        where: which layer and example this is, in words.
-    """
-
-    weights: Tensor
-    masked: Tensor
-    queries: Sequence[str]
-    keys: Sequence[str]
-    where: str
 
 
 def head_explorer(
@@ -148,71 +125,6 @@ def explorer_of(
         "compare": choice("compare with", [AVERAGE], tooltip="what is shown beside it"),
     }
     return Explorer("Attention weights, head by head", {**controls, **heads}, paint, limit_heads)
-
-
-def paint_heads(view: View, head: int, compare: str) -> Sheet:
-    """The picture of a view."""
-    num_heads, num_queries, num_keys = view.weights.shape
-    tokens = max(num_queries, num_keys)
-    small, large = max(1, SMALL // tokens), max(1, LARGE // tokens)
-    pitch = max(small * num_keys, 56) + 14
-    _, columns = grid_shape(num_heads, (WIDTH - 20) // pitch)
-    row_height = small * num_queries + 26
-    large_top = 58 - (-num_heads // columns) * row_height
-    sheet = Sheet(WIDTH, large_top + large * num_queries + names_height(view.keys, large) + 26)
-    sheet.write(10, 4, view.where)
-    for number, weights in enumerate(view.weights):
-        row, column = divmod(number, columns)
-        left, top = 14 + column * pitch, 42 + row * row_height
-        paint_heat_map(sheet, left, top, (small, small), weights, view.masked)
-        sheet.write(left, top - 3, head_name(number), anchor="ld", size=11)
-        for name, colour in ((compare, OTHER), (head_name(head), CHOSEN)):
-            if name == head_name(number):
-                sheet.outline(left, top, small * num_keys, small * num_queries, colour, 3)
-    for name, left, colour in ((head_name(head), 100, CHOSEN), (compare, 484, OTHER)):
-        paint_heat_map(sheet, left, large_top, (large, large), weights_of(view, name), view.masked)
-        paint_names(sheet, left, large_top, (large, large), view.queries, view.keys)
-        sheet.write(left, large_top - 4, name, anchor="ld", size=14, colour=colour)
-    paint_scale(sheet, WIDTH - 58, large_top, large * num_queries)
-    return sheet
-
-
-def read_heads(view: View, head: int, compare: str) -> str:
-    """One line on a head: where it is, its strongest links, how far it differs from what stands beside it."""
-    weights = view.weights[head]
-    differing = 0.5 * (weights - weights_of(view, compare)).abs().sum(dim=-1).mean().item()
-    return (
-        f"{view.where}, head {head}. Strongest links, query → key: {'; '.join(strongest_links(view, head))}. "
-        f"Against {compare}, {differing:.0%} of the weight lies on other keys."
-    )
-
-
-def strongest_links(view: View, head: int, count: int = 5) -> list[str]:
-    """The strongest links of a head, "query → key weight", strongest first; those of weight 0 left out."""
-    valid = view.weights[head][~view.masked]
-    if not valid.any():
-        return ["none, as no key is valid"]
-    if valid.max() - valid.min() < 1e-4:
-        return [f"none, as all weigh the same {valid.max():.2f}"]
-    weights, places = view.weights[head].flatten().sort(descending=True, stable=True)
-    links = []
-    for weight, place in zip(weights[:count].tolist(), places[:count].tolist(), strict=True):
-        query, key = divmod(place, len(view.keys))
-        if weight > 0:
-            links.append(f"{view.queries[query]} → {view.keys[key]} {weight:.2f}")
-    return links
-
-
-def weights_of(view: View, name: str) -> Tensor:
-    """The weights of a head by its name, or of the average over all heads."""
-    if name == AVERAGE:
-        return view.weights.mean(dim=0)
-    return view.weights[int(name.removeprefix("head "))]
-
-
-def head_name(head: int) -> str:
-    """What a head is called."""
-    return f"head {head}"
 
 
 def names_of_layers(layers: Mapping[str, Tensor] | Sequence[Tensor]) -> tuple[list[str], list[Tensor]]:

@@ -26,6 +26,13 @@ class Sheet:
     def __init__(self, width: int, height: int):
         self.pixels = np.full((height, width, 3), 255, np.uint8)
 
+    def copy(self) -> "Sheet":
+        """Another sheet with the same on it."""
+        height, width, _ = self.pixels.shape
+        sheet = Sheet(width, height)
+        sheet.paste(0, 0, self.pixels)
+        return sheet
+
     def paste(self, left: int, top: int, pixels: np.ndarray) -> None:
         """Lay pixels (height, width, 3) on the sheet."""
         height, width, _ = pixels.shape

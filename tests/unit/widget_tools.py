@@ -9,7 +9,7 @@ import torch
 
 from mha_lib import widgets
 from mha_lib.tasks import TASKS, to_images
-from mha_lib.widgets import heat_map
+from mha_lib.widgets import heads_picture, heat_map
 from mha_lib.widgets.sheet import Sheet
 
 NUM_EXAMPLES = 3
@@ -133,7 +133,7 @@ class Log:
 
 def record(monkeypatch):
     """Let every sheet keep a ``log``, and fail if a text does not fit on it."""
-    write, paste = Sheet.write, Sheet.paste
+    write, paste, copy = Sheet.write, Sheet.paste, Sheet.copy
 
     def recording_write(self, x, y, text, *, anchor="la", size=12, upwards=False, **rest):
         log_of(self).texts.append((x, y, text, anchor))
@@ -147,6 +147,13 @@ def record(monkeypatch):
         log_of(self).pictures.append((left, top, pixels.copy()))
         paste(self, left, top, pixels)
 
+    def recording_copy(self):
+        sheet = copy(self)
+        sheet.log = Log(list(log_of(self).texts), list(log_of(self).pictures))
+        return sheet
+
+    heads_picture.plan_of.cache_clear()  # what was painted before is on no record
+    monkeypatch.setattr(Sheet, "copy", recording_copy)
     monkeypatch.setattr(Sheet, "write", recording_write)
     monkeypatch.setattr(Sheet, "paste", recording_paste)
 
