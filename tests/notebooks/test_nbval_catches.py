@@ -20,7 +20,7 @@ WRONG_RESHAPE = {
     ),
 }
 REPEAT_FOR_REPEAT_INTERLEAVE = {
-    "valid = valid.unsqueeze(1)": ("valid = valid.repeat(scores.shape[1], 1, 1).unflatten(0, scores.shape[:2])"),
+    "else valid.unsqueeze(1)": "else valid.repeat(scores.shape[1], 1, 1).unflatten(0, scores.shape[:2])",
     "valid_keys(valid_lens, keys.shape[-2]).unsqueeze(1)": (
         "valid_keys(valid_lens, keys.shape[-2]).repeat(keys.shape[1], 1, 1).unflatten(0, keys.shape[:2])"
     ),
