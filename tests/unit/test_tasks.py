@@ -38,6 +38,11 @@ def test_digits_trains_on_no_held_out_image():
         assert held_out.isdisjoint(tuple(image.flatten().tolist()) for image in batch.inputs)
 
 
+def test_digits_are_read_from_the_class_token():
+    output = torch.randn(3, 17, 10)
+    assert torch.equal(find_task("digits").logits(output), output[:, 0])
+
+
 def test_lookups_answers_recomputed_in_plain_python():
     task, batch = find_task("lookups"), draw("lookups")
     for example, answers in zip(batch.inputs[:20].tolist(), batch.targets[:20].tolist(), strict=True):

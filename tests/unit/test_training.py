@@ -34,6 +34,16 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
+def test_all_randomness_comes_from_the_seed():
+    def draw(seed, state):
+        torch.manual_seed(state)
+        with training.seeded(seed) as generator:
+            return torch.rand(5), torch.rand(5, generator=generator)
+
+    for first, again, other in zip(draw(5, state=1), draw(5, state=2), draw(6, state=1), strict=True):
+        assert torch.equal(first, again) and not torch.equal(first, other)
+
+
 def test_the_number_of_threads_before_changes_no_bit():
     threads = torch.get_num_threads()
     try:
@@ -109,7 +119,7 @@ def test_a_model_of_other_code_is_not_used(monkeypatch, capfd):
     assert "the kept model came from other code" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", training.SOURCES)
+@pytest.mark.parametrize("name", ["inputs", "attention", "transformer", "tasks", "training"])
 def test_the_key_changes_with_every_source(monkeypatch, tmp_path, name):
     before = training.code_key()
     for source in training.SOURCES:
