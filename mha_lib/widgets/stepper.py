@@ -1,6 +1,6 @@
 """Step through ``transpose_qkv`` and back with numbers that carry their own address."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ipywidgets import Button, Checkbox, IntSlider, ValueWidget
 
@@ -86,7 +86,7 @@ def paint_step(steps: list[Step], current: int, num_heads: int) -> Sheet:
         sheet.write(left, top + y - 3, table_name(step, number, num_heads), anchor="ld", size=11, colour="0.3")
         paint_table(sheet, left, top + y, rows)
         if step.axes == FOLDED:
-            outline_strangers(sheet, left, top + y, rows, divmod(number, num_heads))
+            outline_strangers(sheet, left, top + y, rows, number % num_heads)
     example = "0213 = example 0, token 2, head 1, feature 3"
     sheet.write(8, sheet.pixels.shape[0] - 4, example, anchor="ld", size=11, colour="0.3")
     return sheet
@@ -114,7 +114,7 @@ def table_name(step: Step, number: int, num_heads: int) -> str:
     return f"{index} example {example}, head {head}"
 
 
-def cells(left: int, top: int, rows: list[list[list[int]]]):
+def cells(left: int, top: int, rows: list[list[list[int]]]) -> Iterator[tuple[int, int, int]]:
     """Every number of a table with the corner of its cell; groups within a row stand a little apart."""
     for y, row in enumerate(rows):
         x = left
@@ -132,16 +132,15 @@ def paint_table(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]]) 
         sheet.write(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2, f"{tag:04d}", anchor="mm", size=11)
 
 
-def is_stranger(tag: int, room: tuple[int, int]) -> bool:
-    """Whether a number is in a room (example, head) that is not its own."""
-    example, _, head, _ = read_tag(tag)
-    return (example, head) != room
+def is_stranger(tag: int, head: int) -> bool:
+    """Whether a number is in the room of a head that is not its own (no reshape brings it into another example's)."""
+    return read_tag(tag)[2] != head
 
 
-def outline_strangers(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]], room: tuple[int, int]) -> None:
+def outline_strangers(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]], head: int) -> None:
     """Outline the numbers that are in the wrong room."""
     for tag, x, y in cells(left, top, rows):
-        if is_stranger(tag, room):
+        if is_stranger(tag, head):
             sheet.outline(x + 2, y + 2, CELL_WIDTH - 5, CELL_HEIGHT - 5, WRONG_ROOM, 2)
 
 
@@ -160,7 +159,7 @@ def read_rooms(steps: list[Step], current: int, num_heads: int) -> str:
             return "Every number is back at its start. After the wrong reshape it is too: a round trip proves nothing."
         return "Every token holds the numbers of all heads."
     rooms = step.tensor.reshape(-1, *step.tensor.shape[-2:]).flatten(start_dim=1).tolist()
-    strangers = sum(is_stranger(tag, divmod(room, num_heads)) for room, tags in enumerate(rooms) for tag in tags)
+    strangers = sum(is_stranger(tag, room % num_heads) for room, tags in enumerate(rooms) for tag in tags)
     if strangers:
-        return f"{strangers} of {start.numel()} numbers are in the wrong room, outlined: another example's or head's."
+        return f"{strangers} of {start.numel()} numbers are in the wrong room, outlined: they belong to another head."
     return "Every room holds the numbers of one head of one example."

@@ -137,15 +137,27 @@ def test_the_box_never_shrinks():
 
 
 def test_one_move_is_one_picture(make):
-    """A change that moves other controls' limits repaints once, not once for each."""
     explorer = make()
-    pictures = []
-    explorer.children[1].observe(lambda change: pictures.append(change.new), "value")
+    pictures = pictures_of(explorer)
     for control in explorer.controls.values():
         if not control.disabled:
             del pictures[:]
             control.value = next(value for value in settings(control) if value != control.value)
             assert len(pictures) == 1
+
+
+def test_setting_several_controls_is_one_picture():
+    explorer = widgets.head_explorer(LAYERS)
+    pictures = pictures_of(explorer)
+    explorer.set(layer="cross", head=4, compare="head 4")
+    assert len(pictures) == 1
+
+
+def pictures_of(explorer):
+    """A list to which every new picture is added."""
+    pictures = []
+    explorer.children[1].observe(lambda change: pictures.append(change.new), "value")
+    return pictures
 
 
 def test_set_refuses_unknown_controls():
