@@ -1,0 +1,99 @@
+"""Hold a learner's function against a reference, and against what it would give with a typical mistake."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_lib.checks.calls import NO_LIMIT, call, has_time_limit, tensor_from
+from mha_lib.checks.verdict import MistakeError
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A typical mistake.
+
+    Attributes:
+        text: what it is, to the learner, without the right code. May hold ``{inputs}``, the shapes of the smallest
+            inputs that show it, ``{place}``, the first wrong number's place there, and ``{got}`` and ``{right}``.
+        imitation: computes, from the same arguments, what an answer with this mistake gives. Of another shape than
+            the reference's, or NaN, if this is what the mistake gives.
+    """
+
+    text: str
+    imitation: Callable[..., Tensor]
+
+
+def compare(
+    function: Callable, reference: Callable[..., Tensor], trials: Sequence[tuple], slips: Sequence[Slip]
+) -> None:
+    """Do nothing if the function gives what the reference gives for all trials.
+
+    A slip is named only if its imitation gives what the function gave in every trial: equal results in many random
+    trials are evidence, a single one would be none.
+
+    Args:
+        trials: arguments of calls, the smallest ones first. Tensors in them should be random, with sizes that differ.
+
+    Raises:
+        NotYetError: there is no function yet.
+        MistakeError: with the slip's text; or, where no slip fits, what is wrong at the first trial that shows it.
+    """
+    first_failure = None
+    results = []
+    for trial in trials:
+        right = reference(*trial)
+        got = call(function, *trial)
+        results.append(got)
+        try:
+            got = tensor_from(got, right.shape)
+            differs = ~torch.isclose(got.to(right.dtype), right, **CLOSE)
+            if differs.any():
+                place = differs.nonzero()[0].tolist()
+                numbers = f"{got[tuple(place)].item():.3g} instead of {right[tuple(place)].item():.3g}"
+                raise MistakeError(f"with inputs of shape {shapes(trial)}, place {place} holds {numbers}.")
+        except MistakeError as mistake:
+            first_failure = first_failure or mistake
+    if first_failure is None:
+        return
+    for slip in slips:
+        if all(imitates(slip, trial, got) for trial, got in zip(trials, results, strict=True)):
+            raise MistakeError(fill(slip, trials, results, reference))
+    raise first_failure
+
+
+def imitates(slip: Slip, trial: tuple, got: object) -> bool:
+    """Whether a result is what this mistake gives."""
+    expected = slip.imitation(*trial)
+    return (
+        isinstance(got, Tensor)
+        and got.shape == expected.shape
+        and torch.allclose(got.detach().to(expected.dtype), expected, equal_nan=True, **CLOSE)
+    )
+
+
+def fill(slip: Slip, trials: Sequence[tuple], results: Sequence[Tensor], reference: Callable[..., Tensor]) -> str:
+    """The slip's text with the smallest example."""
+    for trial, got in zip(trials, results, strict=True):
+        right = reference(*trial)
+        if got.shape != right.shape:
+            return slip.text.format(inputs=shapes(trial), place="", got=tuple(got.shape), right=tuple(right.shape))
+        differs = ~torch.isclose(got.detach().to(right.dtype), right, **CLOSE)
+        if differs.any():
+            place = differs.nonzero()[0].tolist()
+            numbers = {"got": f"{got[tuple(place)].item():.3g}", "right": f"{right[tuple(place)].item():.3g}"}
+            return slip.text.format(inputs=shapes(trial), place=place, **numbers)
+    raise AssertionError("a slip was found where nothing is wrong")
+
+
+def shapes(trial: tuple) -> str:
+    """The shapes of a trial's tensors; other arguments as they are."""
+    return ", ".join(str(tuple(value.shape)) if isinstance(value, Tensor) else repr(value) for value in trial)
+
+
+def praise(text: str) -> str:
+    """What is said of a right answer; where nothing could have cut it short, that too."""
+    return text if has_time_limit() else f"{text} ({NO_LIMIT[0].upper()}{NO_LIMIT[1:]}.)"
