@@ -13,7 +13,7 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench lint clean test-book-pins check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-widgets lint clean test-book-pins check install
 .NOTPARALLEL:
 
 help:
@@ -29,8 +29,17 @@ test: lint check ## lint, run all tests, compare every notebook with its committ
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) .ci/notebooks.py
 
-bench: install ## compare the layer's speed and memory with its peers
+bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
+
+bench-full: install ## the same in all cells, and write the results: half an hour
+	@$(PY) -m benchmarks --full
+
+bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
+	@$(PY) -m benchmarks.heads
+
+bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
+	@$(PY) benchmarks/widgets.py
 
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .

@@ -1,8 +1,8 @@
-"""All benchmarks: ``python -m benchmarks`` (a subset, 1 to 2 minutes) or ``python -m benchmarks --full``."""
+"""Speed and memory: ``python -m benchmarks`` (a subset, under two minutes) or ``python -m benchmarks --full``."""
 
 import argparse
 
-from benchmarks import imports, layer, memory
+from benchmarks import imports, layer, memory, pruning_speed
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
@@ -10,5 +10,7 @@ full = parser.parse_args().full
 layer.main(full)
 print()
 memory.main(full)
+print()
+pruning_speed.main(full)
 print()
 imports.main(rounds=9 if full else 3)

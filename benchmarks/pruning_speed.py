@@ -1,11 +1,11 @@
-"""What taking heads out saves: ``python -m benchmarks.pruning_speed``, a minute.
+"""What taking heads out saves: ``python -m benchmarks.pruning_speed [--full]``.
 
-Prints a table, and writes it to pruning_speed.json, which the notebook on pruning reads. A layer's work is proportional
-to its heads, and that is the ideal; its block does the work of a feed-forward network besides.
+A layer's work is proportional to its heads, and that is the ideal; its block does the work of a feed-forward network
+besides.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -31,12 +31,19 @@ FEED_FORWARD = 4  # hidden units of a feed-forward network for every number of a
 RATIOS = ("layer", "masked layer", "block", "masked block")
 
 
-def main(seconds: float = 4.0) -> None:
-    """Measure with memory kept by the process; print and write the table."""
+def main(full: bool) -> None:
+    """Print the table; in full also write it to pruning_speed.json, which the notebook on pruning reads."""
     environment = measure.ALLOCATORS["memory kept"]
-    rows = measure.in_process_of_its_own("benchmarks.pruning_speed", "--rows", seconds, environment=environment)
-    RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    print("Pruned and masked ÷ whole, forward; allocator: memory kept", table(rows), floors(rows), sep="\n\n")
+    arguments = ["--rows", *["--full"] * full]
+    rows = measure.in_process_of_its_own("benchmarks.pruning_speed", *arguments, environment=environment)
+    if full:
+        RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print(
+        "Whole ÷ pruned or masked, time of a forward pass; allocator: memory kept",
+        table(rows),
+        floors(rows),
+        sep="\n\n",
+    )
 
 
 def speed_ups(cell: Cell, kept: int, seconds: float) -> dict:
@@ -89,10 +96,14 @@ def floors(rows: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rows"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all cuts, for longer; writes the file")
+    parser.add_argument("--rows", action="store_true", help="measure in this process, print JSON")
+    arguments = parser.parse_args()
+    if arguments.rows:
         torch.set_num_threads(1)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            print(json.dumps([speed_ups(*cut, seconds=float(sys.argv[2])) for cut in CUTS]))
+        torch.manual_seed(0)
+        cuts, seconds = (CUTS, 6.0) if arguments.full else (MUST_REACH, 3.0)
+        print(json.dumps([speed_ups(*cut, seconds) for cut in cuts]))
     else:
-        main()
+        main(arguments.full)
