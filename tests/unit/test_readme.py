@@ -1,18 +1,22 @@
 """What the README says is there, and its code runs."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import distributed
 import torch
+
+from mha_lib import comparison
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+LAYER, SWEEP = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     namespace = {}
-    exec(code, namespace)
+    exec(LAYER, namespace)
     layer, Y = namespace["layer"], namespace["Y"]
     assert Y.shape == (2, 10, 64) and layer.attention_weights.shape == (2, 4, 10, 10)
     assert layer.attention_weights[1, :, :, 6:].eq(0).all() and layer.attention_weights[0].gt(0).all()
@@ -20,6 +24,21 @@ def test_the_code_of_the_readme_runs_and_its_comments_are_right():
     assert removed.abs().max() > 1e-3
     heads = torch.linalg.lstsq(layer.W_o.weight, namespace["without_head_2"].reshape(-1, 64).T).solution
     assert heads[32:48].abs().max() < 1e-3
+
+
+def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
+    class Client:
+        def __init__(self, address):
+            assert address == "tcp://scheduler:8786"
+
+        def get_executor(self):
+            return ThreadPoolExecutor()
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    monkeypatch.setattr(comparison, "compare", lambda seed: {"seed": seed})
+    namespace = {}
+    exec(SWEEP, namespace)
+    assert namespace["results"] == [{"seed": seed} for seed in range(500)]
 
 
 def test_the_map_names_every_notebook_with_its_minutes():
