@@ -4,7 +4,6 @@ import json
 import os
 import re
 import secrets
-import signal
 import socket
 import subprocess
 import sys
@@ -78,8 +77,7 @@ class Lab:
 
     def stop(self):
         """End the server and its kernels."""
-        for _ in range(2):  # the second signal answers the question whether to shut down
-            self.process.send_signal(signal.SIGINT)
+        self.process.terminate()
         self.process.wait(30)
 
     def write(self, name, *sources):
