@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import imports, layer, memory, pruning_speed
+from benchmarks import exact_table, imports, layer, memory, pruning_speed
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
@@ -14,3 +14,6 @@ print()
 pruning_speed.main(full)
 print()
 imports.main(rounds=9 if full else 3)
+if full:
+    print()
+    exact_table.main()

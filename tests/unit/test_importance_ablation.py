@@ -1,6 +1,5 @@
 """Scores of many sets of heads at once, against a plain loop; ablations against heads told apart from outside."""
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ from torch import nn
 
 from mha_lib import importance as imp
 from mha_lib.importance.ablation import TOKENS_AT_ONCE
-from mha_lib.tasks import find_task
 
 MODELS = {"encoder": encoder, "deep": lambda dtype=None: encoder(num_layers=3, num_heads=2), "decoder": encoder_decoder}
 
@@ -148,14 +146,6 @@ def test_progress_is_shown_where_it_is_asked_for(capsys):
     assert capsys.readouterr().err == ""
     imp.evaluate_all(model, examples(model), TASK, label="all sets")
     assert "all sets" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_quarter_of_the_exact_table_takes_a_quarter_of_15_seconds():
-    task = find_task("lookups")
-    start = time.process_time()
-    imp.evaluate_all(task.model(), task.held_out[:32], task)
-    assert time.process_time() - start < 15 / 4
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (4, 3, 2), (4, 2, 4)])
