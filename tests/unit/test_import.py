@@ -27,6 +27,7 @@ ORDER = [  # each module, or package of modules, may import those before it
     "pruning",
     "planted",
     "comparison",
+    "results",
     "checks",
     "plots",
     "widgets",
