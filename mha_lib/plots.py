@@ -393,6 +393,73 @@ def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_
     return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
 
 
+def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
+    """Accuracy against the number of heads kept, for several orders of heads, inside what is possible at all.
+
+    Args:
+        curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
+        best, random, worst: (N + 1,), accuracy of the best sets of that size, of all sets on average, of the worst.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("best", best, {"random": random, "worst": worst, **curves})
+    sizes = list(range(len(best)))
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    panel = figure.subplots()
+    ends = worst.tolist(), best.tolist()
+    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45", label="worst to best sets")
+    panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
+    for name, curve, colour, style in styled(curves):
+        panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
+    panel.set_xticks(sizes)
+    panel.set_ylim(0, 1.03)
+    finish_axes(panel, "heads kept", "accuracy")
+    means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
+    what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
+    reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
+    return Picture(figure, what, f"Mean over 0 to {sizes[-1]} heads kept: {reading}.")
+
+
+def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
+    """Who comes first: for each measure of importance every head's rank, 1 for the most important; darker is higher.
+
+    Args:
+        importances: name of the measure → (num_blocks, num_heads); of equals, the first comes first.
+        block_names: one a block.
+
+    Raises:
+        ValueError: the measures differ in shape, or there are not as many names as blocks.
+    """
+    num_blocks, num_heads = shape = next(iter(importances.values())).shape
+    for name, importance in importances.items():
+        if importance.shape != shape:
+            raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
+    names = labels("block_names", block_names, num_blocks, block_names)
+    rows, columns = grid_shape(len(importances), columns)
+    width, height = 0.36 * num_heads * columns + 1.2, (0.36 * num_blocks + 0.4) * rows + 0.5
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    first = []
+    for number, (panel, (name, importance)) in enumerate(zip(axes.flat, importances.items(), strict=False)):
+        order = importance.flatten().argsort(descending=True, stable=True)
+        ranks = (order.argsort() + 1).view(shape)
+        panel.imshow(ranks.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=ranks.numel())
+        panel.set_title(name, fontsize=9)
+        for place, rank in enumerate(ranks.flatten().tolist()):
+            text = panel.text(place % num_heads, place // num_heads, str(rank), ha="center", va="center", fontsize=8)
+            text.set_color("white" if rank <= ranks.numel() / 2 else "black")
+        heads = [str(head) for head in range(num_heads)]
+        tick(panel.xaxis, heads, "heads" if number + columns >= len(importances) else None)
+        tick(panel.yaxis, names, None if number % columns else "blocks")
+        block, head = divmod(int(order[0]), num_heads)
+        first.append(f"{name}: {names[block]}, head {head}")
+    for panel in axes.flat[len(importances) :]:
+        panel.axis("off")
+    what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"
+    return Picture(figure, what, "In the first place, by " + "; ".join(first) + ".")
+
+
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
     """Refuse curves that do not have one value for each x."""
     for curve_name, curve in curves.items():
