@@ -1,20 +1,22 @@
 """Call a learner's function safely: whatever it does, the check goes on and says what happened."""
 
 import copy
-import linecache
 import signal
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from mha_lib.checks.verdict import MistakeError, NotYetError, describe_error
+from mha_lib.checks.verdict import MistakeError, NotYetError, describe_error, trimmed
 
 SECONDS = 5.0
+LONGEST_LINE = 60  # characters of a learner's line that a message quotes
+NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 NO_LIMIT = "there is no time limit on this system: interrupt the kernel if this check does not end"
 
 
@@ -29,21 +31,22 @@ def call(function: Callable, *arguments, seconds: float = SECONDS) -> Any:
         NotYetError: it returns None or an ellipsis, as an unfilled stub does.
         MistakeError: it is no function, raises, takes too long or changes its arguments in place.
     """
-    if function is None or function is ...:
-        raise NotYetError("write the function first, then run this cell again.")
     if not callable(function):
         raise MistakeError(f"give the function itself, without calling it; this is {kind_of(function)}.")
     given = copy.deepcopy(arguments)
     try:
         with time_limit(seconds):
             result = function(*given)
+    except KeyboardInterrupt:
+        raise
     except TooLongError:
         raise MistakeError(f"your code ran for more than {seconds:g} seconds{sizes_of(arguments)}.") from None
-    except (Exception, SystemExit) as error:
-        if isinstance(error, NotImplementedError):
-            raise NotYetError("write the function first, then run this cell again.") from None
-        where = where_raised(error)
-        raise MistakeError(f"your code raises {describe_error(error)}{where}{sizes_of(arguments)}.") from None
+    except BaseException as error:
+        line = line_of(error)
+        if is_not_written(error, line):
+            raise NotYetError("write the function first, then run both cells.") from None
+        place = f" at “{trimmed(line, LONGEST_LINE)}”" if line else ""
+        raise MistakeError(f"your code raises {describe_error(error)}{place}{sizes_of(arguments)}.") from None
     for number, (before, after) in enumerate(zip(arguments, given, strict=True), start=1):
         if not same(before, after):
             raise MistakeError(f"your code changes its argument number {number} in place: work on a new tensor.")
@@ -59,16 +62,24 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    late, running = False, True
+
     def stop(signum, frame):
-        raise TooLongError
+        nonlocal late
+        late = True
+        if running:
+            raise TooLongError
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        running = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    if late:  # a bare "except:" of the learner's has caught it
+        raise TooLongError
 
 
 def has_time_limit() -> bool:
@@ -76,21 +87,25 @@ def has_time_limit() -> bool:
     return hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
 
 
-def where_raised(error: BaseException) -> str:
-    """The last line of the learner's own code that the error passed through; nothing if its source is not known."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    own = [frame for frame in frames if is_own(frame.filename)]
-    line = own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno) if own else ""
-    return f" at “{line.strip()}”" if line else ""
+def line_of(error: BaseException) -> str:
+    """The last line of the learner's own code that the error passed through; "" if it is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.line for frame in frames if frame.line and is_own(frame.filename)]
+    return lines[-1] if lines else ""
 
 
 def is_own(filename: str) -> bool:
     """Whether a file is the learner's: a notebook's cell, or a file outside of installed packages and this library."""
-    return not any(part in filename for part in ("site-packages", "dist-packages", "mha_lib", "/lib/python"))
+    return not any(part in filename for part in NOT_OWN)
 
 
-def tensor_from(value: Any, shape: tuple[int, ...]) -> Tensor:
-    """The value, if it is a tensor of this shape with finite floating-point numbers.
+def is_not_written(error: BaseException, line: str) -> bool:
+    """Whether an error says that the function has yet to be written; torch raises the same kind for other reasons."""
+    return isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error))
+
+
+def tensor_from(value: Any, shape: tuple[int, ...], floating: bool = True) -> Tensor:
+    """The value, if it is a tensor of this shape with finite numbers, which are floating-point if so asked.
 
     Raises:
         MistakeError: it is not.
@@ -99,11 +114,14 @@ def tensor_from(value: Any, shape: tuple[int, ...]) -> Tensor:
         raise MistakeError(f"a tensor of shape {tuple(shape)} is needed, your function returns {kind_of(value)}.")
     if tuple(value.shape) != tuple(shape):
         raise MistakeError(f"the shape must be {tuple(shape)}, yours is {tuple(value.shape)}.")
-    if not value.is_floating_point():
-        raise MistakeError(f"the result must be floating-point numbers, yours are {value.dtype}.")
-    if value.isnan().any():
-        place = tuple(value.isnan().nonzero()[0].tolist())
-        raise MistakeError(f"your result holds NaN, first at {list(place)}.")
+    if value.is_complex() or (floating and not value.is_floating_point()):
+        raise MistakeError(
+            f"the result must be {'floating-point' if floating else 'real'} numbers, yours are {value.dtype}."
+        )
+    if not value.isfinite().all():
+        place = value.isfinite().logical_not().nonzero()[0].tolist()
+        number = "NaN" if value[tuple(place)].isnan() else f"{value[tuple(place)].item():g}"
+        raise MistakeError(f"your result holds {number}{f', first at {place}' if place else ''}.")
     return value.detach()
 
 
@@ -112,7 +130,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[:1].lower() in [*'aeiou'] else 'a'} {name}"
 
 
 def sizes_of(arguments: tuple) -> str:
@@ -122,7 +140,14 @@ def sizes_of(arguments: tuple) -> str:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Whether an argument is what it was; what is not a tensor is not looked into."""
-    if not isinstance(before, Tensor):
-        return True
-    return before.shape == after.shape and torch.equal(torch.nan_to_num(before), torch.nan_to_num(after))
+    """Whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
+
+    Only tensors are looked at.
+    """
+    if isinstance(before, Tensor):
+        return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(same, before, after))
+    return True

@@ -49,12 +49,11 @@ def compare(
         got = call(function, *trial)
         results.append(got)
         try:
-            got = tensor_from(got, right.shape)
-            differs = ~torch.isclose(got.to(right.dtype), right, **CLOSE)
-            if differs.any():
-                place = differs.nonzero()[0].tolist()
-                numbers = f"{got[tuple(place)].item():.3g} instead of {right[tuple(place)].item():.3g}"
-                raise MistakeError(f"with inputs of shape {shapes(trial)}, place {place} holds {numbers}.")
+            got = tensor_from(got, right.shape, floating=right.is_floating_point())
+            if (place := first_difference(got, right)) is not None:
+                where = f"place {place} holds" if place else "the result is"
+                wrong, needed = numbers_at(place, got, right)
+                raise MistakeError(f"with inputs of shape {shapes(trial)}, {where} {wrong} instead of {needed}.")
         except MistakeError as mistake:
             first_failure = first_failure or mistake
     if first_failure is None:
@@ -68,11 +67,26 @@ def compare(
 def imitates(slip: Slip, trial: tuple, got: object) -> bool:
     """Whether a result is what this mistake gives."""
     expected = slip.imitation(*trial)
-    return (
-        isinstance(got, Tensor)
-        and got.shape == expected.shape
-        and torch.allclose(got.detach().to(expected.dtype), expected, equal_nan=True, **CLOSE)
-    )
+    comparable = isinstance(got, Tensor) and got.shape == expected.shape and not got.is_complex()
+    return comparable and first_difference(got, expected) is None
+
+
+def first_difference(got: Tensor, right: Tensor) -> list[int] | None:
+    """The first place where two tensors of one shape differ by more than rounding; NaN equals NaN."""
+    places = torch.isclose(plain(got), plain(right), equal_nan=True, **CLOSE).logical_not().nonzero()
+    return places[0].tolist() if len(places) else None
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """A tensor's numbers, whatever their type and device, as double precision on the CPU."""
+    return tensor.detach().to("cpu", torch.float64)
+
+
+def numbers_at(place: list[int], got: Tensor, right: Tensor) -> tuple[str, str]:
+    """Two numbers that differ, in as few digits, but at least three, as show it."""
+    pair = got[tuple(place)].item(), right[tuple(place)].item()
+    written = [tuple(f"{number:.{digits}g}" for number in pair) for digits in range(3, 17)]
+    return next((texts for texts in written if texts[0] != texts[1]), written[-1])
 
 
 def fill(slip: Slip, trials: Sequence[tuple], results: Sequence[Tensor], reference: Callable[..., Tensor]) -> str:
@@ -81,11 +95,9 @@ def fill(slip: Slip, trials: Sequence[tuple], results: Sequence[Tensor], referen
         right = reference(*trial)
         if got.shape != right.shape:
             return slip.text.format(inputs=shapes(trial), place="", got=tuple(got.shape), right=tuple(right.shape))
-        differs = ~torch.isclose(got.detach().to(right.dtype), right, **CLOSE)
-        if differs.any():
-            place = differs.nonzero()[0].tolist()
-            numbers = {"got": f"{got[tuple(place)].item():.3g}", "right": f"{right[tuple(place)].item():.3g}"}
-            return slip.text.format(inputs=shapes(trial), place=place, **numbers)
+        if (place := first_difference(got, right)) is not None:
+            wrong, needed = numbers_at(place, got, right)
+            return slip.text.format(inputs=shapes(trial), place=place, got=wrong, right=needed)
     raise AssertionError("a slip was found where nothing is wrong")
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+LONGEST = 160  # characters of an error's message that a learner is shown
+
 
 class NotYetError(Exception):
     """There is no answer yet."""
@@ -36,20 +38,25 @@ class Verdict:
 def check(examine: Callable[..., str]) -> Callable[..., Verdict]:
     """Make a check of a function that returns what to say of a right answer, and raises at a wrong one.
 
-    The check draws from a random generator of its own, always the same numbers, and never raises.
+    The check always draws the same numbers, leaves the learner's random state as it was, and never raises.
+    An answer that is still None or an ellipsis is not examined.
     """
 
     @functools.wraps(examine)
-    def checked(*answers) -> Verdict:
+    def checked(*answers, **options) -> Verdict:
+        if any(answer is None or answer is ... for answer in answers):
+            return Verdict("not yet", "put your answer in the place of the dots, then run both cells.")
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerators too
             try:
-                return Verdict("right", examine(*answers))
+                return Verdict("right", examine(*answers, **options))
             except NotYetError as reason:
                 return Verdict("not yet", one_line(reason))
             except MistakeError as reason:
                 return Verdict("wrong", one_line(reason))
-            except Exception as surprise:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as surprise:
                 return Verdict("wrong", f"this check cannot make sense of it ({describe_error(surprise)}).")
 
     checked.__annotations__ = {**examine.__annotations__, "return": Verdict}
@@ -58,8 +65,16 @@ def check(examine: Callable[..., str]) -> Callable[..., Verdict]:
 
 def describe_error(error: BaseException) -> str:
     """The kind of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # an error of the learner's own making may have no message that can be read
+        lines = []
+    return f"{type(error).__name__}: {trimmed(lines[0], LONGEST)}" if lines else type(error).__name__
+
+
+def trimmed(text: str, length: int) -> str:
+    """At most so many characters of a text."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def one_line(reason: Exception) -> str:
