@@ -107,8 +107,11 @@ def test_whole_numbers_and_truth_values_are_compared_as_such():
     one_line(counts(lambda X: (X > 0).sum(1) + 0.5), r"place \[0\] holds \d\.5 instead of \d\.")
 
 
+LONG_MESSAGE = "first line\nbelow"
+
+
 def fail_far_away(X):
-    raise ValueError("first line" + chr(10) + "below")  # a long comment that nobody wants to read in a verdict
+    raise ValueError(LONG_MESSAGE)  # a long comment that nobody wants to read in a verdict
 
 
 class RaisesAtEverything(Exception):
@@ -157,7 +160,7 @@ def recurse(X):
 )
 def test_an_error_is_told_with_its_kind_first_line_and_place(function, message):
     verdict = one_line(doubled(function), message)
-    assert verdict.state == "wrong" and not re.search('below[^"]', str(verdict)) and len(str(verdict)) < 320
+    assert verdict.state == "wrong" and "below" not in str(verdict) and len(str(verdict)) < 320
 
 
 def test_the_place_is_the_learners_line_not_the_librarys():
@@ -202,7 +205,15 @@ def loop(X):
         pass
 
 
-@pytest.mark.parametrize("hangs", [wait, wait_and_catch_errors, wait_and_catch_everything, loop])
+def loop_and_catch_errors(X):
+    for _ in range(1000):
+        try:
+            time.sleep(0.02)
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("hangs", [wait, wait_and_catch_errors, wait_and_catch_everything, loop, loop_and_catch_errors])
 def test_a_hang_is_cut_short(hangs):
     start = time.monotonic()
     with pytest.raises(MistakeError, match=r"ran for more than 0.2 seconds \(with inputs of shape \(2, 3\)\)"):
