@@ -105,6 +105,7 @@ def test_whole_numbers_and_truth_values_are_compared_as_such():
 
     assert counts(lambda X: (X > 0).sum(1).int()) and counts(lambda X: (X > 0).float().sum(1))
     one_line(counts(lambda X: (X > 0).sum(1) + 0.5), r"place \[0\] holds \d\.5 instead of \d\.")
+    one_line(counts(lambda X: (X > 0).sum(1) + 0j), "must be real numbers, yours are torch.complex64")
 
 
 LONG_MESSAGE = "first line\nbelow"
