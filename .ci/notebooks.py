@@ -4,7 +4,8 @@
     python .ci/notebooks.py notebooks/03_*.ipynb     only these
 
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
-stderr, the message names it, the file stays as it was and the exit status is 1. The fixed form:
+stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its stub
+cells are made from the notebook of the same name in ``solutions/`` (see stubs.py). The fixed form:
 
 - cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
 - no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import stubs
 from ipykernel.kernelspec import RESOURCES, get_kernel_dict
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec
@@ -124,11 +126,21 @@ def normalise(notebook):
             cell.outputs = [output for output in outputs if output is not None]
 
 
+def fill_stubs(notebook, path):
+    """Write the stubs of a story's exercises; of a notebook of solutions, prove that the story has a place for each."""
+    solutions = path.parent / "solutions" / path.name
+    if solutions.exists():
+        stubs.write_stubs(notebook, read(solutions))
+    if path.parent.name == "solutions":
+        stubs.write_stubs(read(path.parents[1] / path.name), notebook)
+
+
 def rebuild(path):
-    """Run the notebook at ``path`` and save it, raising NotebookError before anything is written."""
+    """Run the notebook at ``path`` and save it, raising NotebookError or StubError before anything is written."""
     notebook = read(path)
     notebook.nbformat_minor = 5
     set_ids(notebook.cells, path.stem)
+    fill_stubs(notebook, path)
     execute(notebook, path.parent, env=os.environ | {"OMP_NUM_THREADS": "1"})
     normalise(notebook)
     nbformat.validate(notebook)
@@ -147,7 +159,7 @@ def main():
         try:
             rebuild(path)
             print(f"{os.path.relpath(path)}  {time.monotonic() - start:.1f} s", flush=True)
-        except NotebookError as error:
+        except (NotebookError, stubs.StubError) as error:
             failed = True
             print(f"{os.path.relpath(path)}: {error}", file=sys.stderr, flush=True)
     return failed

@@ -11,18 +11,21 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
 SANITIZE = ROOT / "tests" / "notebooks" / "nbval_sanitize.cfg"
 
 
-def load_make_notebooks():
-    """The module behind ``make notebooks``, whose folder no import can name."""
-    spec = importlib.util.spec_from_file_location("make_notebooks", ROOT / ".ci" / "notebooks.py")
+def load(name):
+    """A module behind ``make notebooks``, whose folder no import can name."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # one of them imports the other
     spec.loader.exec_module(module)
     return module
 
 
-make_notebooks = load_make_notebooks()
+stubs = load("stubs")
+make_notebooks = load("notebooks")
 
 
 def run_nbval(*notebooks, sanitize=SANITIZE, **environment):

@@ -129,8 +129,7 @@ def test_runs_in_its_own_folder_on_this_interpreter_with_one_thread(tmp_path):
 
 def test_without_arguments_it_makes_every_notebook(tmp_path):
     command = tmp_path / ".ci" / "notebooks.py"
-    command.parent.mkdir()
-    shutil.copy(COMMAND, command)
+    shutil.copytree(COMMAND.parent, command.parent)
     write(tmp_path / "notebooks" / "00_first.ipynb", "1")
     write(tmp_path / "notebooks" / "solutions" / "00_first.ipynb", "1")
     write(tmp_path / "notebooks" / ".ipynb_checkpoints" / "00_first-checkpoint.ipynb", "1")

@@ -1,0 +1,63 @@
+"""One source for exercises: the story's stub cells are made from the cells of notebooks/solutions/.
+
+A solution cell holds regions between the lines ``### BEGIN SOLUTION`` and ``### END SOLUTION``. The story's cell with
+the same id is the solution cell with a placeholder in the place of each region, as nbgrader would make it.
+"""
+
+import re
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+PLACEHOLDER = "...  # your code here"
+
+
+class StubError(Exception):
+    """A solution cell that gives no stub, or whose stub has no place in the story; the message names the cell."""
+
+
+def is_solution(cell):
+    """Whether a cell is meant to be a solution: it says so to nbgrader, or holds a marker."""
+    marked = re.search("(BEGIN|END) SOLUTION", cell.source)
+    return cell.cell_type == "code" and bool(marked or cell.metadata.get("nbgrader", {}).get("solution"))
+
+
+def stub_from(cell):
+    """The source of a solution cell with the placeholder, indented as the marker is, for each region.
+
+    Raises:
+        StubError: the cell has no region, or one without beginning or end.
+    """
+    lines, inside, regions = [], False, 0
+    for line in cell.source.split("\n"):
+        marker, due = line.strip(), END if inside else BEGIN
+        if marker != due and re.search("(BEGIN|END) SOLUTION", line):
+            raise StubError(f"{cell.id}: '{marker}' where '{due}' is due")
+        if marker == BEGIN:
+            lines.append(line.replace(BEGIN, PLACEHOLDER))
+            inside, regions = True, regions + 1
+        elif marker == END:
+            inside = False
+        elif not inside:
+            lines.append(line)
+    if inside:
+        raise StubError(f"{cell.id}: '{BEGIN}' without '{END}'")
+    if not regions:
+        raise StubError(f"{cell.id}: a solution cell without a line '{BEGIN}'")
+    return "\n".join(lines)
+
+
+def stubs_from(solutions):
+    """The stub of every solution cell in a notebook of solutions, by cell id."""
+    return {cell.id: stub_from(cell) for cell in solutions.cells if is_solution(cell)}
+
+
+def write_stubs(story, solutions):
+    """Put every stub in its place.
+
+    Raises:
+        StubError: a solution gives no stub, or the story has no code cell of its id.
+    """
+    places = {cell.id: cell for cell in story.cells if cell.cell_type == "code"}
+    for cell_id, stub in stubs_from(solutions).items():
+        if cell_id not in places:
+            raise StubError(f"{cell_id}: a solution cell, but the story has no code cell of this id")
+        places[cell_id].source = stub
