@@ -1,0 +1,392 @@
+"""Checks of the exercises of notebook 02: scores, masks, additive attention."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mha_lib.attention import masked_softmax, valid_keys
+from mha_lib.checks.calls import call
+from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.pooling import over_keys
+from mha_lib.checks.verdict import MistakeError, check
+
+SEEN = "with inputs of shape {inputs}, place {place} holds {got} instead of {right}: "
+
+
+@check
+def scaled_scores(function: Callable[..., Tensor]) -> str:
+    """Dot products divided so that their variance is 1, where the vectors' entries have standard deviation ``std``.
+
+    Args:
+        function: ``scaled_scores(queries, keys, std)``, where queries (batch, num_queries, size), keys (batch,
+            num_keys, size) → (batch, num_queries, num_keys).
+
+    Source: Vaswani et al., 2017, section 3.2.1, footnote 4, for a standard deviation of 1.
+    """
+    slips = [
+        Slip(SEEN + "these are bare dot products, not divided by anything.", scores_over(lambda q, k, std: 1)),
+        Slip(
+            SEEN + "divided by √d, which is right for entries of standard deviation 1 only.",
+            scores_over(lambda q, k, std: math.sqrt(size(q))),
+        ),
+        Slip(
+            SEEN + "every product has two factors, and each of them brings its own standard deviation.",
+            scores_over(lambda q, k, std: std * math.sqrt(size(q))),
+        ),
+        Slip(
+            SEEN + "you divided by the variance of a score; its root is needed.",
+            scores_over(lambda q, k, std: std**4 * size(q)),
+        ),
+        Slip(
+            SEEN + "divided by d where √d is needed: a sum of d products grows as √d.",
+            scores_over(lambda q, k, std: std**2 * size(q)),
+        ),
+        Slip(SEEN + "the size of the vectors has no say in it.", scores_over(lambda q, k, std: std**2)),
+        Slip(
+            SEEN + "you multiplied by what you should divide by.",
+            scores_over(lambda q, k, std: 1 / (std**2 * math.sqrt(size(q)))),
+        ),
+        Slip(
+            SEEN + "you took the number of queries for d; d is the size of one vector.",
+            scores_over(lambda q, k, std: std**2 * math.sqrt(q.shape[1])),
+        ),
+        Slip(
+            SEEN + "you took the number of keys for d; d is the size of one vector.",
+            scores_over(lambda q, k, std: std**2 * math.sqrt(k.shape[1])),
+        ),
+        Slip(
+            "the scores must have shape {right}, a row for each query; yours have {got}, a row for each key.",
+            lambda q, k, std: right_scores(q, k, std).mT,
+        ),
+    ]
+    trials = [
+        (0.5 * torch.randn(2, 3, 5), 0.5 * torch.randn(2, 4, 5), 0.5),
+        (3 * torch.randn(3, 2, 7), 3 * torch.randn(3, 6, 7), 3.0),
+    ]
+    compare(function, right_scores, trials, slips)
+    return praise("d products with two factors each: the score's standard deviation is std²·√d, and now it is 1.")
+
+
+def size(vectors: Tensor) -> int:
+    """d, the size of one vector."""
+    return vectors.shape[-1]
+
+
+def scores_over(divisor: Callable[[Tensor, Tensor, float], float]) -> Callable[..., Tensor]:
+    """Scores divided by what ``divisor`` says."""
+    return lambda queries, keys, std: queries @ keys.mT / divisor(queries, keys, std)
+
+
+right_scores = scores_over(lambda queries, keys, std: std**2 * math.sqrt(size(queries)))
+
+
+@check
+def masked_softmax_1d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Softmax over the valid keys, with one length, at least 1, for each example.
+
+    Args:
+        function: ``masked_softmax_1d(scores, valid_lens)``, where scores (batch, num_queries, num_keys) and
+            valid_lens (batch,) → weights of the shape of scores.
+
+    Source: d2l 11.3.2.
+    """
+    in_turn = Slip(
+        SEEN + "the rows of an example have different lengths; all of them share the example's one length.",
+        lambda scores, lengths: masked_softmax(scores, lengths.repeat(scores.shape[1]).reshape(scores.shape[:2])),
+    )
+    as_many_queries_as_examples = [
+        (torch.randn(2, 2, 5), torch.tensor([2, 4])),
+        (torch.randn(3, 3, 6), torch.tensor([5, 2, 3])),
+    ]
+    compare(function, masked_softmax, as_many_queries_as_examples, [in_turn, *mask_slips()])
+    any_sizes = [
+        (torch.randn(2, 3, 4), torch.tensor([1, 3])),
+        (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
+        (torch.randn(2, 4, 3), torch.tensor([3, 2])),
+    ]
+    compare(function, masked_softmax, any_sizes, [in_turn])
+    return praise("padding gets exactly 0, every row sums to 1, and each example has its own length.")
+
+
+@check
+def masked_softmax_2d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Softmax over the valid keys, with a length for each query; 0 throughout for a query whose length is 0.
+
+    The gradient of the scores must be finite, too.
+
+    Args:
+        function: ``masked_softmax_2d(scores, valid_lens)``, where scores (batch, num_queries, num_keys) and
+            valid_lens (batch, num_queries) → weights of the shape of scores.
+
+    Source: d2l 11.3.2, which gives a query without a valid key equal weights.
+    """
+    slips = [
+        Slip(
+            SEEN + "all queries of an example share one length, the first; here each has its own.",
+            lambda scores, lengths: masked_softmax(scores, lengths[:, 0]),
+        ),
+        Slip(
+            SEEN + "key number j was held against the length of query number j; a row has one length for all its keys.",
+            lambda scores, lengths: masked_by(scores, before(scores, lengths[:, None, :])),
+        ),
+        *mask_slips(),
+    ]
+    as_many_queries_as_keys = [
+        (torch.randn(2, 4, 4), torch.tensor([[3, 2, 2, 3], [2, 3, 3, 2]])),
+        (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 4], [2, 4, 4, 3, 2], [3, 3, 2, 4, 3]])),
+    ]
+    compare(function, masked_softmax, as_many_queries_as_keys, slips)
+    with_empty_rows = [
+        (torch.randn(2, 3, 4), torch.tensor([[2, 0, 4], [1, 3, 0]])),
+        (torch.randn(3, 2, 5), torch.tensor([[5, 1], [0, 0], [3, 0]])),
+    ]
+    compare(function, masked_softmax, with_empty_rows, empty_row_slips())
+    check_gradient(function, *with_empty_rows[0])
+    return praise("a query that may look at nothing gets nothing, and no NaN, in the gradient either.")
+
+
+def before(scores: Tensor, lengths: Tensor) -> Tensor:
+    """Which keys come before the lengths, (batch, 1 or num_queries, 1 or num_keys), as a mask like the scores."""
+    return (torch.arange(scores.shape[-1]) < lengths).expand_as(scores)
+
+
+def valid_scores(scores: Tensor, valid_lens: Tensor) -> Tensor:
+    """The mask of valid keys, of the shape of the scores."""
+    return valid_keys(valid_lens, scores.shape[-1]).expand_as(scores)
+
+
+def masked_by(scores: Tensor, valid: Tensor, fill: float = -math.inf) -> Tensor:
+    """Softmax of the scores with all that is not valid filled."""
+    return torch.softmax(scores.masked_fill(~valid, fill), dim=-1)
+
+
+def over_queries(scores: Tensor, valid_lens: Tensor) -> Tensor:
+    """Softmax over the queries: a key that counts for no query is NaN throughout."""
+    return torch.softmax(scores.masked_fill(~valid_scores(scores, valid_lens), -math.inf), dim=-2)
+
+
+def over_examples(scores: Tensor, valid_lens: Tensor) -> Tensor:
+    """Softmax over the batch, likewise."""
+    return torch.softmax(scores.masked_fill(~valid_scores(scores, valid_lens), -math.inf), dim=0)
+
+
+def mask_slips() -> list[Slip]:
+    """What goes wrong with a mask, for lengths (batch,) or (batch, num_queries), from 2 to one less than the keys."""
+    queries = SEEN + "columns sum to 1, rows do not: the softmax ran over the queries."
+    examples = SEEN + "the softmax ran over the examples of the batch, which have nothing to do with each other."
+    return [
+        Slip(SEEN + "nothing is masked.", lambda scores, lengths: over_keys(scores)),
+        Slip(
+            SEEN + "masked scores became 0, and exp(0) = 1, so padding keeps real weight.",
+            lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths), fill=0.0),
+        ),
+        Slip(
+            SEEN + "the mask came after the softmax, so what is left of a row does not sum to 1.",
+            lambda scores, lengths: torch.softmax(scores, dim=-1) * valid_scores(scores, lengths),
+        ),
+        Slip(
+            SEEN + "the mask is upside down: the weight is on the padding, and on nothing else.",
+            lambda scores, lengths: masked_by(scores, ~valid_scores(scores, lengths)),
+        ),
+        Slip(
+            SEEN + "one key too many takes part; keys are counted from 0.",
+            lambda scores, lengths: masked_softmax(scores, lengths + 1),
+        ),
+        Slip(
+            SEEN + "one key too few takes part; keys are counted from 0.",
+            lambda scores, lengths: masked_softmax(scores, lengths - 1),
+        ),
+        Slip(queries, over_queries),
+        Slip(queries, lambda scores, lengths: over_queries(scores, lengths).nan_to_num(0)),
+        Slip(examples, over_examples),
+        Slip(examples, lambda scores, lengths: over_examples(scores, lengths).nan_to_num(0)),
+    ]
+
+
+def empty_row_slips() -> list[Slip]:
+    """What goes wrong with a row that has no valid key, in an answer that masks well otherwise."""
+    return [
+        Slip(
+            "with inputs of shape {inputs}, place {place} holds NaN: that query's length is 0, so all its scores "
+            "became −∞, and the softmax divides 0 by 0.",
+            lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths)),
+        ),
+        Slip(
+            SEEN + "that query's length is 0, yet all keys get equal weights, padding too: the masked scores are very "
+            "low, but equally low.",
+            lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths), fill=-1e6),
+        ),
+        Slip(
+            SEEN + "that query's length is 0, yet it listens to all keys as if nothing were masked.",
+            lambda scores, lengths: torch.where(
+                (lengths == 0)[:, :, None], torch.softmax(scores, dim=-1), masked_softmax(scores, lengths)
+            ),
+        ),
+        Slip(
+            SEEN + "that query's length is 0, yet it listens to the first key.",
+            lambda scores, lengths: masked_softmax(scores, lengths.clamp(min=1)),
+        ),
+    ]
+
+
+def check_gradient(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, valid_lens: Tensor) -> None:
+    """Do nothing if the gradient of the scores, through the function's weights, is finite.
+
+    Raises:
+        MistakeError: there is no gradient, or NaN in it.
+    """
+
+    def weights_and_gradient(scores: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor | None]:
+        scores = scores.clone().requires_grad_()
+        weights = function(scores, valid_lens)
+        if weights.requires_grad:
+            weights.square().sum().backward()
+        return weights, scores.grad
+
+    _, gradient = call(weights_and_gradient, scores, valid_lens)
+    if gradient is None:
+        raise MistakeError(
+            "the weights are right, but no gradient flows back from them to the scores: stay with tensors all the way."
+        )
+    if not gradient.isfinite().all():
+        place = gradient.isfinite().logical_not().nonzero()[0].tolist()
+        raise MistakeError(
+            f"the weights are right, but the gradient of the scores holds NaN at {place}, where the length is 0: NaN "
+            "was made on the way and replaced later. Do not let it arise."
+        )
+
+
+@check
+def additive_attention(function: Callable[..., Tensor]) -> str:
+    """Attention with the score w_vᵀ tanh(W_q q + W_k k), all keys valid.
+
+    Args:
+        function: ``additive_attention(queries, keys, values, W_q, W_k, w_v)``, where queries (batch, num_queries,
+            query_size), keys (batch, num_keys, key_size), values (batch, num_keys, value_size), W_q (num_hiddens,
+            query_size), W_k (num_hiddens, key_size), w_v (num_hiddens,) → (batch, num_queries, value_size).
+
+    Source: D. Bahdanau, K. Cho, Y. Bengio, 2015, appendix A.1.2; d2l 11.3.3.
+    """
+    at = "place {place} holds {got} instead of {right}: "
+    slips = [
+        Slip(
+            at + "without tanh the part of the query is the same for all keys, and all queries get one and the same "
+            "answer.",
+            additive(lambda q, k, w: (q + k) @ w),
+        ),
+        Slip(
+            at + "tanh bends each projection on its own; it belongs around their sum.",
+            additive(lambda q, k, w: (torch.tanh(q) + torch.tanh(k)) @ w),
+        ),
+        Slip(
+            at + "tanh bends the finished score; it belongs before w_v.",
+            additive(lambda q, k, w: torch.tanh((q + k) @ w)),
+        ),
+        Slip(
+            at + "query and key are multiplied; in additive attention they are added.",
+            additive(lambda q, k, w: torch.tanh(q * k) @ w),
+        ),
+        Slip(
+            at + "the features are summed as they are; w_v has no say.",
+            additive(lambda q, k, w: torch.tanh(q + k).sum(dim=-1)),
+        ),
+        Slip(
+            at + "the key is taken away from the query; the two are added.",
+            additive(lambda q, k, w: torch.tanh(q - k) @ w),
+        ),
+        Slip(
+            at + "scores are divided by a root; tanh keeps them small already.",
+            additive(lambda q, k, w: torch.tanh(q + k) @ w / math.sqrt(len(w))),
+        ),
+        Slip(
+            at + "the softmax ran over the queries, so the weights of a query do not sum to 1.",
+            additive(bent, weigh=lambda scores: torch.softmax(scores, dim=-2)),
+        ),
+        Slip(
+            at + "the scores went into the average as they are; the softmax is missing.",
+            additive(bent, weigh=lambda scores: scores),
+        ),
+    ]
+    sizes = [(2, 3, 4, 5, 6, 7, 8), (3, 5, 2, 4, 3, 6, 1)]
+    compare(function, additive(bent), [additive_trial(*numbers) for numbers in sizes], slips)
+    return praise("queries and keys of different sizes meet, every pair in one table, and the values are averaged.")
+
+
+def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_hiddens, value_size) -> tuple:
+    """Random queries, keys, values, W_q, W_k, w_v."""
+    queries, keys = torch.randn(batch_size, num_queries, query_size), torch.randn(batch_size, num_keys, key_size)
+    W_q, W_k = torch.randn(num_hiddens, query_size), torch.randn(num_hiddens, key_size)
+    return queries, keys, torch.randn(batch_size, num_keys, value_size), W_q, W_k, torch.randn(num_hiddens)
+
+
+def bent(queries: Tensor, keys: Tensor, w_v: Tensor) -> Tensor:
+    """The score of projected queries and keys."""
+    return torch.tanh(queries + keys) @ w_v
+
+
+def additive(score: Callable, weigh: Callable[[Tensor], Tensor] = over_keys) -> Callable[..., Tensor]:
+    """Additive attention whose score, of projected queries and keys, and weights can be chosen."""
+
+    def attention(queries: Tensor, keys: Tensor, values: Tensor, W_q: Tensor, W_k: Tensor, w_v: Tensor) -> Tensor:
+        return weigh(score((queries @ W_q.T)[:, :, None], (keys @ W_k.T)[:, None], w_v)) @ values
+
+    return attention
+
+
+@check
+def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Weights of the Gaussian kernel with σ = 1, softmax(−½‖q − k‖²), for a batch.
+
+    Args:
+        function: ``distance_weights(queries, keys)``, where queries (batch, num_queries, size), keys (batch,
+            num_keys, size) → (batch, num_queries, num_keys).
+
+    Source: section 1 of the notebook.
+    """
+    slips = [
+        Slip(
+            SEEN + "these are the weights of the bare dot product: the lengths of the keys have no say. (A term that "
+            "is the same for all keys of a row does not count.)",
+            lambda q, k: over_keys(q @ k.mT),
+        ),
+        Slip(SEEN + "the keys' squared norm lacks its ½.", by_key_norm(lambda k: -(k**2).sum(dim=-1))),
+        Slip(SEEN + "long keys gain where they should lose.", by_key_norm(lambda k: (k**2).sum(dim=-1) / 2)),
+        Slip(SEEN + "the keys' norm is not squared.", by_key_norm(lambda k: -k.norm(dim=-1) / 2)),
+        Slip(
+            SEEN + "all scores are twice what they should be; the ½ before the distance is missing.",
+            lambda q, k: over_keys(2 * distance_scores(q, k)),
+        ),
+        Slip(SEEN + "the distance is not squared.", lambda q, k: over_keys(-(-2 * distance_scores(q, k)).sqrt() / 2)),
+        Slip(
+            SEEN + "the most distant keys get the most weight.",
+            lambda q, k: over_keys(-distance_scores(q, k)),
+        ),
+        Slip(
+            SEEN + "scores are divided by √d, which belongs to the scaled dot product.",
+            lambda q, k: over_keys(distance_scores(q, k) / math.sqrt(size(q))),
+        ),
+        Slip(
+            SEEN + "columns sum to 1, rows do not: the softmax ran over the queries.",
+            lambda q, k: torch.softmax(distance_scores(q, k), dim=-2),
+        ),
+        Slip(SEEN + "these are the scores; the softmax is missing.", distance_scores),
+        Slip(
+            SEEN + "these are the scores without the queries' norm; the softmax is missing.",
+            lambda q, k: q @ k.mT - (k**2).sum(dim=-1)[:, None] / 2,
+        ),
+    ]
+    trials = [(torch.randn(2, 3, 5), torch.randn(2, 4, 5)), (torch.randn(4, 2, 3), torch.randn(4, 6, 3))]
+    compare(function, lambda q, k: over_keys(distance_scores(q, k)), trials, slips)
+    return praise("a distance is a dot product in which long keys pay for their length.")
+
+
+def distance_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """−½‖q − k‖² for every pair, from the differences themselves."""
+    return -(queries[:, :, None] - keys[:, None]).square().sum(dim=-1) / 2
+
+
+def by_key_norm(term: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Softmax of the dot products plus a term of each key, (batch, num_keys)."""
+    return lambda queries, keys: over_keys(queries @ keys.mT + term(keys)[:, None])
