@@ -70,11 +70,7 @@ def test_a_stub_has_the_placeholder_in_the_place_of_each_region():
         ("answer = 4\n### END SOLUTION", "answer = 4", "01_sample-02: '### BEGIN SOLUTION' without '### END SOLUTION'"),
         ("    ### BEGIN", "    # BEGIN", "'# BEGIN SOLUTION' where '### BEGIN SOLUTION' is due"),
         ("    ### BEGIN SOLUTION", "    ### BEGIN SOLUTION now", "'### BEGIN SOLUTION now' where"),
-        (
-            "    return Y\n    ### END",
-            "    return Y  ### END",
-            "'return Y  ### END SOLUTION' where '### END SOLUTION' is",
-        ),
+        ("    return Y\n    ### END", "    return Y  ### END", "'return Y  ### END SOLUTION' where"),
     ],
 )
 def test_a_marker_out_of_balance_is_told(old, new, message):
@@ -85,18 +81,17 @@ def test_a_marker_out_of_balance_is_told(old, new, message):
 
 
 def test_what_says_that_it_is_a_solution_needs_markers():
-    unmarked = new_notebook(cells=[cell("answer = 4", solution=True, grade=False), cell("1", solution=False)])
+    unmarked = new_notebook(
+        cells=[cell("answer = 4", solution=True, grade=False), cell("1", "01_sample-03", solution=False)]
+    )
     with pytest.raises(stubs.StubError, match="01_sample-02: a solution cell without a line '### BEGIN SOLUTION'"):
         stubs.stubs_from(unmarked)
 
 
 def test_only_code_cells_are_solutions():
-    cells = [
-        new_markdown_cell("Write between ### BEGIN SOLUTION and the end."),
-        cell("1"),
-        cell(SOLUTION, "01_sample-09"),
-    ]
-    assert stubs.stubs_from(new_notebook(cells=cells)) == {"01_sample-09": STUB}
+    text = new_markdown_cell("Write between ### BEGIN SOLUTION and the end.")
+    notebook = new_notebook(cells=[text, cell("1"), cell(SOLUTION, "01_sample-09")])
+    assert stubs.stubs_from(notebook) == {"01_sample-09": STUB}
 
 
 @pytest.fixture
