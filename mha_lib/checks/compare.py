@@ -83,8 +83,10 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def numbers_at(place: list[int], got: Tensor, right: Tensor) -> tuple[str, str]:
-    """Two numbers that differ, in as few digits, but at least three, as show it."""
+    """Two numbers that differ: whole ones in full, others in as few digits, but at least three, as show it."""
     pair = got[tuple(place)].item(), right[tuple(place)].item()
+    if all(abs(number) < 1e9 and number == int(number) for number in pair):
+        return f"{pair[0]:.0f}", f"{pair[1]:.0f}"
     written = [tuple(f"{number:.{digits}g}" for number in pair) for digits in range(3, 17)]
     return next((texts for texts in written if texts[0] != texts[1]), written[-1])
 
