@@ -92,21 +92,23 @@ def masked_softmax_1d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Source: d2l 11.3.2.
     """
-    in_turn = Slip(
-        SEEN + "the rows of an example have different lengths; all of them share the example's one length.",
-        lambda scores, lengths: masked_softmax(scores, lengths.repeat(scores.shape[1]).reshape(scores.shape[:2])),
-    )
+    # With as many queries as examples a length taken for a row's raises nothing, so this mistake can be told.
     as_many_queries_as_examples = [
         (torch.randn(2, 2, 5), torch.tensor([2, 4])),
         (torch.randn(3, 3, 6), torch.tensor([5, 2, 3])),
     ]
-    compare(function, masked_softmax, as_many_queries_as_examples, [in_turn, *mask_slips()])
+    seen = seen_with(*as_many_queries_as_examples[0])
+    in_turn = Slip(
+        seen + "the rows of an example have different lengths; all of them share the example's one length.",
+        lambda scores, lengths: masked_softmax(scores, lengths.repeat(scores.shape[1]).reshape(scores.shape[:2])),
+    )
+    compare(function, masked_softmax, as_many_queries_as_examples, [in_turn, *mask_slips(seen)])
     any_sizes = [
         (torch.randn(2, 3, 4), torch.tensor([1, 3])),
         (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
         (torch.randn(2, 4, 3), torch.tensor([3, 2])),
     ]
-    compare(function, masked_softmax, any_sizes, [in_turn])
+    compare(function, masked_softmax, any_sizes, [])
     return praise("padding gets exactly 0, every row sums to 1, and each example has its own length.")
 
 
@@ -122,110 +124,109 @@ def masked_softmax_2d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Source: d2l 11.3.2, which gives a query without a valid key equal weights.
     """
+    # With as many queries as keys, lengths along the wrong axis raise nothing, so this mistake can be told.
+    as_many_queries_as_keys = [
+        (torch.randn(2, 4, 4), torch.tensor([[3, 2, 3, 2], [2, 2, 3, 3]])),
+        (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 3], [2, 4, 4, 3, 4], [3, 3, 2, 4, 2]])),
+    ]
+    seen = seen_with(*as_many_queries_as_keys[0])
     slips = [
         Slip(
-            SEEN + "all queries of an example share one length, the first; here each has its own.",
+            seen + "all queries of an example share one length, the first; here each has its own.",
             lambda scores, lengths: masked_softmax(scores, lengths[:, 0]),
         ),
         Slip(
-            SEEN + "key number j was held against the length of query number j; a row has one length for all its keys.",
-            lambda scores, lengths: masked_by(scores, before(scores, lengths[:, None, :])),
+            seen + "key number j was held against the length of query number j; a row has one length for all its keys.",
+            lambda scores, lengths: masked_by(scores, torch.arange(scores.shape[-1]) < lengths[:, None, :]),
         ),
-        *mask_slips(),
-    ]
-    as_many_queries_as_keys = [
-        (torch.randn(2, 4, 4), torch.tensor([[3, 2, 2, 3], [2, 3, 3, 2]])),
-        (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 4], [2, 4, 4, 3, 2], [3, 3, 2, 4, 3]])),
+        *mask_slips(seen),
     ]
     compare(function, masked_softmax, as_many_queries_as_keys, slips)
     with_empty_rows = [
         (torch.randn(2, 3, 4), torch.tensor([[2, 0, 4], [1, 3, 0]])),
         (torch.randn(3, 2, 5), torch.tensor([[5, 1], [0, 0], [3, 0]])),
     ]
-    compare(function, masked_softmax, with_empty_rows, empty_row_slips())
+    compare(function, masked_softmax, with_empty_rows, empty_row_slips(seen_with(*with_empty_rows[0])))
     check_gradient(function, *with_empty_rows[0])
     return praise("a query that may look at nothing gets nothing, and no NaN, in the gradient either.")
 
 
-def before(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Which keys come before the lengths, (batch, 1 or num_queries, 1 or num_keys), as a mask like the scores."""
-    return (torch.arange(scores.shape[-1]) < lengths).expand_as(scores)
+def seen_with(scores: Tensor, valid_lens: Tensor) -> str:
+    """How a message begins that shows the first of several trials."""
+    lengths = f"scores of shape {tuple(scores.shape)} and valid_lens {valid_lens.tolist()}"
+    return f"with {lengths}, place {{place}} holds {{got}} instead of {{right}}: "
 
 
 def valid_scores(scores: Tensor, valid_lens: Tensor) -> Tensor:
-    """The mask of valid keys, of the shape of the scores."""
-    return valid_keys(valid_lens, scores.shape[-1]).expand_as(scores)
+    """The mask of valid keys, (batch, 1 or num_queries, num_keys)."""
+    return valid_keys(valid_lens, scores.shape[-1])
 
 
-def masked_by(scores: Tensor, valid: Tensor, fill: float = -math.inf) -> Tensor:
-    """Softmax of the scores with all that is not valid filled."""
-    return torch.softmax(scores.masked_fill(~valid, fill), dim=-1)
+def masked_by(scores: Tensor, valid: Tensor, fill: float = -math.inf, dim: int = -1) -> Tensor:
+    """Softmax of the scores with all that is not valid filled; NaN where all is filled with −∞."""
+    return torch.softmax(scores.masked_fill(~valid, fill), dim=dim)
 
 
-def over_queries(scores: Tensor, valid_lens: Tensor) -> Tensor:
-    """Softmax over the queries: a key that counts for no query is NaN throughout."""
-    return torch.softmax(scores.masked_fill(~valid_scores(scores, valid_lens), -math.inf), dim=-2)
-
-
-def over_examples(scores: Tensor, valid_lens: Tensor) -> Tensor:
-    """Softmax over the batch, likewise."""
-    return torch.softmax(scores.masked_fill(~valid_scores(scores, valid_lens), -math.inf), dim=0)
-
-
-def mask_slips() -> list[Slip]:
+def mask_slips(seen: str) -> list[Slip]:
     """What goes wrong with a mask, for lengths (batch,) or (batch, num_queries), from 2 to one less than the keys."""
-    queries = SEEN + "columns sum to 1, rows do not: the softmax ran over the queries."
-    examples = SEEN + "the softmax ran over the examples of the batch, which have nothing to do with each other."
+    queries = seen + "columns sum to 1, rows do not: the softmax ran over the queries."
+    examples = seen + "the softmax ran over the examples of the batch, which have nothing to do with each other."
     return [
-        Slip(SEEN + "nothing is masked.", lambda scores, lengths: over_keys(scores)),
+        Slip(seen + "nothing is masked.", lambda scores, lengths: over_keys(scores)),
         Slip(
-            SEEN + "masked scores became 0, and exp(0) = 1, so padding keeps real weight.",
+            seen + "masked scores became 0, and exp(0) = 1, so padding keeps real weight.",
             lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths), fill=0.0),
         ),
         Slip(
-            SEEN + "the mask came after the softmax, so what is left of a row does not sum to 1.",
+            seen + "the mask came after the softmax, so what is left of a row does not sum to 1.",
             lambda scores, lengths: torch.softmax(scores, dim=-1) * valid_scores(scores, lengths),
         ),
         Slip(
-            SEEN + "the mask is upside down: the weight is on the padding, and on nothing else.",
+            seen + "the mask is upside down: the weight is on the padding, and on nothing else.",
             lambda scores, lengths: masked_by(scores, ~valid_scores(scores, lengths)),
         ),
         Slip(
-            SEEN + "one key too many takes part; keys are counted from 0.",
+            seen + "one key too many takes part; keys are counted from 0.",
             lambda scores, lengths: masked_softmax(scores, lengths + 1),
         ),
         Slip(
-            SEEN + "one key too few takes part; keys are counted from 0.",
+            seen + "one key too few takes part; keys are counted from 0.",
             lambda scores, lengths: masked_softmax(scores, lengths - 1),
         ),
-        Slip(queries, over_queries),
-        Slip(queries, lambda scores, lengths: over_queries(scores, lengths).nan_to_num(0)),
-        Slip(examples, over_examples),
-        Slip(examples, lambda scores, lengths: over_examples(scores, lengths).nan_to_num(0)),
+        *[Slip(queries, weights) for weights in along(-2)],
+        *[Slip(examples, weights) for weights in along(0)],
     ]
 
 
-def empty_row_slips() -> list[Slip]:
+def along(dim: int) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    """Masked softmax along an axis: as it is, NaN where a key counts for nobody, and with 0 in the place of NaN."""
+
+    def weights(scores: Tensor, valid_lens: Tensor) -> Tensor:
+        return masked_by(scores, valid_scores(scores, valid_lens), dim=dim)
+
+    return [weights, lambda scores, valid_lens: weights(scores, valid_lens).nan_to_num(0)]
+
+
+def empty_row_slips(seen: str) -> list[Slip]:
     """What goes wrong with a row that has no valid key, in an answer that masks well otherwise."""
     return [
         Slip(
-            "with inputs of shape {inputs}, place {place} holds NaN: that query's length is 0, so all its scores "
-            "became −∞, and the softmax divides 0 by 0.",
+            seen + "that query's length is 0, so all its scores became −∞, and the softmax divides 0 by 0.",
             lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths)),
         ),
         Slip(
-            SEEN + "that query's length is 0, yet all keys get equal weights, padding too: the masked scores are very "
+            seen + "that query's length is 0, yet all keys get equal weights, padding too: the masked scores are very "
             "low, but equally low.",
             lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths), fill=-1e6),
         ),
         Slip(
-            SEEN + "that query's length is 0, yet it listens to all keys as if nothing were masked.",
+            seen + "that query's length is 0, yet it listens to all keys as if nothing were masked.",
             lambda scores, lengths: torch.where(
                 (lengths == 0)[:, :, None], torch.softmax(scores, dim=-1), masked_softmax(scores, lengths)
             ),
         ),
         Slip(
-            SEEN + "that query's length is 0, yet it listens to the first key.",
+            seen + "that query's length is 0, yet it listens to the first key.",
             lambda scores, lengths: masked_softmax(scores, lengths.clamp(min=1)),
         ),
     ]
