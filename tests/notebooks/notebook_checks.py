@@ -2,18 +2,25 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import zip_longest
 from statistics import median
 from urllib.parse import unquote, urlsplit
 
 import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
+from notebook_tools import make_notebooks, stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5
 MIN_SHARE_SHOWN = 0.85
 MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
+MIN_EXERCISES, MAX_EXERCISES = 3, 5
+WITHOUT_EXERCISES = ("00", "07")
 
+EXERCISE = r"(?m)^\*\*Exercise (\d+) \(.*?\d+ minutes.*?\)"
+SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
+GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 OPENING = {
     r"\A# \S": "# Title",
@@ -74,12 +81,12 @@ def output_pictures_described(notebook, path):
 
 
 def code_introduced(notebook, path):
-    """Text stands directly before every code cell."""
-    kind_before = None
+    """Text stands directly before every code cell, but for the check of an exercise, which follows its stub."""
+    introduced = False
     for cell in notebook.cells:
-        if cell.cell_type == "code" and kind_before != "markdown":
+        if cell.cell_type == "code" and not introduced:
             yield f"{cell.id} is a code cell without text before it"
-        kind_before = cell.cell_type
+        introduced = cell.cell_type == "markdown" or is_stub(cell)
 
 
 def code_short(notebook, path):
@@ -93,13 +100,13 @@ def code_short(notebook, path):
 
 
 def results_shown(notebook, path):
-    """Nearly every code cell shows something."""
-    yield from too_few("show a result", MIN_SHARE_SHOWN, code(notebook), lambda cell: bool(cell.outputs))
+    """Nearly every code cell shows something; a stub need not."""
+    yield from too_few("show a result", MIN_SHARE_SHOWN, complete(notebook), lambda cell: bool(cell.outputs))
 
 
 def results_compared(notebook, path):
     """In most code cells nbval compares some text, or an assert stands."""
-    yield from too_few("have compared text or an assert", MIN_SHARE_COMPARED, code(notebook), is_compared)
+    yield from too_few("have compared text or an assert", MIN_SHARE_COMPARED, complete(notebook), is_compared)
 
 
 def executed_in_order(notebook, path):
@@ -166,17 +173,71 @@ def small(notebook, path):
         yield f"the notebook has {size} bytes, more than {MAX_BYTES}"
 
 
-CHECKS = (
-    opening,
-    closing,
-    navigation,
+def exercises_checked(notebook, path):
+    """A few exercises, numbered from 1, each with a stub and, right after it, its check; some notebooks have none."""
+    numbers = exercises(notebook)
+    low, high = (0, 0) if path.stem[:2] in WITHOUT_EXERCISES else (MIN_EXERCISES, MAX_EXERCISES)
+    if not low <= len(numbers) <= high:
+        yield f"{len(numbers)} exercises, not {low} to {high}"
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"the exercises are numbered {numbers}"
+    unsolved = [cell for cell in code(notebook) if is_stub(cell)]
+    if len(unsolved) != len(numbers):
+        yield f"{len(numbers)} exercises, but {len(unsolved)} stubs"
+    for stub, following in pairs(notebook):
+        if is_stub(stub) and not (following and re.search(r"\bchecks\.\w+\(", following.source)):
+            yield f"{stub.id} is a stub without a check after it"
+
+
+def no_grading(notebook, path):
+    """What nbgrader reads stands in the solutions alone: it makes the learners' notebooks from them."""
+    for cell in notebook.cells:
+        if "nbgrader" in cell.metadata:
+            yield f"{cell.id} has metadata for nbgrader"
+
+
+def titled(notebook, path):
+    """Solutions have a title and a link to the notebook that they belong to."""
+    if not re.search(r"\A# \S", prose(notebook.cells[0])):
+        yield "the first cell has no line '# Title'"
+    if f"../{path.name}" not in links(notebook.cells[0]):
+        yield f"the first cell does not link ../{path.name}"
+
+
+def same_exercises(notebook, path):
+    """Solutions hold the exercises of their notebook, each with a solution."""
+    asked = exercises(make_notebooks.read(path.parents[1] / path.name))
+    if exercises(notebook) != asked:
+        yield f"solutions of the exercises {exercises(notebook)}, asked are {asked}"
+    solved = len(stubs.stubs_from(notebook))
+    if solved != len(asked):
+        yield f"{solved} solution cells for {len(asked)} exercises"
+
+
+def gradable(notebook, path):
+    """Every solution is followed by a check with points, and nbgrader is told which is which."""
+    seen = set()
+    for cell, following in pairs(notebook):
+        grading = cell.metadata.get("nbgrader", {})
+        if stubs.is_solution(cell):
+            if not (following and following.metadata.get("nbgrader", {}).get("grade")):
+                yield f"{cell.id} is a solution without a graded check after it"
+            if not fits(grading, SOLUTION):
+                yield f"{cell.id} needs the metadata of a solution: {SOLUTION}"
+        elif grading:
+            if not fits(grading, GRADED) or not grading.get("points", 0) > 0:
+                yield f"{cell.id} needs the metadata of a graded check: {GRADED}, and points"
+            if not re.search(r"(?m)^assert \w", cell.source):
+                yield f"{cell.id} is graded, but asserts nothing"
+        if grading and grading.get("grade_id") in seen | {None}:
+            yield f"{cell.id} needs a grade_id of its own"
+        seen.add(grading.get("grade_id"))
+
+
+FILE_CHECKS = (
     links_resolve,
     text_pictures_described,
     output_pictures_described,
-    code_introduced,
-    code_short,
-    results_shown,
-    results_compared,
     executed_in_order,
     no_errors,
     no_stderr,
@@ -186,10 +247,48 @@ CHECKS = (
     no_machine_paths,
     small,
 )
+STORY_CHECKS = (
+    opening,
+    closing,
+    navigation,
+    code_introduced,
+    code_short,
+    results_shown,
+    results_compared,
+    exercises_checked,
+    no_grading,
+    *FILE_CHECKS,
+)
+SOLUTION_CHECKS = (titled, same_exercises, gradable, *FILE_CHECKS)
 
 
 def code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def is_stub(cell):
+    """Whether a cell waits for a learner's code."""
+    return cell.cell_type == "code" and stubs.PLACEHOLDER in cell.source
+
+
+def complete(notebook):
+    """The code cells that wait for nobody."""
+    return [cell for cell in code(notebook) if not is_stub(cell)]
+
+
+def pairs(notebook):
+    """Every code cell and the cell after it, None after the last."""
+    return [pair for pair in zip_longest(notebook.cells, notebook.cells[1:]) if pair[0].cell_type == "code"]
+
+
+def exercises(notebook):
+    """The numbers of the exercises, as they come."""
+    return [int(number) for cell in notebook.cells for number in re.findall(EXERCISE, prose(cell))]
+
+
+def fits(grading, kind):
+    """Whether metadata holds all that a kind of cell has, apart from what is the cell's own."""
+    return grading == grading | kind
 
 
 def saved_outputs(notebook):

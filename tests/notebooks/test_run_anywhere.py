@@ -5,7 +5,7 @@ import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
-from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
+from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, make_notebooks
 
 SECONDS = {"06_head_pruning": 180}
 CACHE_VARIABLES = (
@@ -37,7 +37,7 @@ def run(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_notebook_runs_anywhere(run, path):
     limit = SECONDS.get(path.stem, 60)
     assert run(make_notebooks.read(path), limit) <= limit

@@ -2,11 +2,13 @@
 
 import re
 
+import nbformat
 import notebook_checks as checks
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, make_notebooks
+from notebook_tools import NOTEBOOKS, SOLUTIONS, make_notebooks, stubs
 
+DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
 
 
@@ -14,9 +16,20 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+def test_every_notebook_with_exercises_has_solutions():
+    asking = [path.name for path in NOTEBOOKS if path.stem[:2] not in checks.WITHOUT_EXERCISES]
+    assert asking == [path.name for path in SOLUTIONS]
+
+
+@pytest.mark.parametrize("check", checks.STORY_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(path, check):
+    assert list(check(make_notebooks.read(path), path)) == []
+
+
+@pytest.mark.parametrize("check", checks.SOLUTION_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_solutions(path, check):
     assert list(check(make_notebooks.read(path), path)) == []
 
 
@@ -39,14 +52,50 @@ def sample():
         new_code_cell("print(heads)", outputs=[stream("stdout", "(2, 4)/(8,), https://example.org/x\n")]),
         new_markdown_cell('<img src="three heads.svg" alt="three heads">'),
         new_code_cell("show(heads)", outputs=[html(PICTURE)]),
-        new_markdown_cell(f"## Summary\n\nHeads differ.\n\n## Exercises\n\n{navigation}"),
+        new_markdown_cell("## Summary\n\nHeads differ.\n\n## Exercises"),
     ]
+    for number in (1, 2, 3):
+        cells += [new_markdown_cell(f"**Exercise {number} (2 minutes).** Write `double`."), new_code_cell(stub())]
+        cells += [new_code_cell("checks.double(double)", outputs=[plain("… Not yet: write it.")])]
+    return numbered([*cells, new_markdown_cell(navigation)])
+
+
+@pytest.fixture
+def solutions_path(path, sample):
+    """Where the sample's solutions stand."""
+    nbformat.write(sample, path)
+    (path.parent / "solutions").mkdir()
+    return path.parent / "solutions" / path.name
+
+
+@pytest.fixture
+def solutions():
+    """The sample's solutions, without a fault."""
+    cells = [
+        new_markdown_cell("# Sample: solutions\n\nFor [Sample](../01_sample.ipynb)."),
+        new_code_cell("import torch"),
+    ]
+    for number in (1, 2, 3):
+        cells += [new_markdown_cell(f"**Exercise {number} (2 minutes).** Write `double`."), new_code_cell(DOUBLE)]
+        cells[-1].metadata = {"nbgrader": checks.SOLUTION | {"grade_id": f"double-{number}"}}
+        source = "verdict = checks.double(double)\nprint(verdict)\nassert verdict"
+        cells += [new_code_cell(source, outputs=[stream("stdout", "✓ Right: twice.\n")])]
+        cells[-1].metadata = {"nbgrader": checks.GRADED | {"grade_id": f"double-{number}-check", "points": 1}}
+    return numbered(cells)
+
+
+def numbered(cells):
+    """A notebook of these cells, as it is after ``make notebooks``."""
     notebook = new_notebook(cells=cells)
     for number, cell in enumerate(checks.code(notebook), start=1):
         cell.execution_count = number
     for number, cell in enumerate(cells, start=1):
         cell.id = f"01_sample-{number:02d}"
     return notebook
+
+
+def stub():
+    return stubs.stub_from(new_code_cell(DOUBLE))
 
 
 def html(text):
@@ -65,9 +114,20 @@ def stream(name, text):
     return new_output("stream", name=name, text=text)
 
 
-@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", checks.STORY_CHECKS, ids=lambda check: check.__name__)
 def test_sample_is_good(sample, path, check):
     assert list(check(sample, path)) == []
+
+
+@pytest.mark.parametrize("check", checks.SOLUTION_CHECKS, ids=lambda check: check.__name__)
+def test_solutions_of_the_sample_are_good(solutions, solutions_path, check):
+    assert list(check(solutions, solutions_path)) == []
+
+
+@pytest.mark.parametrize("name", ["00_sample", "07_sample"])
+def test_the_first_and_the_last_notebook_have_no_exercises(sample, path, name):
+    assert list(checks.exercises_checked(sample, path.with_stem(name))) == ["3 exercises, not 0 to 0"]
+    assert list(checks.exercises_checked(new_notebook(), path.with_stem(name))) == []
 
 
 def edit(index, old, new):
@@ -120,8 +180,22 @@ def save_widgets(notebook):
 
 def lengthen(notebook):
     """A fault: most code cells are a little too long."""
-    for index in (3, 5):
+    for index in (1, 3, 5, 9, 12):
         notebook.cells[index].source += "\n\nheads" * 5
+
+
+def more_exercises(notebook):
+    """A fault: twice as many exercises."""
+    notebook.cells[7:7] = [new_markdown_cell(f"**Exercise {number} (2 minutes).**") for number in (4, 5, 6)]
+
+
+def grade(index, **fields):
+    """A fault: other grading in one cell."""
+
+    def apply(notebook):
+        notebook.cells[index].metadata["nbgrader"] |= fields
+
+    return apply
 
 
 error = new_output("error", ename="KeyError", evalue="7", traceback=["KeyError: 7"])
@@ -134,10 +208,10 @@ FAULTS = [
     (checks.closing, edit(6, "## Exercises", "## A\n\n## B\n\n## C"), "Summary"),
     (checks.navigation, edit(0, "00_before", "00_other"), "the first cell does not link 00_before.ipynb"),
     (checks.navigation, edit(0, "02_after", "03_other"), "the first cell does not link 02_after.ipynb"),
-    (checks.navigation, edit(6, "02_after", "03_other"), "the last cell does not link 02_after.ipynb"),
+    (checks.navigation, edit(-1, "02_after", "03_other"), "the last cell does not link 02_after.ipynb"),
     (checks.links_resolve, edit(2, "three%20heads.svg", "four.svg"), "01_sample-03 links four.svg"),
     (checks.links_resolve, edit(4, "three heads.svg", "four.svg"), "01_sample-05 links four.svg"),
-    (checks.links_resolve, edit(6, "02_after.ipynb", "05_gone.ipynb#part"), "links 05_gone.ipynb"),
+    (checks.links_resolve, edit(-1, "02_after.ipynb", "05_gone.ipynb#part"), "links 05_gone.ipynb"),
     (checks.text_pictures_described, edit(2, "![heads]", "![]"), "01_sample-03"),
     (checks.text_pictures_described, edit(4, 'alt="three heads"', ""), "01_sample-05"),
     (checks.text_pictures_described, edit(4, 'alt="three heads"', 'alt=" "'), "01_sample-05"),
@@ -146,11 +220,17 @@ FAULTS = [
     (checks.output_pictures_described, show(5, bare("image/png")), "bare image"),
     (checks.output_pictures_described, show(5, bare("image/svg+xml")), "bare image"),
     (checks.code_introduced, leave_out(2), "01_sample-04"),
+    (checks.code_introduced, leave_out(10), "01_sample-12"),
+    (checks.code_introduced, edit(8, stubs.PLACEHOLDER, "return 2 * X"), "01_sample-10"),
     (checks.code_short, edit(3, "print(heads)", "print(heads)\n\n" * 13), "01_sample-04 has 13 lines"),
     (checks.code_short, lengthen, "the median code cell has 6 lines, more than 5"),
-    (checks.results_shown, show(3), "only 2 of 3 code cells show a result; not: 01_sample-04"),
-    (checks.results_compared, tag("nbval-ignore-output", 1, 5), "1 of 3 .* not: 01_sample-02, 01_sample-06"),
-    (checks.results_compared, tag("nbval-skip", 1, 5), "only 1 of 3"),
+    (checks.results_shown, show(3), "only 5 of 6 code cells show a result; not: 01_sample-04"),
+    (
+        checks.results_compared,
+        tag("nbval-ignore-output", 1, 5, 9),
+        "3 of 6 .* not: 01_sample-02, 01_sample-06, 01_sample-10",
+    ),
+    (checks.results_compared, tag("nbval-skip", 1, 5, 9), "only 3 of 6"),
     (checks.executed_in_order, label(3, execution_count=None), "01_sample-04 has execution count None"),
     (checks.executed_in_order, label(3, execution_count=7), "01_sample-04 has execution count 7, not 2"),
     (checks.no_errors, show(3, error), "01_sample-04 failed with KeyError"),
@@ -164,7 +244,36 @@ FAULTS = [
     (checks.plain_numbers, show(3, plain("np.True_")), "np.True_"),
     (checks.no_machine_paths, show(3, plain("'/home/ada/x.py'")), "01_sample-04 .* /home/ada/x.py"),
     (checks.no_machine_paths, show(3, plain("C:\\Users\\ada")), "C:"),
+    (
+        checks.exercises_checked,
+        leave_out(7),
+        "2 exercises, not 3 to 5\n.*numbered \\[2, 3\\]\n2 exercises, but 3 stubs",
+    ),
+    (checks.exercises_checked, edit(7, " (2 minutes)", ""), "2 exercises, not 3 to 5"),
+    (checks.exercises_checked, edit(8, stubs.PLACEHOLDER, "return 2 * X"), "3 exercises, but 2 stubs"),
+    (checks.exercises_checked, edit(9, "checks.double", "double"), "01_sample-09 is a stub without a check"),
+    (checks.exercises_checked, more_exercises, "6 exercises, not 3 to 5"),
+    (checks.no_grading, label(8, metadata={"nbgrader": checks.SOLUTION}), "01_sample-09 has metadata for nbgrader"),
     (checks.small, show(3, plain("2" * 1_500_000)), "bytes, more than 1500000"),
+]
+
+
+SOLUTION_FAULTS = [
+    (checks.titled, edit(0, "# Sample", "Sample"), "# Title"),
+    (checks.titled, edit(0, "../01_sample", "../02_after"), "does not link ../01_sample.ipynb"),
+    (checks.same_exercises, edit(2, "Exercise 1", "Exercise 4"), r"exercises \[4, 2, 3\], asked are \[1, 2, 3\]"),
+    (checks.same_exercises, leave_out(3), "2 solution cells for 3 exercises"),
+    (checks.gradable, leave_out(4), "01_sample-04 is a solution without a graded check after it"),
+    (checks.gradable, leave_out(-1), "01_sample-10 is a solution without a graded check after it"),
+    (checks.gradable, grade(4, grade=False), "01_sample-04 is a solution without .*\n01_sample-05 needs the metadata"),
+    (checks.gradable, label(3, metadata={}), "01_sample-04 needs the metadata of a solution"),
+    (checks.gradable, grade(3, solution=False), "01_sample-04 needs the metadata of a solution"),
+    (checks.gradable, grade(3, schema_version=2), "01_sample-04 needs the metadata of a solution"),
+    (checks.gradable, grade(4, locked=False), "01_sample-05 needs the metadata of a graded check"),
+    (checks.gradable, grade(4, points=0), "01_sample-05 needs the metadata of a graded check.* and points"),
+    (checks.gradable, edit(4, "assert verdict", "verdict"), "01_sample-05 is graded, but asserts nothing"),
+    (checks.gradable, grade(6, grade_id="double-1"), "01_sample-07 needs a grade_id of its own"),
+    (checks.gradable, grade(6, grade_id=None), "01_sample-07 needs a grade_id of its own"),
 ]
 
 
@@ -174,8 +283,17 @@ def test_check_sees_fault(sample, path, check, fault, message):
     assert re.search(message, "\n".join(check(sample, path)))
 
 
+@pytest.mark.parametrize(
+    ("check", "fault", "message"), SOLUTION_FAULTS, ids=[fault[0].__name__ for fault in SOLUTION_FAULTS]
+)
+def test_check_sees_fault_in_solutions(solutions, solutions_path, check, fault, message):
+    fault(solutions)
+    assert re.search(message, "\n".join(check(solutions, solutions_path)))
+
+
 def test_every_check_has_been_seen_red():
-    assert {check for check, _, _ in FAULTS} == set(checks.CHECKS)
+    seen = {check for check, _, _ in FAULTS + SOLUTION_FAULTS}
+    assert seen == set(checks.STORY_CHECKS) | set(checks.SOLUTION_CHECKS)
 
 
 def test_an_assert_counts_as_compared(sample, path):
