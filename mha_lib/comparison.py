@@ -67,6 +67,7 @@ def compare(
     task: str = "lookups",
     num_kept: int = 5,
     tuning_steps: int = 300,
+    longer_tuning_steps: int = 600,
     num_examples: int = 128,
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
@@ -77,15 +78,16 @@ def compare(
     the next ones; oracle and worst are the best and the worst sets there, so every curve lies between them.
 
     Args:
-        num_kept: number of heads kept in the cut that is followed by ``tuning_steps`` steps of training.
+        num_kept: number of heads kept in the cut that is followed by more training …
+        tuning_steps, longer_tuning_steps: … for so many steps.
         steps: number of steps that the model itself is trained for; left out, the task's own.
 
     Returns:
         What JSON can hold: ``task``, ``seed``, and ``orders``, for each order of heads by name:
         ``curve`` (accuracy with 0, 1, …, N heads kept) and ``area`` (its mean);
-        ``kept`` and ``tuned`` (accuracy with ``num_kept`` heads on all examples but the first ones, before and after
-        tuning); ``spearman`` (rank correlation with the exact Shapley value), where each head has an importance;
-        ``training_area``, for measures: the area where they saw training data instead.
+        ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
+        before and after tuning); ``spearman`` (rank correlation with the exact Shapley value), where each head has an
+        importance; ``training_area``, for measures: the area where they saw training data instead.
     """
     with _turn:
         task = find_task(task)
@@ -98,11 +100,14 @@ def compare(
         curves = {name: truth[numbers] for name, numbers in sets.items()} | {RANDOM: imp.mean_curve(truth)}
         cuts = {name: numbers[num_kept].item() for name, numbers in sets.items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
-        outcomes = {cut: after_cut(model, rest, task, cut, seed, tuning_steps) for cut in set(cuts.values())}
+        budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
+        outcomes = {
+            cut: {name: after_cut(model, rest, task, cut, seed, budget) for name, budget in budgets.items()}
+            for cut in set(cuts.values())
+        }
         orders = {}
         for name, curve in curves.items():
-            kept, tuned = outcomes[cuts[name]]
-            orders[name] = {"curve": curve.tolist(), "area": imp.area(curve), "kept": kept, "tuned": tuned}
+            orders[name] = {"curve": curve.tolist(), "area": imp.area(curve)} | outcomes[cuts[name]]
         for name, importance in importances.items():
             orders[name]["spearman"] = imp.spearman(importance, importances[SHAPLEY])
         training = training_data(task, seed, num_examples)
@@ -116,21 +121,23 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
     """What ``compare`` found over several seeds: for each order of heads, the best area first.
 
     Returns:
-        By name of the order: ``area``, ``spearman``, ``kept``, ``tuned``, ``training_area`` are means over seeds (NaN
-        where there is none); ``area_sd`` the standard deviation; ``spearman_worst`` and ``tuned_worst`` the lowest;
-        ``tuned_enough`` the number of seeds in which ``tuned`` is at least ``enough``.
+        By name of the order: ``area``, ``spearman``, ``kept``, ``tuned``, ``tuned_longer``, ``training_area`` are means
+        over seeds (NaN where there is none); ``area_sd`` the standard deviation; ``spearman_worst``, ``tuned_worst``
+        and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and ``tuned_longer_enough`` the number of seeds in which
+        the accuracy is at least ``enough``.
     """
     rows = {}
     for name in results[0]["orders"]:
         columns = {
             key: torch.tensor([result["orders"][name].get(key, torch.nan) for result in results], dtype=torch.float64)
-            for key in ("area", "spearman", "kept", "tuned", "training_area")
+            for key in ("area", "spearman", "kept", "tuned", "tuned_longer", "training_area")
         }
         rows[name] = {key: column.mean().item() for key, column in columns.items()}
         rows[name]["area_sd"] = columns["area"].std().item()
         rows[name]["spearman_worst"] = columns["spearman"].min().item()
-        rows[name]["tuned_worst"] = columns["tuned"].min().item()
-        rows[name]["tuned_enough"] = (columns["tuned"] >= enough).sum().item()
+        for tuned in ("tuned", "tuned_longer"):
+            rows[name][f"{tuned}_worst"] = columns[tuned].min().item()
+            rows[name][f"{tuned}_enough"] = (columns[tuned] >= enough).sum().item()
     return dict(sorted(rows.items(), key=lambda item: -item[1]["area"]))
 
 
@@ -165,14 +172,12 @@ def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) 
     return importance
 
 
-def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> tuple[float, float]:
-    """Accuracy with the heads of set number ``kept`` alone, and after training these for some steps."""
+def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
+    """Accuracy with the heads of set number ``kept`` alone, after training these for some steps, or none."""
     shape = imp.head_shape(model)
     heads = imp.heads_in(torch.tensor(kept), shape[0] * shape[1]).view(shape)
     pruned = prune(model, plan_from(model, heads))
-    before = task.accuracy(pruned, batch)
-    tuned = tune(pruned, task, seed, steps, progress=False)
-    return before, task.accuracy(tuned, batch)
+    return task.accuracy(tune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
 
 
 def random_set(model: Transformer, num_kept: int, seed: int) -> int:

@@ -11,14 +11,14 @@ from head_models import TASK, encoder, examples
 
 from mha_lib import comparison
 from mha_lib import importance as imp
-from mha_lib.comparison import compare, planted_controls, sweep, taken_again, training_data
+from mha_lib.comparison import compare, planted_controls, summarise, sweep, taken_again, training_data
 from mha_lib.pruning import plan_from, prune
 from mha_lib.tasks import find_task
-from mha_lib.training import trained
+from mha_lib.training import trained, tune
 
 FEW = {name: comparison.MEASURES[name] for name in ("gate gradient", "output norm")}
 QUICK = {"num_examples": 4, "measures": FEW, "steps": 30}
-quick = partial(compare, tuning_steps=2, **QUICK)
+quick = partial(compare, tuning_steps=2, longer_tuning_steps=4, **QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,28 @@ def test_a_row_counted_again(result):
     gates = torch.zeros(12)
     gates[order[:5]] = 1
     assert row["kept"] == pytest.approx(task.accuracy(prune(model, plan_from(model, gates.view(2, 6))), rest))
-    assert row["tuned"] != row["kept"]
+    for name, steps in (("tuned", 2), ("tuned_longer", 4)):
+        tuned = tune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
+        assert row[name] == pytest.approx(task.accuracy(tuned, rest))
+    assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
     exact = imp.shapley(imp.evaluate_all(model, seen, task).accuracy)
     assert row["spearman"] == pytest.approx(imp.spearman(importance, exact))
     assert result["orders"]["Shapley, exact"]["spearman"] == pytest.approx(1)
     on_training_data = imp.output_norm(model, training_data(task, 0, 4), task)
     truth = imp.evaluate_all(model, judged, task).accuracy
     assert row["training_area"] == pytest.approx(imp.area(truth[imp.sets_kept(on_training_data)]))
+
+
+def test_a_summary_counts_over_seeds():
+    def seed(area, tuned, longer, **more):
+        return {"orders": {"one": {"area": area, "kept": 0.1, "tuned": tuned, "tuned_longer": longer} | more}}
+
+    row = summarise([seed(0.2, 0.99, 1.0, spearman=0.5), seed(0.6, 0.7, 0.98, spearman=-0.1)])["one"]
+    assert row["area"] == pytest.approx(0.4) and row["area_sd"] == pytest.approx(0.08**0.5)
+    assert (row["tuned_worst"], row["tuned_enough"]) == (0.7, 1)
+    assert (row["tuned_longer_worst"], row["tuned_longer_enough"]) == (0.98, 2)
+    assert (row["spearman"], row["spearman_worst"]) == (pytest.approx(0.2), -0.1)
+    assert row["training_area"] != row["training_area"]
 
 
 def test_leave_one_out_taken_again_is_the_greedy_order():
