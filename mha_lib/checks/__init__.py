@@ -2,6 +2,7 @@
 
 from mha_lib.checks.heads import operation_count, parameter_count, previous_token, sum_over_heads
 from mha_lib.checks.pooling import effective_number, gaussian_pooling, leave_hour_out, local_line, triangle
+from mha_lib.checks.reshapes import lengths_for_heads, origin, split_fused, transpose_output, transpose_qkv
 from mha_lib.checks.scoring import (
     additive_attention,
     distance_weights,
@@ -16,13 +17,18 @@ __all__ = [
     "effective_number",
     "gaussian_pooling",
     "leave_hour_out",
+    "lengths_for_heads",
     "local_line",
     "masked_softmax_1d",
     "masked_softmax_2d",
     "operation_count",
+    "origin",
     "parameter_count",
     "previous_token",
     "scaled_scores",
+    "split_fused",
     "sum_over_heads",
+    "transpose_output",
+    "transpose_qkv",
     "triangle",
 ]

@@ -309,7 +309,7 @@ def previous_token(W_q: Tensor, W_k: Tensor) -> str:
         W_q, W_k: (head_size, 6), any head_size.
 
     Source: the scores are those of Vaswani et al. 2017, section 3.2.1; heads of this kind occur in trained models
-        (Voita et al. 2019, section 4.2).
+        (Voita et al. 2019, "Analyzing Multi-Head Self-Attention", call them positional).
     """
     weights = position_weights(matrix("W_q", W_q), matrix("W_k", W_k))
     wanted = [0, *range(NUM_TOKENS - 1)]

@@ -1,5 +1,6 @@
 """Answers to exercises, sorted by what a check must say of them, as parameters of tests."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -52,5 +53,6 @@ def unlisted(exercises: Iterable[Answers]) -> list:
 
 
 def named(answers: Answers, verdict: Verdict) -> list[str]:
-    """The mistakes that a verdict names."""
-    return [words for words in answers.wrong if words in verdict.text]
+    """The mistakes that a verdict names; a line of the answer that it quotes may hold the words by chance."""
+    own_words = re.sub("“.*?”", "", verdict.text)
+    return [words for words in answers.wrong if words in own_words]
