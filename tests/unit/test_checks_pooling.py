@@ -8,6 +8,7 @@ import torch
 from judged import Answers, named, right, unlisted, wrong
 
 from mha_lib import KernelPooling, checks
+from mha_lib.checks import pooling
 
 
 def boxed(hours, sigma, hidden, fill=-math.inf, dim=1):
@@ -292,3 +293,12 @@ def test_signed_distances_are_named_either_way(signed):
 def test_the_place_in_a_message_is_one_that_is_wrong():
     text = checks.effective_number(lambda w: 1 / w.amax(dim=1)).text
     assert "shape (4, 6), place [0]" in text  # for the simple weights before it, the answer happens to be right
+
+
+def test_what_is_said_of_a_right_local_line():
+    """It meets readings on a straight line at the ends and beyond them, where pooling does not."""
+    queries, keys = torch.tensor([-1.0, 0.0, 3.0, 7.0]), torch.arange(7.0)
+    height = 2 - 0.5 * queries
+    torch.testing.assert_close(pooling.line_by()(queries, keys, 2 - 0.5 * keys, 1.5), height)
+    pooled = pooling.kernel_weights(queries, keys, 1.5) @ (2 - 0.5 * keys)
+    assert (pooled - height).abs()[[0, -1]].min() > 0.5

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import mha_lib
 from mha_lib import checks
+from mha_lib.checks import scoring
 
 
 def scores_by_loop(queries, keys, std):
@@ -338,3 +339,9 @@ def test_scores_may_not_be_written_to():
         return torch.softmax(scores, dim=-1)
 
     assert "in place" in checks.masked_softmax_1d(fill_in_place).text
+
+
+def test_what_is_said_of_right_scores():
+    torch.manual_seed(3)
+    scores = scoring.right_scores(0.2 * torch.randn(50, 40, 30), 0.2 * torch.randn(50, 60, 30), 0.2)
+    assert scores.std().item() == pytest.approx(1, abs=0.02)
