@@ -1,0 +1,304 @@
+"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum (notebook 07).
+
+A test takes an implementation, ``exhibits.Layer`` or a class with the same parts. It returns None if it sees nothing
+wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_lib import truth_table
+from mha_lib.checks.calls import SECONDS, TooLongError, kind_of, time_limit
+from mha_lib.checks.exhibits import AdditiveLayer, Layer
+from mha_lib.checks.verdict import MistakeError, Verdict, describe_error
+
+BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
+RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
+ROUNDING = 1e-5
+
+Implementation = Callable[[int, int, float], Layer]
+
+
+def guarded(test: Callable[[Implementation], str | None]) -> Callable[[Implementation], str | None]:
+    """A test that starts from the same random state every time, leaves the caller's as it was, and never raises.
+
+    What an implementation raises is what the test sees; one that does not end is cut short where the system can.
+    """
+
+    @functools.wraps(test)
+    def look(implementation: Implementation) -> str | None:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            try:
+                with time_limit(SECONDS):
+                    return test(implementation)
+            except TooLongError:
+                return f"it ran for more than {SECONDS:g} seconds"
+            except MistakeError as mistake:
+                return str(mistake)
+            except Exception as error:
+                return f"it raises {describe_error(error)}"
+
+    return look
+
+
+@guarded
+def shape(implementation: Implementation) -> str | None:
+    """Do output and weights have the right shapes?"""
+    layer, inputs = build(implementation), random_inputs()
+    output = call(layer, *inputs, RAGGED)
+    if output.shape != inputs[0].shape:
+        return f"the output must have shape {tuple(inputs[0].shape)}, got {tuple(output.shape)}"
+    right = (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS)
+    weights = layer.attention_weights
+    if not isinstance(weights, Tensor) or weights.shape != right:
+        return f"attention_weights must have shape {right}, got {kind_of(weights)}"
+    return None
+
+
+@guarded
+def round_trip(implementation: Implementation) -> str | None:
+    """Does ``merge_heads`` undo ``split_heads``?"""
+    layer, (X, _, _) = build(implementation), random_inputs()
+    back = layer.merge_heads(layer.split_heads(X))
+    return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
+
+
+@guarded
+def all_ones(implementation: Implementation) -> str | None:
+    """Is the output right when every input is 1?"""
+    layer, inputs = build(implementation), [torch.ones_like(X) for X in random_inputs()]
+    expected, _ = by_formula(layer, *inputs, RAGGED)
+    return difference("output", call(layer, *inputs, RAGGED), expected)
+
+
+@guarded
+def random_reference(implementation: Implementation) -> str | None:
+    """Are output and weights those of the formula, on random input, in evaluation and in training?
+
+    One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
+    that was asked for.
+    """
+    inputs = random_inputs()
+    for rate, training in ((0.25, False), (0.0, True)):
+        layer = build(implementation, rate, training)
+        output, weights = by_formula(layer, *inputs, ONE_EMPTY)
+        mode = f"in {'training' if training else 'evaluation'}, dropout {rate:g}"
+        seen = difference(f"{mode}: output", call(layer, *inputs, ONE_EMPTY), output)
+        if seen or (seen := difference(f"{mode}: attention_weights", layer.attention_weights, weights)):
+            return seen
+    return dropped_otherwise(implementation, 0.25)
+
+
+@guarded
+def token_perturbation(implementation: Implementation) -> str | None:
+    """Does a change of one token change the outputs that may see it, and no others?
+
+    A query belongs to its own output. A key and its value may be seen by all queries of their example if they are
+    valid, and by nobody if they are padding.
+    """
+    layer = build(implementation)
+    queries, keys, values = random_inputs()
+    before = call(layer, queries, keys, values, RAGGED)
+    for b, t in itertools.product(range(BATCH_SIZE), range(NUM_QUERIES)):
+        after = call(layer, with_new_token(queries, b, t), keys, values, RAGGED)
+        if seen := wrong_changes(before, after, (b, t)):
+            return f"new query {t} of example {b}: {seen}"
+    for b, t in itertools.product(range(BATCH_SIZE), range(NUM_KEYS)):
+        valid = t < RAGGED[b]
+        after = call(layer, queries, with_new_token(keys, b, t), with_new_token(values, b, t), RAGGED)
+        if seen := wrong_changes(before, after, (b,) if valid else ()):
+            return f"new key and value {t} of example {b}, {'valid' if valid else 'padding'}: {seen}"
+    return None
+
+
+@guarded
+def gradient(implementation: Implementation) -> str | None:
+    """Is there a gradient for every parameter, and a finite one?
+
+    The loss looks at examples that have valid keys; one example of the batch has none.
+    """
+    layer = build(implementation, training=True)
+    call(layer, *random_inputs(), ONE_EMPTY)[ONE_EMPTY > 0].square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in layer.named_parameters()}
+    for name, values in gradients.items():
+        if values is None or not values.isfinite().all():
+            return f"{name} gets no gradient" if values is None else f"the gradient of {name} is not finite"
+    norms = {name: values.norm() for name, values in gradients.items()}
+    vanished = [name for name, norm in norms.items() if norm < ROUNDING * max(norms.values())]
+    return f"the gradient of {vanished[0]} is 0: it cannot learn" if vanished else None
+
+
+@guarded
+def ragged_batch(implementation: Implementation) -> str | None:
+    """Does every example of a padded batch get the output that it gets alone, without padding?
+
+    An example without valid keys gets zeros.
+    """
+    layer, inputs = build(implementation), random_inputs()
+    together = call(layer, *inputs, ONE_EMPTY)
+    for b, length in enumerate(ONE_EMPTY.tolist()):
+        queries, keys, values = (X[b : b + 1] for X in inputs)
+        if length:
+            alone = call(layer, queries, keys[:, :length], values[:, :length], ONE_EMPTY[b : b + 1])
+            if difference("", together[b : b + 1], alone):
+                return f"example {b} gets another output in the batch than alone"
+        elif not together[b].eq(0).all():
+            return f"example {b} has no valid key: its output must be zeros"
+    return None
+
+
+TESTS: dict[str, Callable[[Implementation], str | None]] = {
+    "shape": shape,
+    "round trip": round_trip,
+    "all ones": all_ones,
+    "random reference": random_reference,
+    "token perturbation": token_perturbation,
+    "gradient": gradient,
+    "ragged batch": ragged_batch,
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What each test of the panel sees: name of the test → None or one line. As text, a line for each test."""
+
+    name: str
+    findings: Mapping[str, str | None]
+
+    @property
+    def caught_by(self) -> list[str]:
+        """The tests that see something wrong."""
+        return [test for test, finding in self.findings.items() if finding]
+
+    def __repr__(self) -> str:
+        width = max(map(len, self.findings))
+        lines = [f"  {test:<{width}}  {finding or 'passes'}" for test, finding in self.findings.items()]
+        return "\n".join([f"The panel on {self.name}:", *lines])
+
+
+def run(implementation: Implementation) -> Report:
+    """Run all seven tests."""
+    name = getattr(implementation, "__name__", type(implementation).__name__)
+    return Report(name, {test: look(implementation) for test, look in TESTS.items()})
+
+
+def verdict(implementation: Implementation) -> Verdict:
+    """Whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
+    report = run(implementation)
+    if not report.caught_by:
+        return Verdict("right", f"clean, none of the {len(TESTS)} tests catches it.")
+    first = report.caught_by[0]
+    return Verdict("not yet", f"still caught by: {', '.join(report.caught_by)}. ({first}: {report.findings[first]})")
+
+
+def matrix(implementations: Mapping[str, Implementation]) -> dict[str, dict[str, bool]]:
+    """Who catches what, found by running it: name of an implementation → name of a test → whether it sees a fault."""
+    reports = {name: run(implementation) for name, implementation in implementations.items()}
+    return {name: {test: test in report.caught_by for test in TESTS} for name, report in reports.items()}
+
+
+def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
+    """The matrix in aligned columns, with the number that each test catches in the last line."""
+    cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
+    totals = {test: str(sum(row[test] for row in caught.values())) for test in TESTS}
+    return truth_table.as_text({**cells, "caught": totals})
+
+
+def by_formula(
+    layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Output and weights with the parameters of ``layer``, one example and one head at a time, on valid keys alone.
+
+    It shares no code with the layer, needs no mask and knows no dropout.
+    """
+    output = torch.zeros_like(queries)
+    weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])
+    W_q, W_k, W_v = (W.weight.chunk(layer.num_heads) for W in (layer.W_q, layer.W_k, layer.W_v))
+    with torch.no_grad():
+        for b, length in enumerate(valid_lens.tolist()):
+            heads = []
+            for h in range(layer.num_heads):
+                q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
+                weights[b, h, :, :length] = torch.softmax(scores_of_a_head(layer, h, q, k), dim=-1)
+                heads.append(weights[b, h, :, :length] @ v)
+            output[b] = torch.cat(heads, dim=-1) @ layer.W_o.weight.T
+    return output, weights
+
+
+def scores_of_a_head(layer: Layer, head: int, q: Tensor, k: Tensor) -> Tensor:
+    """Scores (num_queries, num_keys) of what kind of layer this is."""
+    if isinstance(layer, AdditiveLayer):
+        return torch.tanh(q[:, None] + k) @ layer.w_v[head]
+    return q @ k.T / math.sqrt(q.shape[-1])
+
+
+def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
+    """A layer with random parameters, large enough for weights that are far from uniform."""
+    layer = implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.5)
+    return layer
+
+
+def random_inputs() -> list[Tensor]:
+    """Queries, keys and values."""
+    return [torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in (NUM_QUERIES, NUM_KEYS, NUM_KEYS)]
+
+
+def call(layer: Layer, *inputs: Tensor) -> Tensor:
+    """The layer's output, if it is a tensor."""
+    output = layer(*inputs)
+    if not isinstance(output, Tensor):
+        raise MistakeError(f"the layer returns {kind_of(output)}, not a tensor")
+    return output
+
+
+def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
+    """A copy of X in which one token is replaced."""
+    X = X.clone()
+    X[example, token] = torch.randn(X.shape[-1])
+    return X
+
+
+def difference(name: str, got: Tensor, right: Tensor) -> str | None:
+    """The first example and token at which two tensors differ; NaN is equal to nothing."""
+    if got.shape != right.shape:
+        return f"{name} has shape {tuple(got.shape)} instead of {tuple(right.shape)}"
+    places = torch.isclose(got, right, rtol=0, atol=ROUNDING).logical_not().nonzero()
+    return f"{name} is not the formula's, first at {places[0].tolist()}" if len(places) else None
+
+
+def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
+    """The first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
+    must_change = torch.zeros(before.shape[:2], dtype=torch.bool)
+    if place:
+        must_change[place] = True
+    changed = torch.isclose(before, after, rtol=0, atol=ROUNDING).logical_not().any(dim=-1)
+    wrong = (changed != must_change).nonzero().tolist()
+    if not wrong:
+        return None
+    b, t = wrong[0]
+    return f"output {t} of example {b} {'changes' if changed[b, t] else 'stays as it was'}"
+
+
+def dropped_otherwise(implementation: Implementation, rate: float) -> str | None:
+    """What is wrong with dropout in training: with one key for each query, a head's output is its value or nothing."""
+    layer = build(implementation, rate, training=True)
+    with torch.no_grad():
+        layer.W_o.weight.copy_(torch.eye(NUM_HIDDENS))
+        one_key = torch.randn(2, 100, 1, NUM_HIDDENS)
+        output = call(layer, torch.randn(100, 5, NUM_HIDDENS), *one_key, torch.ones(100, dtype=torch.long))
+    if not layer.attention_weights.allclose(torch.ones(())):
+        return f"in training, dropout {rate:g}: attention_weights are not those before dropout"
+    dropped = output.unflatten(-1, (NUM_HEADS, -1)).eq(0).all(dim=-1).float().mean().item()
+    if abs(dropped - rate) > 0.05:
+        return f"in training, dropout {rate:g}: {dropped:.0%} of the weights are dropped"
+    return None
