@@ -13,7 +13,8 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-widgets lint clean test-book-pins check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-widgets lint clean test-book-pins nbgrader \
+	check install
 .NOTPARALLEL:
 
 help:
@@ -46,11 +47,14 @@ lint: install ## check the style of all code
 	@$(PY) -m ruff format --check .
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-nbgrader .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" TESTS=tests/unit
+
+nbgrader: ## install nbgrader beside all this: from then on make test grades the exercises with it
+	@$(MAKE) install VENV=.venv-nbgrader
 
 check: install
 	@rm -rf $(MODELS)

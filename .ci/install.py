@@ -1,4 +1,4 @@
-"""Bring one of the project's virtual environments up to date: `install.py .venv` or `install.py .venv-book`.
+"""Bring one of the project's virtual environments up to date: `install.py .venv`, `.venv-book` or `.venv-nbgrader`.
 
 A stamp, written last, says which pins the environment holds. If it agrees, nothing is done. If it names other
 pins, pip brings the environment up to date. If it is missing, a set-up was cut short: all is made anew.
@@ -15,11 +15,16 @@ import sys
 from pathlib import Path
 
 INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
-COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins"}
-OTHER_PYTHON = {".venv": "PYTHON=python3.12", ".venv-book": "BOOK_PYTHON=python3.11"}
+COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins", ".venv-nbgrader": "make nbgrader"}
+OTHER_PYTHON = {
+    ".venv": "PYTHON=python3.12",
+    ".venv-book": "BOOK_PYTHON=python3.11",
+    ".venv-nbgrader": "PYTHON=python3.12",
+}
+SIZE = {".venv": "2 GB", ".venv-book": "2 GB", ".venv-nbgrader": "400 MB"}
 
 START = """
-Installing the packages of {venv}. The first time this takes a few minutes and 2 GB.
+Installing the packages of {venv}. The first time this takes a few minutes and {size}.
 If pip now fetches nvidia packages that this machine has no use for, stop it: README.md names a smaller torch.
 """
 
@@ -39,7 +44,7 @@ Then run this again:  {command}
 FAILED = """
 Setting up {venv} failed; the last lines above say why. The usual reasons:
 - no network, or a proxy that pip is not told of (HTTPS_PROXY=http://...);
-- a full disk: 2 GB are needed, 8 GB where torch comes with CUDA (README.md says how to get it without);
+- a full disk: {size} are needed, 8 GB where torch comes with CUDA (README.md says how to get it without);
 - no build of a package for this Python, {version} (all is tested on 3.11):  {command} {other}
 - no build of torch for this machine (there is none for Macs with Intel processors).
 Then run this again:  {command}
@@ -57,6 +62,7 @@ def main(venv):
         "version": platform.python_version(),
         "command": COMMAND[venv],
         "other": OTHER_PYTHON[venv],
+        "size": SIZE[venv],
     }
     check_python(words, sys.version_info)
     print(START.format(**words), flush=True)
@@ -104,7 +110,11 @@ def pip_steps(venv, torch_index):
     groups = pyproject["dependency-groups"]
     extras = pyproject["project"]["optional-dependencies"]
     peers = extras.pop("peers")
+    grading = groups.pop("nbgrader")
     pinned = ["--constraint", "constraints.txt"]
+    if venv == ".venv-nbgrader":
+        yield [*pinned, *grading]
+        return
     if torch_index:
         yield [*pinned, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
     if venv == ".venv":

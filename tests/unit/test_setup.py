@@ -164,11 +164,19 @@ def test_the_book_environment_holds_just_what_environment_yml_says(installer):
     assert tests == ["--constraint", "constraints.txt", *GROUPS["test"]]
 
 
+def test_nbgrader_has_an_environment_to_itself(installer):
+    assert list(installer.pip_steps(".venv-nbgrader", torch_index=None)) == [
+        ["--constraint", "constraints.txt", "nbgrader"]
+    ]
+    assert "nbgrader" not in merge(*installer.pip_steps(".venv", torch_index=None))
+
+
 @pytest.mark.parametrize(
     ("venv", "version", "needed", "advice"),
     [
         (".venv", (3, 10, 13), "Python 3.11 or newer", "make lab PYTHON=python3.12"),
         (".venv-book", (3, 10, 13), "Python 3.11 or newer", "make test-book-pins BOOK_PYTHON=python3.11"),
+        (".venv-nbgrader", (3, 10, 13), "Python 3.11 or newer", "make nbgrader PYTHON=python3.12"),
         (".venv-book", (3, 12, 1), "Python 3.11, the last one", "make test-book-pins BOOK_PYTHON=python3.11"),
     ],
 )

@@ -1,0 +1,14 @@
+"""Settings of nbgrader for these exercises. In the folder of your course:
+
+    nbgrader_config.py                              this file
+    source/attention/01_attention_pooling.ipynb     the solutions that you chose, under a name of yours
+
+    nbgrader generate_assignment attention          makes release/attention, for your learners
+    nbgrader autograde attention                    grades submitted/<learner>/attention
+
+The kernel named python3 that nbgrader finds must have ``mha_lib``, and the learners' too.
+"""
+
+c = get_config()  # noqa: F821 - nbgrader defines it
+c.ClearSolutions.code_stub = {"python": "...  # your code here"}
+c.Execute.timeout = 180  # seconds a cell; the first time, a model may have to be trained
