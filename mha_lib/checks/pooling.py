@@ -295,7 +295,9 @@ def local_line(function: Callable[..., Tensor]) -> str:
             line_by(slope=lambda w, k, v: weighted_slope(w, k, v) * spread(w, k) / spread(w, v)),
         ),
         Slip(
-            seen + "every weight counts twice: the squares that are summed hold what you multiplied by squared.",
+            seen
+            + "the weights fall as if each counted twice: the 2 below the fraction bar is missing, or the squares that "
+            "are summed hold the weights squared.",
             line_by(weights=lambda q, k, sigma: kernel_weights(q, k, sigma / math.sqrt(2))),
         ),
     ]

@@ -211,11 +211,12 @@ def empty_row_slips(seen: str) -> list[Slip]:
     """What goes wrong with a row that has no valid key, in an answer that masks well otherwise."""
     return [
         Slip(
-            seen + "that query's length is 0, so all its scores became −∞, and the softmax divides 0 by 0.",
+            seen + "that query's length is 0, so its weights are 0 divided by 0.",
             lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths)),
         ),
         Slip(
-            seen + "that query's length is 0, yet all keys get equal weights, padding too: the masked scores are very "
+            seen
+            + "that query's length is 0, yet all keys get equal weights, padding too, as if the masked scores were "
             "low, but equally low.",
             lambda scores, lengths: masked_by(scores, valid_scores(scores, lengths), fill=-1e6),
         ),

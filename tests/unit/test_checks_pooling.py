@@ -244,7 +244,7 @@ EXERCISES = [
             "spread of the values": lambda q, k, v, s: line_by_means(
                 q, k, v, s, lambda w, x, y, keys, values: (w * x * y).sum(1) / (w * y * y).sum(1)
             ),
-            "counts twice": lambda q, k, v, s: line_by_least_squares(q, k, v, s, power=1),
+            "as if each counted twice": lambda q, k, v, s: line_by_least_squares(q, k, v, s, power=1),
         },
         unlisted=[
             lambda q, k, v, s: line_by_means(q, k, v, 2 * s),
@@ -288,6 +288,11 @@ def test_an_empty_stub_is_no_answer_yet(answers):
 )
 def test_signed_distances_are_named_either_way(signed):
     assert "distances have a sign" in checks.leave_hour_out(signed).text
+
+
+def test_a_local_line_whose_weights_lack_a_two_is_told_so():
+    narrow = checks.local_line(lambda q, k, v, s: line_by_means(q, k, v, s / 2**0.5))
+    assert "the 2 below the fraction bar is missing, or" in narrow.text
 
 
 def test_the_place_in_a_message_is_one_that_is_wrong():

@@ -223,7 +223,7 @@ EXERCISES = [
             "against the length of query number j": lambda s, lens: filled(
                 s, (torch.arange(s.shape[2]) < lens[:, None, :]).expand_as(s)
             ),
-            "divides 0 by 0": lambda s, lens: filled(s, mask(s, lens)),
+            "0 divided by 0": lambda s, lens: filled(s, mask(s, lens)),
             "but equally low": in_the_style_of_the_book,
             "as if nothing were masked": empty_rows_as_if_unmasked,
             "listens to the first key": lambda s, lens: filled(s, mask(s, lens.clamp(min=1))),
