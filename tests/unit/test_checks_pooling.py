@@ -273,21 +273,22 @@ def test_another_mistake_is_not_taken_for_a_typical_one(answers, answer):
     assert (verdict.state, named(answers, verdict)) == ("wrong", []), verdict
 
 
+@pytest.mark.parametrize(("answers", "answer", "words"), wrong(EXERCISES))
+def test_what_is_only_near_a_typical_mistake_is_not_taken_for_it(answers, answer, words):
+    verdict = answers.check(lambda *inputs: 1.003 * answer(*inputs) + 0.002)
+    assert (verdict.state, named(answers, verdict)) == ("wrong", []), verdict
+
+
 @pytest.mark.parametrize("answers", EXERCISES, ids=lambda answers: answers.check.__name__)
 def test_an_empty_stub_is_no_answer_yet(answers):
     assert answers.check(lambda *inputs: ...).state == answers.check(lambda *inputs: None).state == "not yet"
 
 
-@pytest.mark.parametrize(
-    "signed",
-    [
-        lambda hours, sigma: boxed(hours, sigma, hours - hours[:, None] <= 1),
-        lambda hours, sigma: boxed(hours, sigma, hours[:, None] - hours <= 1).nan_to_num(0),
-    ],
-    ids=["the other way", "empty rows mended"],
-)
-def test_signed_distances_are_named_either_way(signed):
-    assert "distances have a sign" in checks.leave_hour_out(signed).text
+@pytest.mark.parametrize("mend", [torch.clone, torch.nan_to_num], ids=["NaN", "NaN replaced"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_signed_distances_are_named_either_way(sign, mend):
+    signed = checks.leave_hour_out(lambda hours, sigma: mend(boxed(hours, sigma, sign * (hours[:, None] - hours) <= 1)))
+    assert "distances have a sign" in signed.text
 
 
 def test_a_local_line_whose_weights_lack_a_two_is_told_so():

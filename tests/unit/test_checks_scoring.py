@@ -314,6 +314,12 @@ def test_another_mistake_is_not_taken_for_a_typical_one(answers, answer):
     assert (verdict.state, named(answers, verdict)) == ("wrong", []), verdict
 
 
+@pytest.mark.parametrize(("answers", "answer", "words"), wrong(EXERCISES))
+def test_what_is_only_near_a_typical_mistake_is_not_taken_for_it(answers, answer, words):
+    verdict = answers.check(lambda *inputs: 1.003 * answer(*inputs) + 0.002)
+    assert (verdict.state, named(answers, verdict)) == ("wrong", []), verdict
+
+
 @pytest.mark.parametrize("answers", EXERCISES, ids=lambda answers: answers.check.__name__)
 def test_an_empty_stub_is_no_answer_yet(answers):
     assert answers.check(lambda *inputs: ...).state == answers.check(lambda *inputs: None).state == "not yet"
@@ -327,10 +333,10 @@ def test_a_division_by_zero_hidden_by_where_is_found_in_the_gradient():
     assert "the gradient of the scores holds NaN" in checks.masked_softmax_2d(divided_by_zero_and_replaced).text
 
 
-@pytest.mark.parametrize("name", ["masked_softmax_1d", "masked_softmax_2d"])
-def test_a_wrong_axis_is_named_though_nan_was_replaced(name):
-    check = getattr(checks, name)
-    assert "ran over the queries" in check(lambda s, lens: filled(s, mask(s, lens), dim=1).nan_to_num(0)).text
+@pytest.mark.parametrize("check", [checks.masked_softmax_1d, checks.masked_softmax_2d])
+@pytest.mark.parametrize(("dim", "words"), [(0, "ran over the examples"), (1, "ran over the queries")])
+def test_a_wrong_axis_is_named_though_nan_was_replaced(check, dim, words):
+    assert words in check(lambda s, lens: filled(s, mask(s, lens), dim=dim).nan_to_num(0)).text
 
 
 def test_scores_may_not_be_written_to():
