@@ -10,7 +10,7 @@ from mha_lib.attention import masked_softmax, valid_keys
 from mha_lib.checks.calls import call
 from mha_lib.checks.compare import Slip, compare, praise
 from mha_lib.checks.pooling import over_keys
-from mha_lib.checks.verdict import MistakeError, check
+from mha_lib.checks.verdict import MistakeError, check, describe_error
 
 SEEN = "with inputs of shape {inputs}, place {place} holds {got} instead of {right}: "
 
@@ -237,21 +237,23 @@ def check_gradient(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor,
     """Do nothing if the gradient of the scores, through the function's weights, is finite.
 
     Raises:
-        MistakeError: there is no gradient, or NaN in it.
+        MistakeError: there is no gradient, or NaN in it, or something on its way was changed in place.
     """
 
-    def weights_and_gradient(scores: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor | None]:
+    def weights_of_new_scores(scores: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor]:
         scores = scores.clone().requires_grad_()
-        weights = function(scores, valid_lens)
-        if weights.requires_grad:
-            weights.square().sum().backward()
-        return weights, scores.grad
+        return function(scores, valid_lens), scores
 
-    _, gradient = call(weights_and_gradient, scores, valid_lens)
-    if gradient is None:
+    weights, scores = call(weights_of_new_scores, scores, valid_lens)
+    if not weights.requires_grad:
         raise MistakeError(
             "the weights are right, but no gradient flows back from them to the scores: stay with tensors all the way."
         )
+    try:
+        (gradient,) = torch.autograd.grad(weights.square().sum(), scores)
+    except RuntimeError as error:
+        reason = describe_error(error)
+        raise MistakeError(f"the weights are right, but the gradient does not find its way back ({reason}).") from None
     if not gradient.isfinite().all():
         place = gradient.isfinite().logical_not().nonzero()[0].tolist()
         raise MistakeError(

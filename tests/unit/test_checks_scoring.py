@@ -102,6 +102,12 @@ def as_numbers(scores, valid_lens):
     return torch.tensor(story(scores, valid_lens).tolist())
 
 
+def emptied_in_place(scores, valid_lens):
+    weights = in_the_style_of_the_book(scores, valid_lens)
+    weights[valid_lens == 0] = 0
+    return weights
+
+
 def empty_rows_as_if_unmasked(scores, valid_lens):
     valid = mask(scores, valid_lens)
     return filled(scores, valid | ~valid.any(-1, keepdim=True))
@@ -229,6 +235,7 @@ EXERCISES = [
             "listens to the first key": lambda s, lens: filled(s, mask(s, lens.clamp(min=1))),
             "the gradient of the scores holds NaN": nan_replaced_behind_a_sum,
             "no gradient flows back": as_numbers,
+            "does not find its way back": emptied_in_place,
         },
         unlisted=[
             lambda s, lens: filled(s, mask(s, lens + 2)),
