@@ -187,6 +187,8 @@ def exercises_checked(notebook, path):
     for stub, following in pairs(notebook):
         if is_stub(stub) and not (following and re.search(r"\bchecks\.\w+\(", following.source)):
             yield f"{stub.id} is a stub without a check after it"
+        elif is_stub(stub) and "Not yet" not in "".join(map(text, following.outputs)):
+            yield f"{following.id} does not say 'Not yet'"
 
 
 def no_grading(notebook, path):

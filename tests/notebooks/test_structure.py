@@ -252,6 +252,7 @@ FAULTS = [
     (checks.exercises_checked, edit(7, " (2 minutes)", ""), "2 exercises, not 3 to 5"),
     (checks.exercises_checked, edit(8, stubs.PLACEHOLDER, "return 2 * X"), "3 exercises, but 2 stubs"),
     (checks.exercises_checked, edit(9, "checks.double", "double"), "01_sample-09 is a stub without a check"),
+    (checks.exercises_checked, show(9, plain("✓ Right: twice.")), "01_sample-10 does not say 'Not yet'"),
     (checks.exercises_checked, more_exercises, "6 exercises, not 3 to 5"),
     (checks.no_grading, label(8, metadata={"nbgrader": checks.SOLUTION}), "01_sample-09 has metadata for nbgrader"),
     (checks.small, show(3, plain("2" * 1_500_000)), "bytes, more than 1500000"),

@@ -1,0 +1,30 @@
+"""No text of the checks, which learners read, holds a line of a solution."""
+
+import ast
+import re
+
+import pytest
+from notebook_tools import ROOT, SOLUTIONS, make_notebooks, stubs
+
+TEXTS = [
+    node.value
+    for path in sorted((ROOT / "mha_lib" / "checks").glob("*.py"))
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+]
+SHORTEST = 12  # characters; what is shorter is no solution yet
+
+
+def code_lines(cell):
+    """What the region of a solution computes, line by line, without the name it goes by and without comments."""
+    region = set(cell.source.split("\n")) - set(stubs.stub_from(cell).split("\n")) - {stubs.BEGIN, stubs.END}
+    code = [re.sub(r"^(return|[\w, ]+ [-+*/@]?=(?!=)) |  # .*", "", line.strip()) for line in region]
+    return [line for line in code if len(line) >= SHORTEST and stubs.BEGIN not in line and stubs.END not in line]
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_no_text_holds_a_line_of_a_solution(path):
+    cells = [cell for cell in make_notebooks.read(path).cells if stubs.is_solution(cell)]
+    lines = [line for cell in cells for line in code_lines(cell)]
+    assert lines
+    assert [line for line in lines if any(line in text for text in TEXTS)] == []
