@@ -1,0 +1,169 @@
+"""What 06 says of eight models stands in the kept results, seed by seed; and its own run holds for other seeds too."""
+
+from functools import partial
+
+import pytest
+import torch
+from notebook_tools import ROOT, make_notebooks
+
+from mha_lib import training
+from mha_lib.results import kept_results
+
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_head_pruning.ipynb")
+TEXT = " ".join(cell.source for cell in NOTEBOOK.cells if cell.cell_type == "markdown")
+LEAVE_ONE_OUT = "leave one out, zero, accuracy"
+
+
+class Results:
+    """Kept results, as columns over the seeds."""
+
+    def __init__(self, heads: dict):
+        self.heads = heads
+
+    def planted(self, kind: str, name: str) -> torch.Tensor:
+        return torch.tensor([result[kind][name] for result in self.heads["planted"]])
+
+    def ranks(self, measure: str, control: str) -> torch.Tensor:
+        return torch.tensor([result["ranks"][measure][control] for result in self.heads["planted"]])
+
+    def column(self, task: str, order: str, key: str = "area") -> torch.Tensor:
+        return torch.tensor([result["orders"][order].get(key, torch.nan) for result in self.heads[task]])
+
+    def orders(self, task: str) -> list[str]:
+        return list(self.heads[task][0]["orders"])
+
+    def below(self, task: str, low: str, high: str) -> bool:
+        """Whether one order's area is below another's in every seed."""
+        return bool((self.column(task, low) < self.column(task, high)).all())
+
+
+def path_gradient_comes_next(results: Results, task: str) -> bool:
+    """Whether, of all measures taken once, only sampled Shapley values may agree better with the exact ones."""
+    measures = [name for name in results.orders(task) if results.column(task, name, "training_area").isfinite().all()]
+    found = {name: results.column(task, name, "spearman").mean() for name in measures}
+    here = found.pop("path gradient")
+    del found["Shapley, 50 orders"]
+    return not any(value >= here for value in found.values())
+
+
+# Words of the notebook, and what they mean in the results.
+CLAIMS = {
+    "Each can go alone; both together are fatal": lambda r: (
+        max(r.planted("costs", f"twins, {one}").max() for one in ("one", "other")) <= 0.05
+        and r.planted("costs", "twins, both").min() >= 0.1
+    ),
+    "Neither can go alone, and yet both can": lambda r: (
+        min(r.planted("costs", f"cancelling, {one}").min() for one in ("one", "other")) >= 0.3
+        and r.planted("costs", "cancelling, both").max() <= 0.01
+    ),
+    "among the first three by zero ablation, and by the gate's gradient": lambda r: (
+        max(r.ranks(name, "constant").max() for name in (LEAVE_ONE_OUT, "gate gradient")) <= 3
+    ),
+    "it is what it is, 15th or later": lambda r: r.ranks("leave one out, mean, loss", "constant").min() >= 15,
+    "puts the unheard head among the first eight": lambda r: r.ranks("output norm", "unheard").max() <= 8,
+    "gives the dead head, which nothing in the model can notice, a place in the middle": lambda r: (
+        9 <= r.ranks("confidence", "dead").min() and r.ranks("confidence", "dead").max() <= 12
+    ),
+    "even the Shapley values of section 5": lambda r: r.ranks("Shapley, 50 orders", "cancelling").max() <= 3,
+    "came close to the true order in one model, and had no relation to it in another": lambda r: (
+        r.column("lookups", LEAVE_ONE_OUT, "spearman").max() > 0.85
+        and r.column("lookups", LEAVE_ONE_OUT, "spearman").min().abs() < 0.1
+    ),
+    "confidence is not without merit *here*": lambda r: r.column("lookups", "confidence", "spearman").min() > 0.4,
+    "Greedy search wins in every model": lambda r: all(
+        r.below("lookups", name, "greedy") for name in r.orders("lookups") if name not in ("greedy", "oracle")
+    ),
+    "a mere gradient that is *taken again after every cut*": lambda r: r.below(
+        "lookups", "Shapley, exact", "path gradient, taken again"
+    ),
+    "The gate's gradient stands below the Shapley values in every model": lambda r: r.below(
+        "lookups", "gate gradient", "Shapley, exact"
+    ),
+    "better than all other measures but the sampled Shapley values": lambda r: path_gradient_comes_next(r, "lookups"),
+    "makes things worse in every model, and worse than random": lambda r: (
+        r.below("lookups", "gate gradient, normalised", "gate gradient")
+        and r.below("lookups", "gate gradient, normalised", "random")
+    ),
+    "no area changes by more than 0.03": lambda r: (
+        max(
+            (r.column("lookups", name) - r.column("lookups", name, "training_area")).abs().nan_to_num().max()
+            for name in r.orders("lookups")
+        )
+        < 0.03
+    ),
+    "agrees with the exact one by 0.88 or more": lambda r: (
+        r.column("lookups", "Shapley, 50 orders", "spearman").min() >= 0.875
+    ),
+    "Five heads of the greedy order come back to 0.99 in all eight models": lambda r: (
+        r.column("lookups", "greedy", "tuned").min() >= 0.99
+    ),
+    "five by exact Shapley value to 0.98 in six of them; five random ones in one": lambda r: (
+        [(r.column("lookups", name, "tuned") >= 0.98).sum() for name in ("Shapley, exact", "random")] == [6, 1]
+    ),
+    "Even the oracle's five fail once": lambda r: (r.column("lookups", "oracle", "tuned") < 0.98).sum() == 1,
+    "was ahead of random orders in all eight models there; here it is far behind them": lambda r: (
+        r.below("lookups", "random", LEAVE_ONE_OUT)
+        and (r.column("dates", "random") - r.column("dates", LEAVE_ONE_OUT)).min() > 0.15
+    ),
+    "By *loss*, which changes even when no answer does, it is better every time": lambda r: r.below(
+        "dates", LEAVE_ONE_OUT, "leave one out, zero, loss"
+    ),
+    "**Confidence** was ahead of random there; here it is behind in six of eight": lambda r: (
+        r.below("lookups", "random", "confidence")
+        and (r.column("dates", "confidence") < r.column("dates", "random")).sum() == 6
+    ),
+    "**The gate's gradient**, behind leave-one-out there, is ahead of it here": lambda r: (
+        r.below("lookups", "gate gradient", LEAVE_ONE_OUT) and r.below("dates", LEAVE_ONE_OUT, "gate gradient")
+    ),
+    "greedy search and the path gradient taken again do better than exact Shapley values": lambda r: all(
+        r.below(task, "Shapley, exact", order)
+        for task in ("lookups", "dates")
+        for order in ("greedy", "path gradient, taken again")
+    ),
+    "the path gradient agrees best with the truth, by more than 0.8": lambda r: all(
+        r.column(task, "path gradient", "spearman").min() > 0.8 and path_gradient_comes_next(r, task)
+        for task in ("lookups", "dates")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results(kept_results("heads"))
+
+
+def test_there_are_eight_models_of_each_kind_and_planting_changes_none(results):
+    assert {name: len(found) for name, found in results.heads.items()} == {"lookups": 8, "dates": 8, "planted": 8}
+    assert max(result["change"] for result in results.heads["planted"]) <= 1e-4
+
+
+@pytest.mark.parametrize("words", CLAIMS)
+def test_a_claim_stands_in_the_notebook_and_holds_in_the_results(results, words):
+    assert words in TEXT
+    assert CLAIMS[words](results)
+
+
+@pytest.mark.parametrize("words", CLAIMS)
+def test_opposite_results_break_it(results, words):
+    assert not CLAIMS[words](Results(opposite(results.heads)))
+
+
+def opposite(value):
+    """Results where much is little: costs, areas and correlations change ends, and so do ranks."""
+    if isinstance(value, dict):
+        kept = "task", "seed", "training_area"
+        return {key: item if key in kept else opposite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [opposite(item) for item in value]
+    return 19 - value if isinstance(value, int) else 0.5 - value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 6])
+def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
+    monkeypatch.setattr(training, "trained", partial(training.trained, seed=seed, progress=False))
+    namespace = {}
+    for cell in NOTEBOOK.cells:
+        if cell.cell_type == "code":
+            exec(cell.source, namespace)
+    assert namespace["seen"].targets.shape == (128, 12, 5)
