@@ -29,7 +29,14 @@ def parameter_count(function: Callable[..., int]) -> str:
 
     Source: d2l 11.5.1.
     """
-    trials = [(6, 3, 5, False), (6, 2, 5, True), (8, 4, 11, True), (15, 5, 4, False)]
+    trials = [
+        (6, 3, 5, False),
+        (6, 2, 5, True),
+        (8, 4, 11, True),
+        (15, 5, 4, False),
+        (12, 3, 7, True),
+        (10, 2, 3, False),
+    ]
     compare(in_tensors(function), counting(count_parameters), trials, PARAMETER_SLIPS)
     return praise("the number of heads does not matter: it only says how the same rows are shared out.")
 
@@ -105,7 +112,7 @@ def operation_count(function: Callable[..., int]) -> str:
 
     Source: Vaswani et al. 2017, table 1; the convention of two is that of ``torch.utils.flop_counter``.
     """
-    trials = [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3)]
+    trials = [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3), (1, 6, 10, 5), (5, 1, 6, 2)]
     compare(in_tensors(function), counting(count_operations), trials, OPERATION_SLIPS)
     return praise("the maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.")
 
@@ -330,6 +337,8 @@ def matrix(name: str, value: Any) -> Tensor:
         raise MistakeError(f"{needed}; yours is {kind_of(value)}.")
     if value.dim() != 2 or value.shape[1] != NUM_TOKENS or not len(value):
         raise MistakeError(f"{needed}; yours has the shape {tuple(value.shape)}.")
+    if not value.isfinite().all():
+        raise MistakeError(f"{name} holds numbers that are not finite.")
     return tensor_from(value, tuple(value.shape), floating=False).to("cpu", torch.float64)
 
 
@@ -378,7 +387,7 @@ def describe(weights: Tensor, wanted: list[int]) -> str:
     if looks[1:] == wanted[1:]:
         return describe_first(weights[0], looks[0])
     if len(set(looks)) == 1 and looks[0] is not None:
-        return f"every token attends to token {looks[0]}: the queries do not differ in what they look for."
+        return f"every token attends to token {looks[0]}: queries of different tokens must look for different things."
     if lowest == wanted:
         return "every token gives the least weight where it should give the most: is a sign wrong?"
     if all(is_even(row[:token]) and row[:token].sum() > ENOUGH for token, row in enumerate(weights) if token):
@@ -393,7 +402,7 @@ def describe(weights: Tensor, wanted: list[int]) -> str:
 def describe_first(row: Tensor, target: int | None) -> str:
     """What token 0 does, where all others look at the one before them."""
     if is_even(row):
-        return "the others are right, but token 0 spreads its weight evenly: its query matches no key."
+        return "the others are right, but token 0 spreads its weight evenly: its query matches all keys alike."
     if target == NUM_TOKENS - 1:
         return (
             f"the others are right, but it wraps around: token 0 attends to the last one, token {target}; "

@@ -362,7 +362,8 @@ def test_a_head_that_does_none_of_these_is_told_where_it_goes_wrong(matrices, wo
         (EYE, torch.eye(6, 4), "W_k must be a tensor of shape (head_size, 6), with a column for each position; yours"),
         (torch.zeros(0, 6), torch.zeros(0, 6), "yours has the shape (0, 6)"),
         (torch.eye(5, 6), EYE, "W_q makes queries of size 5, W_k keys of size 6"),
-        (EYE / 0, EYE, "your result holds"),
+        (EYE / 0, EYE, "W_q holds numbers that are not finite"),
+        (EYE, EYE.to(torch.complex64), "real numbers, yours are torch.complex64"),
         (EYE.double() * 1e300, EYE.double() * 1e300, "overflow"),
     ],
 )
