@@ -135,6 +135,12 @@ class NothingDropped(exhibits.Layer):
         super().__init__(num_hiddens, num_heads)
 
 
+class NoisyInTraining(exhibits.Layer):
+    def forward(self, *inputs):
+        output = super().forward(*inputs)
+        return output + 0.1 * torch.randn_like(output) if self.training else output
+
+
 class HearsTheNeighbour(exhibits.Layer):
     """Every example of the batch gets the keys of the one before it."""
 
@@ -222,6 +228,7 @@ SEEN = [
     (panel.random_reference, TwiceAsSharp, "in evaluation, dropout 0.25: output"),
     (panel.random_reference, WeightsInAnotherOrder, "in evaluation, dropout 0.25: attention_weights"),
     (panel.random_reference, UniformInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
+    (panel.random_reference, NoisyInTraining, "in training, dropout 0: output"),
     (panel.random_reference, KeepsDroppedWeights, "not those before dropout"),
     (panel.random_reference, HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
     (panel.random_reference, NothingDropped, "dropout 0.25: 0% of the weights are dropped"),
@@ -322,13 +329,20 @@ def test_an_interrupt_gets_through():
         panel.shape(Interrupted)
 
 
-def test_the_panel_says_the_same_each_time_and_leaves_the_random_state_alone():
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    first = panel.run(KeepsDroppedWeights)
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(6)
-    assert panel.run(KeepsDroppedWeights) == first
+def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone():
+    drawn = []
+
+    class Remembers(exhibits.Layer):
+        def forward(self, *inputs):
+            drawn.append(inputs[0].clone())
+            return super().forward(*inputs)
+
+    for seed in (5, 6):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        panel.shape(Remembers)
+        assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(*drawn)
 
 
 def test_tests_look_at_parameters_of_their_own_making():
@@ -345,6 +359,7 @@ def test_the_verdict_names_the_tests_and_what_the_first_sees():
     verdict = panel.verdict(NaNInEmptyRows)
     assert not verdict
     assert repr(verdict).startswith("… Not yet: still caught by: random reference, gradient, ragged batch. (random")
+    assert not panel.verdict(TwiceAsSharp)
     assert repr(panel.verdict(Einsum)) == "✓ Right: clean, none of the 7 tests catches it."
 
 
