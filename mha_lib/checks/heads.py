@@ -201,7 +201,7 @@ def attention_trial(
     numbers = (num_queries, num_keys, num_keys)
     sequences = [torch.randn(batch_size, number, size) for number, size in zip(numbers, sizes, strict=True)]
     num_hiddens = num_heads * head_size
-    matrices = [torch.randn(num_hiddens, size) for size in (*sizes, num_hiddens)]
+    matrices = [0.5 * torch.randn(num_hiddens, size) for size in (*sizes, num_hiddens)]
     return (*sequences, torch.tensor(lengths), *matrices, num_heads)
 
 
