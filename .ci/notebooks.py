@@ -59,12 +59,12 @@ def read(path):
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
 
 
-def execute(notebook, folder, env=None, timeout=None):
+def execute(notebook, folder, env, timeout=None):
     """Run every code cell in a fresh kernel and store the outputs in ``notebook``.
 
     Args:
         folder: the kernel's working directory.
-        env: the kernel's environment variables; None inherits ours.
+        env: the kernel's environment variables.
         timeout: seconds that one cell may take; None waits for ever.
 
     Raises:
