@@ -1,6 +1,6 @@
 """A progress bar is seen while the work goes on and is gone afterwards: in a notebook, on a terminal, in a log."""
 
-import importlib.util
+import importlib
 import io
 import os
 import sys
@@ -17,14 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 class Terminal(io.StringIO):
     def isatty(self):
         return True
-
-
-def make_notebooks():
-    """The module behind ``make notebooks``, whose folder no import can name."""
-    spec = importlib.util.spec_from_file_location("make_notebooks", ROOT / ".ci" / "notebooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_all_items_come_through_in_order(capsys):
@@ -53,9 +45,10 @@ def test_a_terminal_is_left_empty_when_the_work_fails(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_notebook_shows_a_widget_and_keeps_nothing(tmp_path):
+def test_a_notebook_shows_a_widget_and_keeps_nothing(tmp_path, monkeypatch):
     pytest.importorskip("ipywidgets")
-    ci = make_notebooks()
+    monkeypatch.syspath_prepend(ROOT / ".ci")
+    ci = importlib.import_module("notebooks")
     source = """
 import ipywidgets
 from mha_lib.progress import progress_bar
