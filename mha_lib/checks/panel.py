@@ -42,7 +42,7 @@ def guarded(test: Callable[[Implementation], str | None]) -> Callable[[Implement
                 return f"it ran for more than {SECONDS:g} seconds"
             except MistakeError as mistake:
                 return str(mistake)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 return f"it raises {describe_error(error)}"
 
     return look
@@ -214,9 +214,18 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
 def by_formula(
     layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Output and weights with the parameters of ``layer``, one example and one head at a time, on valid keys alone.
+    """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
 
-    It shares no code with the layer, needs no mask and knows no dropout.
+    It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
+
+    Args:
+        queries, keys, values: (batch, number, num_hiddens).
+        valid_lens: (batch,).
+
+    Returns:
+        output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
+
+    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
     """
     output = torch.zeros_like(queries)
     weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -300,6 +301,11 @@ class Raises(exhibits.Layer):
         return Q @ K
 
 
+class Leaves(exhibits.Layer):
+    def forward(self, *inputs):
+        sys.exit()
+
+
 class NeverEnds(exhibits.Layer):
     def forward(self, *inputs):
         while True:
@@ -311,6 +317,7 @@ def test_what_an_implementation_raises_is_what_a_test_sees():
     assert panel.round_trip(Raises) is None
     assert panel.shape(Unwritten) == "the layer returns a NoneType, not a tensor"
     assert panel.run(Unwritten).caught_by == [test for test in panel.TESTS if test != "round trip"]
+    assert panel.shape(Leaves) == "it raises SystemExit"
     assert panel.shape(None).startswith("it raises TypeError")
 
 
