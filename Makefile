@@ -5,6 +5,8 @@ BOOK_PYTHON ?= python3.11
 VENV = .venv
 PY = $(VENV)/bin/python
 TESTS = tests
+# Two processes at once, each with a file or a notebook to itself.
+PYTEST_ARGS ?= --numprocesses=2 --dist=loadscope
 # Tests start without trained models, and leave those of the learner alone.
 MODELS = $(VENV)/models
 PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYTEST_ARGS)
