@@ -9,6 +9,13 @@
 The kernel named python3 that nbgrader finds must have ``mha_lib``, and the learners' too.
 """
 
+from nbconvert.preprocessors import TagRemovePreprocessor
+from nbgrader.converters import GenerateAssignment
+
 c = get_config()  # noqa: F821 - nbgrader defines it
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
+# The text after a check says why the solution is as it is: learners' copies leave it out.
+c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, *GenerateAssignment.preprocessors.default()]
+c.TagRemovePreprocessor.enabled = True
+c.TagRemovePreprocessor.remove_cell_tags = {"reason"}
 c.Execute.timeout = 180  # seconds a cell; the first time, a model may have to be trained

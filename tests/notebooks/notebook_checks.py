@@ -222,7 +222,7 @@ def gradable(notebook, path):
     for cell, following in pairs(notebook):
         grading = cell.metadata.get("nbgrader", {})
         if stubs.is_solution(cell):
-            if not (following and following.metadata.get("nbgrader", {}).get("grade")):
+            if not (following and is_graded(following)):
                 yield f"{cell.id} is a solution without a graded check after it"
             if not fits(grading, SOLUTION):
                 yield f"{cell.id} needs the metadata of a solution: {SOLUTION}"
@@ -234,6 +234,17 @@ def gradable(notebook, path):
         if grading and grading.get("grade_id") in seen | {None}:
             yield f"{cell.id} needs a grade_id of its own"
         seen.add(grading.get("grade_id"))
+
+
+def reasons_marked(notebook, path):
+    """After every graded check comes a text that says why, tagged so that learners' copies leave it out."""
+    expected = {following.id for cell, following in pairs(notebook) if following and is_graded(cell)}
+    found = {cell.id for cell in notebook.cells if "reason" in cell.metadata.get("tags", [])}
+    for cell, following in pairs(notebook):
+        if is_graded(cell) and not (following and following.id in found):
+            yield f"{cell.id} is graded, but no text tagged 'reason' follows"
+    for cell_id in sorted(found - expected):
+        yield f"{cell_id} is tagged 'reason', but follows no graded cell"
 
 
 FILE_CHECKS = (
@@ -261,7 +272,7 @@ STORY_CHECKS = (
     no_grading,
     *FILE_CHECKS,
 )
-SOLUTION_CHECKS = (titled, same_exercises, gradable, *FILE_CHECKS)
+SOLUTION_CHECKS = (titled, same_exercises, gradable, reasons_marked, *FILE_CHECKS)
 
 
 def code(notebook):
@@ -271,6 +282,11 @@ def code(notebook):
 def is_stub(cell):
     """Whether a cell waits for a learner's code."""
     return cell.cell_type == "code" and stubs.PLACEHOLDER in cell.source
+
+
+def is_graded(cell):
+    """Whether nbgrader gives points for a cell."""
+    return cell.metadata.get("nbgrader", {}).get("grade", False)
 
 
 def complete(notebook):

@@ -72,6 +72,12 @@ def test_nbgrader_makes_the_storys_stubs(course, path):
     assert [cell.source for cell in made] == [story[cell.id] for cell in made]
 
 
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_learners_are_not_told_why(course, path):
+    kept = [cell.id for cell in make_notebooks.read(path).cells if "reason" not in cell.metadata.get("tags", [])]
+    assert [cell.id for cell in released(course, path.name).cells] == kept
+
+
 def unsolved(solution):
     return stubs.stub_from(solution)
 

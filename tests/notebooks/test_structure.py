@@ -81,6 +81,7 @@ def solutions():
         source = "verdict = checks.double(double)\nprint(verdict)\nassert verdict"
         cells += [new_code_cell(source, outputs=[stream("stdout", "✓ Right: twice.\n")])]
         cells[-1].metadata = {"nbgrader": checks.GRADED | {"grade_id": f"double-{number}-check", "points": 1}}
+        cells += [new_markdown_cell("Twice.", metadata={"tags": ["reason"]})]
     return numbered(cells)
 
 
@@ -265,7 +266,7 @@ SOLUTION_FAULTS = [
     (checks.same_exercises, edit(2, "Exercise 1", "Exercise 4"), r"exercises \[4, 2, 3\], asked are \[1, 2, 3\]"),
     (checks.same_exercises, leave_out(3), "2 solution cells for 3 exercises"),
     (checks.gradable, leave_out(4), "01_sample-04 is a solution without a graded check after it"),
-    (checks.gradable, leave_out(-1), "01_sample-10 is a solution without a graded check after it"),
+    (checks.gradable, leave_out(-2), "01_sample-12 is a solution without a graded check after it"),
     (checks.gradable, grade(4, grade=False), "01_sample-04 is a solution without .*\n01_sample-05 needs the metadata"),
     (checks.gradable, label(3, metadata={}), "01_sample-04 needs the metadata of a solution"),
     (checks.gradable, grade(3, solution=False), "01_sample-04 needs the metadata of a solution"),
@@ -273,8 +274,12 @@ SOLUTION_FAULTS = [
     (checks.gradable, grade(4, locked=False), "01_sample-05 needs the metadata of a graded check"),
     (checks.gradable, grade(4, points=0), "01_sample-05 needs the metadata of a graded check.* and points"),
     (checks.gradable, edit(4, "assert verdict", "verdict"), "01_sample-05 is graded, but asserts nothing"),
-    (checks.gradable, grade(6, grade_id="double-1"), "01_sample-07 needs a grade_id of its own"),
-    (checks.gradable, grade(6, grade_id=None), "01_sample-07 needs a grade_id of its own"),
+    (checks.gradable, grade(7, grade_id="double-1"), "01_sample-08 needs a grade_id of its own"),
+    (checks.gradable, grade(7, grade_id=None), "01_sample-08 needs a grade_id of its own"),
+    (checks.reasons_marked, leave_out(5), "01_sample-05 is graded, but no text tagged 'reason' follows"),
+    (checks.reasons_marked, leave_out(-1), "01_sample-13 is graded, but"),
+    (checks.reasons_marked, label(5, metadata={}), "01_sample-05 is graded, but"),
+    (checks.reasons_marked, tag("reason", 2), "01_sample-03 is tagged 'reason', but follows no graded cell"),
 ]
 
 
