@@ -400,7 +400,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     """
     results = [measured(function, *game) for game in small_models()]
     if all(torch.equal(result, results[0]) for result in results):
-        raise MistakeError("four different models get the same numbers: your measure does not look at the model.")
+        raise MistakeError("four different models get one and the same table: your measure does not look at the model.")
     score = agreement(results)
     bars = {
         "a random order": 0.0,
