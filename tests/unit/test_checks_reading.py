@@ -70,6 +70,8 @@ MISREAD = [
     (changed(head3="last", head4="last"), "4 of 6 are right; head 3: for “last” most"),
     (["even"] * 6, "1 of 6 are right; head 0: an even look"),
     (changed(head1="previous"), "5 of 6 are right; head 1: for “previous” most"),
+    (changed(head1="itself"), "head 1: for “itself” most"),
+    (changed(head1="same word"), "head 1: for “same word” most"),
 ]
 
 
