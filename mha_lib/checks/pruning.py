@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -147,7 +147,9 @@ class Game:
         sets = importance.heads_in(torch.arange(2**num_heads), num_heads).float()
         self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
 
-    def __call__(self, kept) -> float:
+    def __call__(self, kept: Iterable[int]) -> float:
+        if not isinstance(kept, Iterable):
+            raise TypeError(f"score takes a list with the numbers of the heads that stay, got {kept!r}")
         heads = [int(head) for head in kept]
         strangers = [head for head in heads if head not in range(self.num_heads)]
         if strangers or len(set(heads)) < len(heads):
@@ -155,7 +157,7 @@ class Game:
         return self.values[sum(2**head for head in heads)].item()
 
     def __repr__(self) -> str:
-        return "a model"
+        return "score"
 
 
 @check
@@ -226,7 +228,7 @@ def turns(score: Game, num_heads: int) -> list[int]:
 def misordered(text: str, imitation: Callable[[Game, int], list[int]]) -> Slip:
     """A mistake in the search."""
     return Slip(
-        "with {inputs} heads, cut number {place} is head {got} instead of {right}: " + text, in_tensors(imitation)
+        "called with {inputs}, cut number {place} is head {got} instead of {right}: " + text, in_tensors(imitation)
     )
 
 

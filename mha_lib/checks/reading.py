@@ -255,35 +255,37 @@ def on_previous(weights: Tensor) -> Tensor:
 MISREADINGS = [
     (
         describe.entropy,
-        "it measures how many tokens a head looks at, not how far away they are: a head that looks sharply at the "
-        "first token is narrow, and yet looks far.",
+        "it orders heads by how many tokens they look at, not by how far away these are: a head that looks sharply at "
+        "the first token is narrow, and yet looks far.",
     ),
     (
         lambda weights: weights.amax(dim=-1).mean(dim=(0, 2)),
-        "it measures the largest weight, that is, how sharp a look is; a head may look sharply at a token far away.",
+        "it orders heads by how sharp their look is, as the largest weight does; a head may look sharply at a token "
+        "far away.",
     ),
     (
         describe.weight_on_self,
-        "it looks at the diagonal alone: a head that looks at the previous token counts as far as one that looks at "
-        "the other end.",
+        "it orders heads by their weight on the diagonal alone: a head that looks at the previous token counts as far "
+        "as one that looks at the other end.",
     ),
     (
         on_previous,
-        "it looks at the previous token alone: a head that looks at itself, or at the next token, is near, too.",
+        "it orders heads by their weight on the previous token alone: a head that looks at itself, or at the next "
+        "token, is near, too.",
     ),
     (
         ahead,
-        "it measures where in the text a head looks, from the beginning to the end, so that looks back and looks ahead "
-        "cancel; a distance has no sign.",
+        "it orders heads by where in the text they look, from the beginning to the end, so that looks back and looks "
+        "ahead cancel; a distance has no sign.",
     ),
     (
         scatter,
-        "it measures how far the attended tokens lie from one another, not from the token that asks: a head that "
-        "looks sharply at a far token gets next to nothing.",
+        "it orders heads by how far the attended tokens lie from one another, not from the token that asks: a head "
+        "that looks sharply at a far token gets next to nothing.",
     ),
     (
         lambda weights: describe.weight_on_token(weights, 0),
-        "it looks at the first token alone; a head may look far without looking there.",
+        "it orders heads by their weight on the first token alone; a head may look far without looking there.",
     ),
 ]
 

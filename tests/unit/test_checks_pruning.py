@@ -155,6 +155,8 @@ ORDER = Answers(
 def test_a_wrong_question_to_the_score_is_told_with_the_line():
     text = checks.order_of_cuts(lambda score, n: [score([1] * n)]).text
     assert "score takes the numbers of the heads that stay, each once, got [1, 1, 1]" in text
+    text = checks.order_of_cuts(lambda score, n: [score(0)]).text
+    assert "score takes a list with the numbers of the heads that stay, got 0" in text
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ REACH = Answers(
         lambda w: describe.mean_distance(w[:1]),
     ],
     wrong={
-        "how many tokens a head looks at": lambda w: -torch.xlogy(w, w).sum(dim=3).mean(dim=(0, 2)),
+        "how many tokens they look at": lambda w: -torch.xlogy(w, w).sum(dim=3).mean(dim=(0, 2)),
         "the largest weight": lambda w: -w.max(dim=3).values.mean(dim=(0, 2)),
         "the diagonal alone": lambda w: 1 - torch.einsum("bhii->h", w),
         "the previous token alone": lambda w: -w[:, :, 1:, :-1].diagonal(0, 2, 3).sum(dim=(0, 2)),
