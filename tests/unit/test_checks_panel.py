@@ -399,3 +399,12 @@ def test_scaled_dot_product_attention_of_torch_agrees_with_the_layer():
     valid = torch.arange(4) < torch.tensor([4, 2])[:, None, None, None]
     right = F.scaled_dot_product_attention(Q, K, V, attn_mask=valid)
     torch.testing.assert_close(layer.masked_softmax(layer.scores(Q, K), torch.tensor([4, 2])) @ V, right)
+
+
+def test_a_crash_is_no_catch():
+    assert panel.verdict(Raises).text == f"the tests could not run it: {panel.shape(Raises)}."
+
+
+def test_the_verdict_is_on_a_class():
+    assert panel.verdict(None).text == "give the class itself; this is a NoneType."
+    assert panel.verdict(exhibits.Layer(8, 4)).text == "give the class itself; this is a Layer."
