@@ -1,6 +1,7 @@
 """Call a learner's function safely: whatever it does, the check goes on and says what happened."""
 
 import copy
+import inspect
 import signal
 import sysconfig
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_lib.checks.inputs import in_words, name_of_argument
 from mha_lib.checks.verdict import MistakeError, NotYetError, describe_error, trimmed
 
 SECONDS = 5.0
@@ -40,18 +42,22 @@ def call(function: Callable, *arguments, seconds: float = SECONDS) -> Any:
     except KeyboardInterrupt:
         raise
     except TooLongError:
-        raise MistakeError(f"your code ran for more than {seconds:g} seconds{sizes_of(arguments)}.") from None
+        raise MistakeError(f"your code ran for more than {seconds:g} seconds{at(function, arguments)}.") from None
     except BaseException as error:
         line = line_of(error)
         if is_not_written(error, line):
             raise NotYetError("write the function first, then run both cells.") from None
         place = f" at “{trimmed(line, LONGEST_LINE)}”" if line else ""
-        raise MistakeError(f"your code raises {describe_error(error)}{place}{sizes_of(arguments)}.") from None
-    for number, (before, after) in enumerate(zip(arguments, given, strict=True), start=1):
+        raise MistakeError(f"your code raises {describe_error(error)}{place}{at(function, arguments)}.") from None
+    for number, (before, after) in enumerate(zip(arguments, given, strict=True)):
         if not same(before, after):
-            raise MistakeError(f"your code changes its argument number {number} in place: work on a new tensor.")
+            name = name_of_argument(function, number, len(arguments))
+            raise MistakeError(
+                f"your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
+                "work on a new tensor."
+            )
     if result is None or result is ...:
-        raise NotYetError("the function returns nothing so far.")
+        raise NotYetError(f"the function returns nothing so far{' (printing is not returning)' * prints(function)}.")
     return result
 
 
@@ -131,10 +137,14 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[:1].lower() in [*'aeiou'] else 'a'} {name}"
 
 
-def sizes_of(arguments: tuple) -> str:
-    """The shapes of tensors among the arguments, to show at which input something happens."""
-    shapes = [str(tuple(value.shape)) for value in arguments if isinstance(value, Tensor)]
-    return f" (with inputs of shape {', '.join(shapes)})" if shapes else ""
+def at(function: Callable, arguments: tuple) -> str:
+    """In brackets, at which arguments something happens."""
+    return f" ({words})" if (words := in_words(function, arguments)) else ""
+
+
+def prints(function: Callable) -> bool:
+    """Whether a function's own code calls ``print``."""
+    return "print" in getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ())
 
 
 def same(before: Any, after: Any) -> bool:

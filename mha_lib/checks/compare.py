@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mha_lib.checks.answers import InTensors, require_parts
 from mha_lib.checks.calls import NO_LIMIT, call, has_time_limit, tensor_from
+from mha_lib.checks.inputs import in_words
 from mha_lib.checks.verdict import MistakeError
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -17,8 +19,9 @@ class Slip:
     """A typical mistake.
 
     Attributes:
-        text: what it is, to the learner, without the right code. May hold ``{inputs}``, the shapes of the smallest
-            inputs that show it, ``{place}``, the first wrong number's place there, and ``{got}`` and ``{right}``.
+        text: what it is, to the learner, without the right code. May hold ``{example}``, the smallest inputs that
+            show it in words ("with scores of shape (2, 3)"), or ``{inputs}``, their bare shapes; ``{place}``, the
+            first wrong number's place there; and ``{got}`` and ``{right}``.
         imitation: computes, from the same arguments, what an answer with this mistake gives. Of another shape than
             the reference's, or NaN, if this is what the mistake gives.
     """
@@ -49,18 +52,20 @@ def compare(
         got = call(function, *trial)
         results.append(got)
         try:
+            if isinstance(function, InTensors):
+                require_parts(got, right)
             got = tensor_from(got, right.shape, floating=right.is_floating_point())
             if (place := first_difference(got, right)) is not None:
                 where = f"place {place} holds" if place else "the result is"
                 wrong, needed = numbers_at(place, got, right)
-                raise MistakeError(f"with inputs of shape {shapes(trial)}, {where} {wrong} instead of {needed}.")
+                raise MistakeError(f"{in_words(function, trial)}, {where} {wrong} instead of {needed}.")
         except MistakeError as mistake:
             first_failure = first_failure or mistake
     if first_failure is None:
         return
     for slip in slips:
         if all(imitates(slip, trial, got) for trial, got in zip(trials, results, strict=True)):
-            raise MistakeError(fill(slip, trials, results, reference))
+            raise MistakeError(fill(slip, function, trials, results, reference))
     raise first_failure
 
 
@@ -91,15 +96,24 @@ def numbers_at(place: list[int], got: Tensor, right: Tensor) -> tuple[str, str]:
     return next((texts for texts in written if texts[0] != texts[1]), written[-1])
 
 
-def fill(slip: Slip, trials: Sequence[tuple], results: Sequence[Tensor], reference: Callable[..., Tensor]) -> str:
+def fill(
+    slip: Slip,
+    function: Callable,
+    trials: Sequence[tuple],
+    results: Sequence[Tensor],
+    reference: Callable[..., Tensor],
+) -> str:
     """The slip's text with the smallest example."""
     for trial, got in zip(trials, results, strict=True):
         right = reference(*trial)
         if got.shape != right.shape:
-            return slip.text.format(inputs=shapes(trial), place="", got=tuple(got.shape), right=tuple(right.shape))
-        if (place := first_difference(got, right)) is not None:
+            seen = {"place": "", "got": tuple(got.shape), "right": tuple(right.shape)}
+        elif (place := first_difference(got, right)) is not None:
             wrong, needed = numbers_at(place, got, right)
-            return slip.text.format(inputs=shapes(trial), place=place, got=wrong, right=needed)
+            seen = {"place": place, "got": wrong, "right": needed}
+        else:
+            continue
+        return slip.text.format(example=in_words(function, trial), inputs=shapes(trial), **seen)
     raise AssertionError("a slip was found where nothing is wrong")
 
 

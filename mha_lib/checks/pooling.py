@@ -60,7 +60,7 @@ def effective_number(function: Callable[[Tensor], Tensor]) -> str:
     """
     simple = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     trials = [(simple,), (torch.softmax(2 * torch.randn(4, 6), dim=1),), (torch.softmax(torch.randn(5, 3), dim=1),)]
-    seen = "with weights of shape {inputs}, place {place} holds {got} instead of {right}: "
+    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
         Slip(
             seen + "this grows when few keys are heard; it is the sum of squares itself, still to be turned over.",
@@ -107,7 +107,7 @@ def gaussian_pooling(function: Callable[..., Tensor]) -> str:
 
     Source: d2l 11.2.2.
     """
-    seen = "with inputs of shape {inputs}, place {place} holds {got} instead of {right}: "
+    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
         Slip(seen + "σ stands in the formula as a square.", pooling_by(lambda s, sigma: -s / (2 * sigma))),
         Slip(seen + "the 2 below the fraction bar is missing.", pooling_by(lambda s, sigma: -s / sigma**2)),
@@ -264,7 +264,7 @@ def local_line(function: Callable[..., Tensor]) -> str:
     Source: W. S. Cleveland, Robust locally weighted regression and smoothing scatterplots, 1979; T. Hastie,
     R. Tibshirani, J. Friedman, The Elements of Statistical Learning, section 6.1.1.
     """
-    seen = "with inputs of shape {inputs}, place {place} holds {got} instead of {right}: "
+    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
         Slip(
             seen + "this is the weighted average; there is no slope in it.",

@@ -347,7 +347,7 @@ def mean_by_example(weights: Tensor, valid_lens: Tensor) -> Tensor:
 
 def uneven(text: str, imitation: Callable[[Tensor, Tensor], Tensor]) -> Slip:
     """A mistake in the evenness that leaves its shape right."""
-    return Slip("with inputs of shape {inputs}, head {place} gets {got} instead of {right}: " + text, imitation)
+    return Slip("{example}, head {place} gets {got} instead of {right}: " + text, imitation)
 
 
 EVENNESS_SLIPS = [
@@ -446,7 +446,7 @@ def heard_by(length: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 
 def misheard(text: str, imitation: Callable[..., Tensor]) -> Slip:
     """A mistake that leaves the shape right."""
-    return Slip("with inputs of shape {inputs}, place {place} holds {got} instead of {right}: " + text, imitation)
+    return Slip("{example}, place {place} holds {got} instead of {right}: " + text, imitation)
 
 
 HEARD_SLIPS = [

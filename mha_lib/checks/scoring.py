@@ -12,7 +12,7 @@ from mha_lib.checks.compare import Slip, compare, praise
 from mha_lib.checks.pooling import over_keys
 from mha_lib.checks.verdict import MistakeError, check, describe_error
 
-SEEN = "with inputs of shape {inputs}, place {place} holds {got} instead of {right}: "
+SEEN = "{example}, place {place} holds {got} instead of {right}: "
 
 
 @check

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from mha_lib.checks.answers import in_tensors
 from mha_lib.checks.calls import NO_LIMIT, call
 from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.inputs import in_words
 from mha_lib.checks.verdict import MistakeError, NotYetError, Verdict, check
 
 SHAPES = [(2, 3), (3, 4), (4, 5)]
@@ -88,7 +90,7 @@ def test_a_slip_is_not_named_where_it_is_wrong_in_some_trials_only():
     def sometimes_right(X):
         return X * X if len(X) == 4 else 2 * X
 
-    one_line(doubled(sometimes_right), r"with inputs of shape \(4, 5\), place \[0, 0\] holds .* instead of ")
+    one_line(doubled(sometimes_right), r"with X of shape \(4, 5\), place \[0, 0\] holds .* instead of ")
 
 
 def test_numbers_that_look_alike_are_written_with_more_digits():
@@ -154,7 +156,7 @@ def recurse(X):
     [
         (
             fail_far_away,
-            r"raises ValueError: first line at “raise ValueError\(.{,60}…” \(with inputs of shape \(2, 3\)\)",
+            r"raises ValueError: first line at “raise ValueError\(.{,60}…” \(with X of shape \(2, 3\)\)",
         ),
         (multiply_wrongly, "raises RuntimeError: mat1 and mat2 .* at “return X @ X” "),
         (raise_unreadable, "raises RaisesAtEverything at “raise RaisesAtEverything”"),
@@ -226,7 +228,7 @@ def loop_and_catch_errors(X):
 @pytest.mark.parametrize("hangs", [wait, wait_and_catch_errors, wait_and_catch_everything, loop, loop_and_catch_errors])
 def test_a_hang_is_cut_short(hangs):
     start = time.monotonic()
-    with pytest.raises(MistakeError, match=r"ran for more than 0.2 seconds \(with inputs of shape \(2, 3\)\)"):
+    with pytest.raises(MistakeError, match=r"ran for more than 0.2 seconds \(with X of shape \(2, 3\)\)"):
         call(hangs, torch.ones(2, 3), seconds=0.2)
     assert time.monotonic() - start < 5
 
@@ -272,16 +274,21 @@ def turn(X):
 def test_a_change_in_place_is_told_and_reaches_no_one(changes):
     given = torch.randn(3, 3)
     before = given.clone()
-    with pytest.raises(MistakeError, match="changes its argument number 2 in place"):
+    with pytest.raises(MistakeError, match="changes `X` in place"):
         call(lambda number, X: changes(X), 7, given)
     assert torch.equal(given, before)
-    one_line(doubled(changes), "changes its argument number 1 in place")
+    one_line(doubled(changes), "changes `X` in place, .* even where the result is right")
+
+
+def test_an_argument_without_a_name_is_counted():
+    with pytest.raises(MistakeError, match="changes its second argument in place"):
+        call(lambda number, *others: others[0].add_(1), 7, torch.zeros(2))
 
 
 @pytest.mark.parametrize("argument", [[torch.zeros(2)], (torch.zeros(2),), {"a": torch.zeros(2)}])
 def test_a_change_within_a_list_is_seen(argument):
     key = "a" if isinstance(argument, dict) else 0
-    with pytest.raises(MistakeError, match="number 1 in place"):
+    with pytest.raises(MistakeError, match="changes `parts` in place"):
         call(lambda parts: parts[key].add_(1), argument)
     assert call(lambda parts: parts[key] + 1, argument).eq(1).all()
 
@@ -363,6 +370,68 @@ def stub_that_says_so(X):
 def test_a_stub_is_not_yet_an_answer(answer):
     verdict = one_line(doubled(answer), "^… Not yet: ")
     assert not verdict and verdict.state == "not yet"
+
+
+def print_it(X):
+    print(2 * X)
+
+
+def test_who_prints_is_told_that_this_is_not_returning():
+    assert doubled(print_it).text == "the function returns nothing so far (printing is not returning)."
+    assert doubled(stub).text == "the function returns nothing so far."
+
+
+@check
+def total_of(function) -> str:
+    """Needed: the whole part of a sum."""
+    trials = [(3, False, torch.ones(2)), (4, True, torch.ones(3))]
+    compare(in_tensors(function), lambda n, double, X: torch.tensor(n * (1 + double) + len(X)), trials, [])
+    return praise("summed.")
+
+
+@check
+def product_of(function) -> str:
+    """Needed: three products."""
+    compare(in_tensors(function), lambda a, b: torch.tensor([a, b, a * b]), [(2, 5)], [])
+    return praise("multiplied.")
+
+
+@check
+def thirds(function) -> str:
+    """Needed: the three parts of a matrix."""
+    compare(in_tensors(function), lambda W: W.unflatten(0, (3, -1)), [(torch.randn(6, 4),)], [])
+    return praise("split.")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "message"),
+    [
+        (total_of(lambda n, double, X: 7), r"^with n = 3, double = False and X of shape \(2,\), the result is 7 inst"),
+        (total_of(lambda *sizes: 7), r"^with 3, False and a tensor of shape \(2,\), the result is 7 instead of 5\.$"),
+        (total_of(lambda n, double, X: n / 0), r"\(with n = 3, double = False and X of shape \(2,\)\)"),
+        (product_of(lambda a, b: (2, 5, 7)), r"^for \(2, 5\), place \[2\] holds 7 instead of 10\.$"),
+        (total_of(lambda n, double, X: "5"), "^one whole number is needed, yours is a str.$"),
+        (total_of(lambda n, double, X: (5, 5)), "^one whole number is needed, yours are 2.$"),
+        (product_of(lambda a, b: [2, 5]), "^three whole numbers are needed, yours are 2.$"),
+        (product_of(lambda a, b: 10), "^three whole numbers are needed, yours is one number.$"),
+        (
+            thirds(lambda W: W.split(3)),
+            r"^three matrices of shape \(2, 4\) are needed, yours are 2 of shape \(3, 4\)",
+        ),
+        (thirds(lambda W: W.split(4)), r"are needed, yours have the shapes \(4, 4\), \(2, 4\)\.$"),
+        (thirds(lambda W: W), r"^three matrices .* are needed, yours is a tensor of shape \(6, 4\)\.$"),
+    ],
+)
+def test_the_call_and_what_is_needed_are_told_in_plain_words(verdict, message):
+    assert re.search(message, verdict.text), verdict
+
+
+def test_a_few_whole_numbers_are_written_out_and_what_is_long_is_left_out():
+    def f(valid_lens, num_heads, table): ...
+
+    assert in_words(f, (torch.tensor([3, 2]), 2, "long" * 20)) == "with valid_lens [3, 2] and num_heads = 2"
+    assert in_words(f, (torch.arange(99), 2)) == "with valid_lens of shape (99,) and num_heads = 2"
+    assert in_words(f, ("long" * 20,)) == "" and in_words(f, (4,)) == "for 4"
 
 
 def test_a_surprise_in_the_check_itself_is_no_crash():
