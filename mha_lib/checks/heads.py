@@ -69,7 +69,22 @@ PARAMETER_SLIPS = [
         "you count the matrices of one head only, and there are num_heads of them.",
         lambda d, h, size, bias: 3 * (d // h) * size + d**2 + bias * (3 * (d // h) + d),
     ),
-    miscounted("W_o is missing, which mixes the heads.", lambda d, h, size, bias: 3 * d * size + bias * 3 * d),
+    miscounted(
+        "you count the matrices of one head only, and no biases.",
+        lambda d, h, size, bias: 3 * (d // h) * size + d**2,
+    ),
+    miscounted(
+        "you count one head's share of all four maps, and there are num_heads such shares.",
+        lambda d, h, size, bias: 3 * (d // h) * size + d * (d // h) + bias * (3 * (d // h) + d),
+    ),
+    miscounted(
+        "you count one head's share of all four maps, without biases.",
+        lambda d, h, size, bias: 3 * (d // h) * size + d * (d // h),
+    ),
+    miscounted(
+        "you count three maps from the input; there is a fourth map, W_o, which mixes the heads.",
+        lambda d, h, size, bias: 3 * d * size + bias * 3 * d,
+    ),
     miscounted(
         "W_o does not read the input, it reads the heads put side by side: what is their size?",
         lambda d, h, size, bias: 4 * d * size + bias * 4 * d,
@@ -87,7 +102,7 @@ PARAMETER_SLIPS = [
         lambda d, h, size, bias: count_parameters(d, h, size, False) + bias * d,
     ),
     miscounted(
-        "you count the biases of three maps; W_o has one too.",
+        "you count the biases of three maps; there are four (W_o has one too).",
         lambda d, h, size, bias: count_parameters(d, h, size, False) + bias * 3 * d,
     ),
     miscounted(
@@ -140,13 +155,17 @@ OPERATION_SLIPS = [
         "you count scores and averages of one head only, and there are num_heads of them.",
         lambda b, n, d, h: count_operations(b, n, d, h, pairs=2 / h),
     ),
-    miscounted("W_o is missing, the fourth map.", lambda b, n, d, h: count_operations(b, n, d, h, maps=3)),
+    miscounted(
+        "you count three maps; there are four (W_o is one of them).",
+        lambda b, n, d, h: count_operations(b, n, d, h, maps=3),
+    ),
     miscounted(
         "the four maps are missing; you count scores and averages only.",
         lambda b, n, d, h: count_operations(b, n, d, h, maps=0),
     ),
     miscounted(
-        "you count one of two products of size n · n · num_hiddens: the scores need one, the averages the other.",
+        "for scores and averages together you count half of what they take: both are products, and in both each "
+        "multiplication comes with an addition.",
         lambda b, n, d, h: count_operations(b, n, d, h, pairs=1),
     ),
     miscounted(
@@ -216,18 +235,25 @@ def head_outputs(
     W_o: Tensor,
     num_heads: int,
     *,
-    divided_by: str = "head size",
+    divided_by: str = "√head size",
     rows: str = "consecutive",
+    masked: str = "before",
 ) -> list[Tensor]:
     """Each head's average, (batch, num_queries, head_size). The options put mistakes in.
 
     Args:
-        divided_by: whose square root divides the scores: "head size", "num_hiddens" or "nothing".
+        divided_by: what divides the scores: "√head size", "√num_hiddens", "head size" or "nothing".
         rows: which rows of the stacks head i takes: "consecutive", "strided" (every num_heads-th) or "first" (those
             of head 0).
+        masked: whether padding is kept out "before" the softmax or "after" it.
     """
     head_size = len(W_q) // num_heads
-    size = {"head size": head_size, "num_hiddens": len(W_q), "nothing": 1}[divided_by]
+    divisor = {
+        "√head size": math.sqrt(head_size),
+        "√num_hiddens": math.sqrt(len(W_q)),
+        "head size": head_size,
+        "nothing": 1,
+    }[divided_by]
     heads = []
     for i in range(num_heads):
         own = {
@@ -236,7 +262,11 @@ def head_outputs(
             "first": slice(head_size),
         }[rows]
         q, k, v = queries @ W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T
-        heads.append(masked_softmax(q @ k.transpose(1, 2) / math.sqrt(size), valid_lens) @ v)
+        scores = q @ k.transpose(1, 2) / divisor
+        weights = masked_softmax(scores, valid_lens if masked == "before" else None)
+        if masked == "after":
+            weights = weights * (torch.arange(keys.shape[1]) < valid_lens[:, None, None])
+        heads.append(weights @ v)
     return heads
 
 
@@ -250,9 +280,10 @@ def W_o_of(trial: tuple) -> Tensor:
     return trial[7]
 
 
-def mix_one(*trial: Any, head: int) -> Tensor:
-    """What a single head adds to the output."""
-    return head_outputs(*trial)[head] @ W_o_of(trial).chunk(trial[8], dim=1)[head].T
+def mix_some(*trial: Any, some: slice) -> Tensor:
+    """What some of the heads add to the output."""
+    columns = W_o_of(trial).chunk(trial[8], dim=1)
+    return torch.cat(head_outputs(*trial)[some], dim=-1) @ torch.cat(columns[some], dim=1).T
 
 
 def wrong_output(text: str, imitation: Callable[..., Tensor]) -> Slip:
@@ -263,12 +294,21 @@ def wrong_output(text: str, imitation: Callable[..., Tensor]) -> Slip:
 HEAD_SLIPS = [
     wrong_output(
         "the scores are divided by √num_hiddens, but a head compares vectors of size num_hiddens / num_heads.",
-        lambda *trial: mix(*trial, divided_by="num_hiddens"),
+        lambda *trial: mix(*trial, divided_by="√num_hiddens"),
+    ),
+    wrong_output(
+        "the scores are divided by the size of a head itself; its square root is asked for.",
+        lambda *trial: mix(*trial, divided_by="head size"),
     ),
     wrong_output(
         "the scores are not divided by the root of the head's size.", lambda *trial: mix(*trial, divided_by="nothing")
     ),
     wrong_output("valid_lens has no effect: padding gets weight.", lambda *trial: mix(*trial[:3], None, *trial[4:])),
+    wrong_output(
+        "padding adds nothing to the averages, but it still takes its share in the softmax: mask the scores, not what "
+        "comes after.",
+        lambda *trial: mix(*trial, masked="after"),
+    ),
     wrong_output(
         "W_o is missing: the heads only stand side by side.", lambda *trial: torch.cat(head_outputs(*trial), dim=-1)
     ),
@@ -282,12 +322,12 @@ HEAD_SLIPS = [
     ),
     wrong_output("every head uses the rows of head 0.", lambda *trial: mix(*trial, rows="first")),
     wrong_output(
-        "the heads are in reverse order when they meet W_o.",
+        "the heads meet the columns of W_o in reverse order.",
         lambda *trial: torch.cat(head_outputs(*trial)[::-1], dim=-1) @ W_o_of(trial).T,
     ),
     wrong_output(
-        "the heads' features alternate (feature 0 of every head, then feature 1, …) when they meet W_o; "
-        "all features of head 0 come first.",
+        "each head meets every num_heads-th column of W_o, as if features of the heads alternated; its columns follow "
+        "one another.",
         lambda *trial: torch.stack(head_outputs(*trial), dim=-1).flatten(start_dim=2) @ W_o_of(trial).T,
     ),
     wrong_output(
@@ -296,11 +336,20 @@ HEAD_SLIPS = [
     ),
     wrong_output("you average the heads' parts; add them.", lambda *trial: mix(*trial) / trial[8]),
     wrong_output(
-        "only head 0 reaches the output: does the loop end too early?", lambda *trial: mix_one(*trial, head=0)
+        "only head 0 reaches the output: does the loop end too early?",
+        lambda *trial: mix_some(*trial, some=slice(1)),
     ),
     wrong_output(
         "only the last head reaches the output: does each head overwrite the one before?",
-        lambda *trial: mix_one(*trial, head=-1),
+        lambda *trial: mix_some(*trial, some=slice(-1, None)),
+    ),
+    wrong_output(
+        "the last head does not reach the output: does the loop stop one head short?",
+        lambda *trial: mix_some(*trial, some=slice(-1)),
+    ),
+    wrong_output(
+        "head 0 does not reach the output: heads are counted from 0.",
+        lambda *trial: mix_some(*trial, some=slice(1, None)),
     ),
 ]
 
@@ -377,7 +426,7 @@ def describe(weights: Tensor, wanted: list[int]) -> str:
         )
     if looks == list(range(NUM_TOKENS)):
         return "every token attends to itself: its query should match another token's key, not its own."
-    if looks[:last] == list(range(1, NUM_TOKENS)):
+    if looks[1:last] == list(range(2, NUM_TOKENS)):  # where token 0 looks depends on how the shift treats it
         return (
             "tokens attend to the next one: token 1 looks at token 2, and should look at token 0. "
             "Are the roles of W_q and W_k exchanged, or is a shift the wrong way round?"
@@ -393,9 +442,22 @@ def describe(weights: Tensor, wanted: list[int]) -> str:
     if all(is_even(row[:token]) and row[:token].sum() > ENOUGH for token, row in enumerate(weights) if token):
         return "tokens spread their weight over all tokens before them; only the one just before is asked for."
     token = next(token for token, target in enumerate(wanted) if weights[token, target] < ENOUGH)
+    return describe_row(weights[token], token, wanted[token])
+
+
+def describe_row(row: Tensor, token: int, target: int) -> str:
+    """Where a token's weight goes instead of to the target."""
+    if is_even(row):
+        return f"token {token} spreads its weight evenly over all tokens; {ENOUGH} of it should go to token {target}."
+    top = [str(other) for other, weight in enumerate(row) if row.max() - weight < TIED]
+    if len(top) > 1:
+        return (
+            f"token {token} gives its largest weight to tokens {', '.join(top[:-1])} and {top[-1]} alike, "
+            f"{floor(row.max().item())} each; {ENOUGH} should go to token {target}."
+        )
     return (
-        f"token {token} gives {floor(weights[token, wanted[token]].item())} of its weight to token {wanted[token]}, "
-        f"{ENOUGH} is asked; the most, {floor(weights[token].max().item())}, goes to token {weights[token].argmax()}."
+        f"token {token} gives {floor(row[target].item())} of its weight to token {target}, {ENOUGH} is asked; "
+        f"the most, {floor(row.max().item())}, goes to token {top[0]}."
     )
 
 

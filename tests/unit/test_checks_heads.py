@@ -38,8 +38,11 @@ RIGHT_PARAMETERS = [
 WRONG_PARAMETERS = {
     "once for each head at full size": lambda d, h, size, bias: h * 3 * d * size + d * d + 4 * d * bias,
     "everything once for each head": lambda d, h, size, bias: h * d * (3 * size + d + 4 * bias),
-    "of one head only": lambda d, h, size, bias: 3 * d // h * (size + bias) + d * (d + bias),
-    "W_o is missing": lambda d, h, size, bias: 3 * d * (size + bias),
+    "only, and there are num_heads of": lambda d, h, size, bias: 3 * d // h * (size + bias) + d * (d + bias),
+    "only, and no biases": lambda d, h, size, bias: 3 * d // h * size + d * d,
+    "num_heads such shares": lambda d, h, size, bias: d // h * (3 * size + d) + bias * (3 * d // h + d),
+    "maps, without biases": lambda d, h, size, bias: d // h * (3 * size + d),
+    "a fourth map, W_o": lambda d, h, size, bias: 3 * d * (size + bias),
     "W_o does not read the input": lambda d, h, size, bias: 4 * d * (size + bias),
     "they read the input": lambda d, h, size, bias: 4 * d * (d + bias),
     "biases are missing": lambda d, h, size, bias: d * (3 * size + d),
@@ -88,9 +91,9 @@ WRONG_OPERATIONS = {
     "everything once for each head": lambda b, n, d, h: 4 * b * n * d * (2 * d + n) * h,
     "scores and averages once for each head": lambda b, n, d, h: 8 * b * n * d**2 + 4 * b * n**2 * d * h,
     "of one head only": lambda b, n, d, h: 8 * b * n * d**2 + 4 * b * n**2 * d // h,
-    "W_o is missing": lambda b, n, d, h: 6 * b * n * d**2 + 4 * b * n**2 * d,
+    "W_o is one of them": lambda b, n, d, h: 6 * b * n * d**2 + 4 * b * n**2 * d,
     "the four maps are missing": lambda b, n, d, h: 4 * b * n**2 * d,
-    "one of two products": lambda b, n, d, h: 8 * b * n * d**2 + 2 * b * n**2 * d,
+    "half of what they take": lambda b, n, d, h: 8 * b * n * d**2 + 2 * b * n**2 * d,
     "the four maps only": lambda b, n, d, h: 8 * b * n * d**2,
     "a single example": lambda b, n, d, h: 4 * n * d * (2 * d + n),
     "n · n scores": lambda b, n, d, h: 8 * b * n * d**2 + 4 * b * n * d,
@@ -120,6 +123,8 @@ def loop(
     *,
     divide=lambda scores, p, d: scores / math.sqrt(p),
     lengths=True,
+    after=False,
+    take=slice(None),
     rows=lambda i, p, h: slice(i * p, i * p + p),
     columns=lambda i, p, h: slice(i * p, i * p + p),
     over=2,
@@ -128,7 +133,7 @@ def loop(
     d = W_q.shape[0]
     p = d // num_heads
     output = 0
-    for i in range(num_heads):
+    for i in range(num_heads)[take]:
         own = rows(i, p, num_heads)
         q = torch.einsum("bnd,pd->bnp", queries, W_q[own])
         k = torch.einsum("bnd,pd->bnp", keys, W_k[own])
@@ -137,7 +142,11 @@ def loop(
         if lengths:
             for example, length in enumerate(valid_lens.tolist()):
                 scores[example, :, length:] = -1e9
-        output = output + torch.softmax(scores, dim=over) @ v @ W_o[:, columns(i, p, num_heads)].T
+        weights = torch.softmax(scores, dim=over)
+        if after:
+            for example, length in enumerate(valid_lens.tolist()):
+                weights[example, :, length:] = 0
+        output = output + weights @ v @ W_o[:, columns(i, p, num_heads)].T
     return output
 
 
@@ -186,21 +195,28 @@ def einsum_at_once(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
 RIGHT_LOOPS = [loop, with_cat, with_the_layer, query_by_query, einsum_at_once]
 WRONG_LOOPS = {
     "divided by √num_hiddens": with_mistake(divide=lambda scores, p, d: scores / d**0.5),
+    "size of a head itself": with_mistake(divide=lambda scores, p, d: scores / p),
     "not divided by the root": with_mistake(divide=lambda scores, p, d: scores),
     "valid_lens has no effect": with_mistake(lengths=False),
+    "takes its share in the softmax": with_mistake(lengths=False, after=True),
     "W_o is missing": finished(lambda outputs, W_o: torch.cat(outputs, 2)),
     "wrong way round": finished(lambda outputs, W_o: torch.cat(outputs, 2) @ W_o),
     "every num_heads-th row": with_mistake(rows=lambda i, p, h: slice(i, None, h)),
     "the rows of head 0": with_mistake(rows=lambda i, p, h: slice(p)),
     "reverse order": finished(lambda outputs, W_o: torch.cat([*reversed(outputs)], 2) @ W_o.T),
-    "alternate": finished(lambda outputs, W_o: torch.stack(outputs, 3).reshape(*outputs[0].shape[:2], -1) @ W_o.T),
+    "every num_heads-th column": finished(
+        lambda outputs, W_o: torch.stack(outputs, 3).reshape(*outputs[0].shape[:2], -1) @ W_o.T
+    ),
     "the columns of head 0": with_mistake(columns=lambda i, p, h: slice(p)),
-    "average": finished(lambda outputs, W_o: torch.cat(outputs, 2) @ W_o.T / len(outputs)),
+    "you average": finished(lambda outputs, W_o: torch.cat(outputs, 2) @ W_o.T / len(outputs)),
     "only head 0": finished(lambda outputs, W_o: outputs[0] @ W_o[:, : outputs[0].shape[2]].T),
     "only the last head": finished(lambda outputs, W_o: outputs[-1] @ W_o[:, -outputs[0].shape[2] :].T),
+    "the last head does not": with_mistake(take=slice(-1)),
+    "counted from 0": with_mistake(take=slice(1, None)),
 }
 UNLISTED_LOOPS = [
-    with_mistake(divide=lambda scores, p, d: scores / p),
+    with_mistake(divide=lambda scores, p, d: scores / p**0.75),
+    with_mistake(lengths=False, after=True, take=slice(-1)),
     with_mistake(rows=lambda i, p, h: slice(i, None, h), lengths=False),
     with_mistake(over=1),
     finished(lambda outputs, W_o: torch.cat([outputs[1], outputs[0], *outputs[2:]], 2) @ W_o.T / 2),
@@ -225,7 +241,7 @@ def test_every_mistake_that_has_a_name_is_tried(answers, slips):
 
 
 def test_a_count_must_be_a_number():
-    assert "a tensor of shape ()" in checks.parameter_count(lambda *sizes: "150").text
+    assert "one whole number is needed" in checks.parameter_count(lambda *sizes: "150").text
     assert "raises ZeroDivisionError" in checks.parameter_count(lambda *sizes: 1 / 0).text
     assert "give the function itself" in checks.operation_count(312).text
 
@@ -291,10 +307,19 @@ def spread_before():
     return scores.T * math.sqrt(6), EYE
 
 
+def divided():
+    """Token 3 looks at three tokens."""
+    W_q = 40 * EYE[:, BEFORE]
+    W_q[[1, 5], 3] = 40
+    return W_q, EYE
+
+
 DEEDS = [
     (looking_at([0, 1, 2, 3, 4, 5]), "attends to itself"),
     (looking_at([1, 2, 3, 4, 5, 5]), "attend to the next one"),
     (looking_at([1, 2, 3, 4, 5, 0]), "attend to the next one"),
+    (looking_at([0, 2, 3, 4, 5, 5]), "attend to the next one"),
+    (looking_at(BEFORE)[::-1], "attend to the next one"),
     ((torch.zeros(3, 6), torch.zeros(3, 6)), "spreads its weight evenly, 1/6 on each"),
     (looking_at(BEFORE, strength=0.01), "spreads its weight evenly, 1/6 on each"),
     (looking_at([5, 0, 1, 2, 3, 4]), "wraps around"),
@@ -319,7 +344,8 @@ def test_what_the_head_does_is_told(matrices, words):
     [
         (looking_at([0, 0, 1, 5, 3, 4]), "token 3 gives 0.00 of its weight to token 2, 0.9 is asked; the most, 0.99"),
         (looking_at([0, 1, 2, 3, 4, 0]), "token 1 gives 0.00 of its weight to token 0"),
-        (looking_at([0, 0, 1, 2, None, 4]), "token 4 gives 0.16 of its weight to token 3"),
+        (looking_at([0, 0, 1, 2, None, 4]), "token 4 spreads its weight evenly over all tokens; 0.9 of it"),
+        (divided(), "token 3 gives its largest weight to tokens 1, 2 and 5 alike, 0.33 each; 0.9 should go to token 2"),
         (looking_at([5, 0, 1, 2, 3, 5]), "token 0 gives 0.00 of its weight to token 0"),
     ],
 )
