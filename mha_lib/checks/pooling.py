@@ -11,6 +11,16 @@ from mha_lib.checks.verdict import check
 
 HALF_WIDTH = 2.0  # hours at which the triangle kernel has come down to 0
 GAP = 1.0  # hours; readings this near, or nearer, are left out
+SEEN = "{example}, place {place} holds {got} instead of {right}: "
+WRONG_SCORES = {  # of a squared distance and σ
+    "the 2 below the fraction bar is missing.": lambda s, sigma: -s / sigma**2,
+    "σ stands in the formula as a square.": lambda s, sigma: -s / (2 * sigma),
+    "the width has no say in it; σ is missing.": lambda s, sigma: -s / 2,
+    "a wider σ makes the window narrower here; does σ² stand below the fraction bar?": lambda s, sigma: (
+        -s / 2 * sigma**2
+    ),
+    "the most distant keys get the most weight; look at the sign of the score.": lambda s, sigma: s / (2 * sigma**2),
+}
 
 
 @check
@@ -60,10 +70,9 @@ def effective_number(function: Callable[[Tensor], Tensor]) -> str:
     """
     simple = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     trials = [(simple,), (torch.softmax(2 * torch.randn(4, 6), dim=1),), (torch.softmax(torch.randn(5, 3), dim=1),)]
-    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
         Slip(
-            seen + "this grows when few keys are heard; it is the sum of squares itself, still to be turned over.",
+            SEEN + "this grows when few keys are heard; it is the sum of squares itself, still to be turned over.",
             lambda w: w.square().sum(dim=1),
         ),
         Slip(
@@ -75,23 +84,23 @@ def effective_number(function: Callable[[Tensor], Tensor]) -> str:
             lambda w: 1 / w.square().sum(),
         ),
         Slip(
-            seen + "every row gives 1, whatever it holds, because you squared the sum, not the weights.",
+            SEEN + "every row gives 1, whatever it holds, because you squared the sum, not the weights.",
             lambda w: 1 / w.sum(dim=1).square(),
         ),
-        Slip(seen + "it is the root of what is asked for.", lambda w: 1 / w.norm(dim=1)),
+        Slip(SEEN + "it is the root of what is asked for.", lambda w: 1 / w.norm(dim=1)),
         Slip(
-            seen + "you took the mean of the squares, so it grows with the number of keys in the table.",
+            SEEN + "you took the mean of the squares, so it grows with the number of keys in the table.",
             lambda w: 1 / w.square().mean(dim=1),
         ),
         Slip(
-            seen + "this is the exponential of the entropy, another way to count; here squares are asked for.",
+            SEEN + "this is the exponential of the entropy, another way to count; here squares are asked for.",
             lambda w: torch.exp(-torch.xlogy(w, w).sum(dim=1)),
         ),
         Slip(
-            seen + "you counted the keys with any weight; a key with hardly any should hardly count.",
+            SEEN + "you counted the keys with any weight; a key with hardly any should hardly count.",
             lambda w: (w > 0).sum(dim=1).float(),
         ),
-        Slip(seen + "you looked at the largest weight only.", lambda w: 1 / w.max(dim=1).values),
+        Slip(SEEN + "you looked at the largest weight only.", lambda w: 1 / w.max(dim=1).values),
     ]
     compare(function, lambda w: 1 / w.square().sum(dim=1), trials, slips)
     return praise("n equal weights count as n keys, a single weight as 1, and everything else lies between.")
@@ -107,33 +116,30 @@ def gaussian_pooling(function: Callable[..., Tensor]) -> str:
 
     Source: d2l 11.2.2.
     """
-    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
-        Slip(seen + "σ stands in the formula as a square.", pooling_by(lambda s, sigma: -s / (2 * sigma))),
-        Slip(seen + "the 2 below the fraction bar is missing.", pooling_by(lambda s, sigma: -s / sigma**2)),
-        Slip(seen + "the width has no say in it; σ is missing.", pooling_by(lambda s, sigma: -s / 2)),
+        *[Slip(SEEN + text, pooling_by(score)) for text, score in WRONG_SCORES.items()],
         Slip(
-            seen + "the most distant keys get the most weight; look at the sign of the score.",
-            pooling_by(lambda s, sigma: s / (2 * sigma**2)),
-        ),
-        Slip(
-            seen + "you used the distance where its square is needed.",
+            SEEN + "you used the distance where its square is needed.",
             pooling_by(lambda s, sigma: -s.sqrt() / (2 * sigma**2)),
         ),
         Slip(
-            seen + "you averaged the squared differences over the entries of a vector; a distance sums them.",
+            SEEN + "you averaged the squared differences over the entries of a vector; a distance sums them.",
             pooling_by(gaussian_score, lambda q, k: (q[:, None] - k).square().mean(dim=2)),
         ),
         Slip(
-            seen + "the weights of a query do not sum to 1, those of a key do: the softmax ran over the queries.",
+            SEEN + "you summed the differences first and squared the sum; it is the squares that are summed.",
+            pooling_by(gaussian_score, lambda q, k: (q[:, None] - k).sum(dim=2).square()),
+        ),
+        Slip(
+            SEEN + "the weights of a query do not sum to 1, those of a key do: you normalised over the queries.",
             pooling_by(gaussian_score, weigh=lambda scores: torch.softmax(scores, dim=0)),
         ),
         Slip(
-            seen + "the heights of the kernel are not weights yet; each query's must sum to 1.",
+            SEEN + "the heights of the kernel are not weights yet; each query's must sum to 1.",
             pooling_by(gaussian_score, weigh=torch.exp),
         ),
         Slip(
-            seen + "you averaged with the scores themselves; they are not weights yet.",
+            SEEN + "you averaged with the scores themselves; they are not weights yet.",
             pooling_by(gaussian_score, weigh=lambda scores: scores),
         ),
     ]
@@ -181,6 +187,8 @@ def leave_hour_out(function: Callable[..., Tensor]) -> str:
     hours = torch.tensor([0.0, 1.0, 2.5, 4.0, 7.0])
     seen = f"for readings at the hours {hours.tolist()} place {{place}} holds {{got}} instead of {{right}}: "
     slips = [
+        Slip(seen + "nothing is left out.", lambda hours, sigma: over_keys(hour_scores(hours, sigma))),
+        *[Slip(seen + text, masked_by(within_gap, score)) for text, score in WRONG_SCORES.items()],
         Slip(
             seen + "a reading ignores itself alone; its neighbours within the hour still have a say.",
             masked_by(lambda apart: apart == 0),
@@ -211,7 +219,7 @@ def leave_hour_out(function: Callable[..., Tensor]) -> str:
             lambda hours, sigma: over_keys(hour_scores(hours, sigma)).masked_fill(near(hours), 0.0),
         ),
         Slip(
-            seen + "columns sum to 1, rows do not: the softmax ran over the queries.",
+            seen + "columns sum to 1, rows do not: you normalised over the queries.",
             lambda hours, sigma: left_out(hours, sigma).T,
         ),
     ]
@@ -225,9 +233,14 @@ def hour_scores(hours: Tensor, sigma: float) -> Tensor:
     return gaussian_score((hours[:, None] - hours) ** 2, sigma)
 
 
+def within_gap(apart: Tensor) -> Tensor:
+    """Which distances, in hours of either sign, are too small."""
+    return apart.abs() <= GAP
+
+
 def near(hours: Tensor) -> Tensor:
     """Which readings are at most the gap apart."""
-    return (hours[:, None] - hours).abs() <= GAP
+    return within_gap(hours[:, None] - hours)
 
 
 def near_in_list(hours: Tensor) -> Tensor:
@@ -236,14 +249,19 @@ def near_in_list(hours: Tensor) -> Tensor:
     return (numbers[:, None] - numbers).abs() <= 1
 
 
-def masked_by(hidden: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+def masked_by(
+    hidden: Callable[[Tensor], Tensor], score: Callable[[Tensor, float], Tensor] = gaussian_score
+) -> Callable[..., Tensor]:
     """Weights where ``hidden`` says, of the hours from key to query, which pairs are masked."""
-    return lambda hours, sigma: over_keys(
-        hour_scores(hours, sigma).masked_fill(hidden(hours[:, None] - hours), -math.inf)
-    )
+
+    def weights(hours: Tensor, sigma: float) -> Tensor:
+        apart = hours[:, None] - hours
+        return over_keys(score(apart**2, sigma).masked_fill(hidden(apart), -math.inf))
+
+    return weights
 
 
-left_out = masked_by(lambda apart: apart.abs() <= GAP)
+left_out = masked_by(within_gap)
 
 
 def both_signs(text: str) -> list[Slip]:
@@ -264,54 +282,88 @@ def local_line(function: Callable[..., Tensor]) -> str:
     Source: W. S. Cleveland, Robust locally weighted regression and smoothing scatterplots, 1979; T. Hastie,
     R. Tibshirani, J. Friedman, The Elements of Statistical Learning, section 6.1.1.
     """
-    seen = "{example}, place {place} holds {got} instead of {right}: "
     slips = [
         Slip(
-            seen + "this is the weighted average; there is no slope in it.",
+            SEEN + "this is the weighted average; there is no slope in it.",
             lambda q, k, v, sigma: kernel_weights(q, k, sigma) @ v,
         ),
         Slip(
-            seen + "this is the line's height at hour 0; read it off at the query.",
+            SEEN + "this is the line's height at hour 0; read it off at the query.",
             line_by(at=lambda q: torch.zeros_like(q)),
         ),
         Slip(
-            seen + "the slope pulls the wrong way; look at the sign of the distance from the weighted mean.",
+            SEEN + "the slope pulls the wrong way; look at the sign of the distance from the weighted mean.",
             line_by(slope=lambda *parts: -weighted_slope(*parts)),
         ),
         Slip(
-            seen + "all queries share one slope, that of the line through all readings; weigh the sums in it, too.",
+            SEEN + "all queries share one slope, that of the line through all readings; weigh the sums in it, too.",
             line_by(slope=lambda w, k, v: weighted_slope(torch.full_like(w, 1 / len(k)), k, v)),
         ),
         Slip(
-            seen + "this is one straight line for the whole day; the weights have no say in it.",
+            SEEN + "all queries share one slope, since you summed over queries and keys at once; sum for each query.",
+            line_by(slope=lambda w, k, v: slope_around(w, k, v, (w @ k)[:, None], (w @ v)[:, None], over=(0, 1))),
+        ),
+        Slip(
+            SEEN + "the sums in the slope lack their weights.",
+            line_by(slope=lambda w, k, v: slope_around(torch.ones_like(w), k, v, (w @ k)[:, None], (w @ v)[:, None])),
+        ),
+        Slip(
+            SEEN + "both means are plain averages of all readings; each query has weighted means of its own.",
+            lambda q, k, v, sigma: (
+                v.mean() + slope_around(kernel_weights(q, k, sigma), k, v, k.mean(), v.mean()) * (q - k.mean())
+            ),
+        ),
+        Slip(
+            SEEN + "in the slope the means are plain averages; each query has weighted means of its own.",
+            line_by(slope=lambda w, k, v: slope_around(w, k, v, k.mean(), v.mean())),
+        ),
+        Slip(
+            SEEN + "the query is measured from the plain average of the keys; it has a weighted mean of its own.",
+            line_by(origin=lambda w, k: k.mean()),
+        ),
+        Slip(
+            SEEN + "the query is measured from hour 0; measure it from the weighted mean of the keys.",
+            line_by(origin=lambda w, k: 0),
+        ),
+        Slip(
+            SEEN + "the weights of a query do not sum to 1, those of a key do: you normalised over the queries.",
+            line_by(weights=lambda q, k, sigma: torch.softmax(gaussian_score((q[:, None] - k) ** 2, sigma), dim=0)),
+        ),
+        Slip(
+            SEEN + "this is one straight line for the whole day; the weights have no say in it.",
             line_by(weights=lambda q, k, sigma: torch.full((len(q), len(k)), 1 / len(k))),
         ),
         Slip(
-            seen + "the slope is that of a line through the origin; measure from the weighted means.",
+            SEEN + "the slope is that of a line through the origin; measure from the weighted means.",
             line_by(slope=lambda w, k, v: (w @ (k * v)) / (w @ k**2)),
         ),
         Slip(
-            seen + "the slope is divided by the spread of the values; it is the keys' that belongs there.",
+            SEEN + "the slope is divided by the spread of the values; it is the keys' that belongs there.",
             line_by(slope=lambda w, k, v: weighted_slope(w, k, v) * spread(w, k) / spread(w, v)),
         ),
         Slip(
-            seen
-            + "the weights fall as if each counted twice: the 2 below the fraction bar is missing, or the squares that "
-            "are summed hold the weights squared.",
+            SEEN + "the weights fall as if each counted twice: the 2 below the fraction bar is missing, or you "
+            "multiplied both sides of a least-squares fit by the weights, and its squares hold them squared.",
             line_by(weights=lambda q, k, sigma: kernel_weights(q, k, sigma / math.sqrt(2))),
         ),
+        *[
+            Slip(SEEN + text, line_by(weights=lambda q, k, sigma, score=score: kernel_weights(q, k, sigma, score)))
+            for text, score in WRONG_SCORES.items()
+        ],
     ]
     trials = [
         (torch.tensor([1.0, 4.0, 6.5]), 6 * torch.rand(5), torch.randn(5), 1.5),
-        (6 * torch.rand(4), 6 * torch.rand(9), 1 + torch.randn(9), 1.0),
+        (6 * torch.rand(4), 6 * torch.rand(9), 1 + torch.randn(9), 0.8),
     ]
     compare(function, line_by(), trials, slips)
     return praise("readings that lie on a straight line are now met exactly, even at the ends and beyond them.")
 
 
-def kernel_weights(queries: Tensor, keys: Tensor, sigma: float) -> Tensor:
+def kernel_weights(
+    queries: Tensor, keys: Tensor, sigma: float, score: Callable[[Tensor, float], Tensor] = gaussian_score
+) -> Tensor:
     """(num_queries, num_keys)."""
-    return over_keys(gaussian_score((queries[:, None] - keys) ** 2, sigma))
+    return over_keys(score((queries[:, None] - keys) ** 2, sigma))
 
 
 def spread(weights: Tensor, numbers: Tensor) -> Tensor:
@@ -322,17 +374,27 @@ def spread(weights: Tensor, numbers: Tensor) -> Tensor:
 
 def weighted_slope(weights: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Slope of the weighted least-squares line, for each row of weights."""
-    from_key, from_value = keys - (weights @ keys)[:, None], values - (weights @ values)[:, None]
-    return (weights * from_key * from_value).sum(dim=1) / spread(weights, keys)
+    return slope_around(weights, keys, values, (weights @ keys)[:, None], (weights @ values)[:, None])
+
+
+def slope_around(
+    weights: Tensor, keys: Tensor, values: Tensor, mean_key: Tensor, mean_value: Tensor, over: tuple[int, ...] = (1,)
+) -> Tensor:
+    """A slope whose means, and the axes that its sums run over, can be chosen."""
+    from_key, from_value = keys - mean_key, values - mean_value
+    return (weights * from_key * from_value).sum(dim=over) / (weights * from_key**2).sum(dim=over)
 
 
 def line_by(
-    weights: Callable = kernel_weights, slope: Callable = weighted_slope, at: Callable[[Tensor], Tensor] = lambda q: q
+    weights: Callable = kernel_weights,
+    slope: Callable = weighted_slope,
+    at: Callable[[Tensor], Tensor] = lambda q: q,
+    origin: Callable[[Tensor, Tensor], Tensor] = lambda w, k: w @ k,
 ) -> Callable[..., Tensor]:
-    """Local lines whose steps can be chosen: the weights, the slope, and where the line is read off."""
+    """Local lines whose steps can be chosen: weights, slope, where the line is read off, whence that is measured."""
 
     def line(queries: Tensor, keys: Tensor, values: Tensor, sigma: float) -> Tensor:
         w = weights(queries, keys, sigma)
-        return w @ values + slope(w, keys, values) * (at(queries) - w @ keys)
+        return w @ values + slope(w, keys, values) * (at(queries) - origin(w, keys))
 
     return line

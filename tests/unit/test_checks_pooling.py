@@ -95,13 +95,19 @@ def line_by_numpy(queries, keys, values, sigma):
     return torch.tensor(np.array(lines))
 
 
-def line_by_means(queries, keys, values, sigma, slope_of=None, sign=1.0):
-    w = heights(queries, keys, sigma)
-    w = w / w.sum(dim=1, keepdim=True)
+def line_by_means(queries, keys, values, sigma, slope_of=None, sign=1.0, origin=None, dim=1, sign_of_score=1):
+    w = heights(queries, keys, sigma) ** sign_of_score
+    w = w / w.sum(dim=dim, keepdim=True)
     mean_key, mean_value = w @ keys, w @ values
     x, y = keys - mean_key[:, None], values - mean_value[:, None]
     slope = slope_of(w, x, y, keys, values) if slope_of else (w * x * y).sum(1) / (w * x * x).sum(1)
-    return mean_value + sign * slope * (queries - mean_key)
+    return mean_value + sign * slope * (queries - (mean_key if origin is None else origin))
+
+
+def plain_slope(weights, keys, values):
+    """Weighted sums around means that are not."""
+    x, y = keys - keys.mean(), values - values.mean()
+    return weights @ (x * y) / (weights @ x**2)
 
 
 def whole_line(queries, keys, values):
@@ -180,8 +186,14 @@ EXERCISES = [
             "a distance sums them": lambda q, k, v, s: pooled(
                 q, k, v, -((q[:, None] - k[None]) ** 2).mean(-1) / (2 * s**2)
             ),
-            "the softmax ran over the queries": lambda q, k, v, s: (
+            "normalised over the queries": lambda q, k, v, s: (
                 torch.softmax(-(torch.cdist(q, k) ** 2) / (2 * s**2), dim=0) @ v
+            ),
+            "a wider σ makes the window narrower": lambda q, k, v, s: pooled(
+                q, k, v, -(torch.cdist(q, k) ** 2) / 2 * s**2
+            ),
+            "summed the differences first": lambda q, k, v, s: pooled(
+                q, k, v, -((q.sum(1)[:, None] - k.sum(1)) ** 2) / (2 * s**2)
             ),
             "not weights yet; each": lambda q, k, v, s: torch.exp(-(torch.cdist(q, k) ** 2) / (2 * s**2)) @ v,
             "averaged with the scores themselves": lambda q, k, v, s: -(torch.cdist(q, k) ** 2) / (2 * s**2) @ v,
@@ -214,13 +226,22 @@ EXERCISES = [
             ),
             "became 0, and exp(0) = 1": lambda hours, sigma: boxed(hours, sigma, apart(hours) <= 1, fill=0.0),
             "does not sum to 1": lambda hours, sigma: boxed(hours, sigma, apart(hours) < 0) * (apart(hours) > 1),
-            "columns sum to 1": lambda hours, sigma: boxed(hours, sigma, apart(hours) <= 1, dim=0),
+            "nothing is left out": lambda hours, sigma: boxed(hours, sigma, apart(hours) < 0),
+            "the 2 below the fraction bar": lambda hours, sigma: boxed(hours, sigma / 2**0.5, apart(hours) <= 1),
+            "σ is missing": lambda hours, sigma: boxed(hours, 1, apart(hours) <= 1),
+            "σ stands in the formula as a square": lambda hours, sigma: boxed(hours, sigma**0.5, apart(hours) <= 1),
+            "a wider σ makes the window narrower": lambda hours, sigma: boxed(hours, 1 / sigma, apart(hours) <= 1),
+            "look at the sign": lambda hours, sigma: (
+                (apart(hours) ** 2 / (2 * sigma**2)).masked_fill(apart(hours) <= 1, -math.inf).softmax(1)
+            ),
+            "normalised over the queries": lambda hours, sigma: boxed(hours, sigma, apart(hours) <= 1, dim=0),
         },
         unlisted=[
             lambda hours, sigma: boxed(hours, sigma, apart(hours) <= 2),
             lambda hours, sigma: boxed(hours, sigma, apart(hours) <= 1, fill=0.001),
             lambda hours, sigma: boxed(hours, sigma**2, apart(hours) <= 1),
-            lambda hours, sigma: boxed(hours, sigma, apart(hours) < 0),
+            lambda hours, sigma: boxed(hours, 2 * sigma, apart(hours) < 0),
+            lambda hours, sigma: boxed(hours, 2 * sigma, apart(hours) <= 1),
         ],
     ),
     Answers(
@@ -230,7 +251,7 @@ EXERCISES = [
             "no slope in it": lambda q, k, v, s: heights(q, k, s) @ v / heights(q, k, s).sum(1),
             "at hour 0": lambda q, k, v, s: line_by_least_squares(q, k, v, s, centre=False),
             "pulls the wrong way": lambda q, k, v, s: line_by_means(q, k, v, s, sign=-1.0),
-            "share one slope": lambda q, k, v, s: line_by_means(
+            "that of the line through all readings": lambda q, k, v, s: line_by_means(
                 q,
                 k,
                 v,
@@ -244,6 +265,23 @@ EXERCISES = [
             "spread of the values": lambda q, k, v, s: line_by_means(
                 q, k, v, s, lambda w, x, y, keys, values: (w * x * y).sum(1) / (w * y * y).sum(1)
             ),
+            "summed over queries and keys at once": lambda q, k, v, s: line_by_means(
+                q, k, v, s, lambda w, x, y, keys, values: (w * x * y).sum() / (w * x * x).sum()
+            ),
+            "lack their weights": lambda q, k, v, s: line_by_means(
+                q, k, v, s, lambda w, x, y, keys, values: (x * y).sum(1) / (x * x).sum(1)
+            ),
+            "both means are plain": lambda q, k, v, s: v.mean() + plain_slope(heights(q, k, s), k, v) * (q - k.mean()),
+            "in the slope the means are plain": lambda q, k, v, s: line_by_means(
+                q, k, v, s, lambda w, x, y, keys, values: plain_slope(w, keys, values)
+            ),
+            "from the plain average of the keys": lambda q, k, v, s: line_by_means(q, k, v, s, origin=k.mean()),
+            "from hour 0": lambda q, k, v, s: line_by_means(q, k, v, s, origin=0),
+            "normalised over the queries": lambda q, k, v, s: line_by_means(q, k, v, s, dim=0),
+            "σ is missing": lambda q, k, v, s: line_by_least_squares(q, k, v, 1),
+            "σ stands in the formula as a square": lambda q, k, v, s: line_by_least_squares(q, k, v, s**0.5),
+            "a wider σ makes the window narrower": lambda q, k, v, s: line_by_means(q, k, v, 1 / s),
+            "look at the sign of the score": lambda q, k, v, s: line_by_means(q, k, v, s, sign_of_score=-1),
             "as if each counted twice": lambda q, k, v, s: line_by_least_squares(q, k, v, s, power=1),
         },
         unlisted=[
