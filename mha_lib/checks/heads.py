@@ -53,7 +53,7 @@ def counting(count: Callable[..., float]) -> Callable[..., Tensor]:
 
 def miscounted(text: str, count: Callable[..., float]) -> Slip:
     """A mistake in counting."""
-    return Slip("for ({inputs}) you count {got}, it is {right}: " + text, counting(count))
+    return Slip("{example} you count {got}, it is {right}: " + text, counting(count))
 
 
 PARAMETER_SLIPS = [

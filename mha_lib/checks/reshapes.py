@@ -1,5 +1,6 @@
 """Checks of notebook 04: heads folded into the batch and back, lengths for every head, weights in another order."""
 
+import re
 from collections.abc import Callable, Sequence
 
 import torch
@@ -12,7 +13,7 @@ from mha_lib.checks.verdict import MistakeError, check
 from mha_lib.shapes import read_tag, tagged_tokens
 
 TAGGED_HEADS = 2
-TAGS = tagged_tokens(batch_size=2, num_tokens=3, num_heads=TAGGED_HEADS, head_size=2)
+TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=TAGGED_HEADS, head_size=3)
 DIGITS = ("example", "token", "head", "feature")
 VIEW_REFUSED = "view size is not compatible"
 
@@ -45,7 +46,7 @@ def came_from(rule: Callable[..., tuple]) -> Callable[..., Tensor]:
 
 def wrong_rule(text: str, rule: Callable[..., tuple]) -> Slip:
     """A mistake in the rule."""
-    return Slip("for ({inputs}), number {place} of your answer is {got} instead of {right}: " + text, came_from(rule))
+    return Slip("{example}, number {place} of your answer is {got} instead of {right}: " + text, came_from(rule))
 
 
 ORIGIN_SLIPS = [
@@ -76,6 +77,14 @@ ORIGIN_SLIPS = [
     wrong_rule(
         "an example has num_heads tables, not head_size.",
         lambda table, row, column, h, p: (table // p, row, table % p * p + column),
+    ),
+    wrong_rule(
+        "for the example you divide by head_size; the tables of one example are num_heads.",
+        lambda table, row, column, h, p: (table // p, row, table % h * p + column),
+    ),
+    wrong_rule(
+        "this is the head; the feature is asked for, a column among all num_hiddens.",
+        lambda table, row, column, h, p: (table // h, row, table % h),
     ),
     wrong_rule(
         "this takes the table's number for the head's.",
@@ -124,10 +133,13 @@ def transpose_output(function: Callable[[Tensor, int], Tensor]) -> str:
 def compare_reshapes(
     function: Callable[..., Tensor], reference: Callable[..., Tensor], trials: Sequence[tuple], slips: Sequence[Slip]
 ) -> None:
-    """``compare``, with a word on what ``view`` cannot do."""
+    """``compare``, with a word on what ``view`` cannot do and on what tags say."""
     try:
         compare(function, reference, trials, slips)
     except MistakeError as mistake:
+        if (stray := re.search(r"holds (\d+) instead of (\d+)\.$", str(mistake))) and is_tag(wrong := int(stray[1])):
+            belongs = int(stray[2])
+            raise MistakeError(f"{str(mistake)[: stray.start()]}holds {in_tags(wrong, belongs)}.") from None
         if VIEW_REFUSED in str(mistake):
             raise MistakeError(
                 f"{mistake} A view reads the numbers in the order in which they lie in memory. Once axes have changed "
@@ -141,8 +153,17 @@ def moved(text: str, imitation: Callable[[Tensor, int], Tensor], reference: Call
     got, right = imitation(X, TAGGED_HEADS), reference(X, TAGGED_HEADS)
     place = first_difference(got, right)
     wrong, belongs = got[tuple(place)].item(), right[tuple(place)].item()
-    numbers = f"{describe_tag(wrong, belongs)} instead of {describe_tag(belongs, wrong)}"
-    return Slip(f"with tagged numbers, place {place} holds {numbers}: {text}", imitation)
+    return Slip(f"with tagged numbers, place {place} holds {in_tags(wrong, belongs)}: {text}", imitation)
+
+
+def is_tag(number: int) -> bool:
+    """Whether a number is one of the tags."""
+    return bool((number == TAGS).any())
+
+
+def in_tags(wrong: int, belongs: int) -> str:
+    """Two tags: "10 (token 0, head 1) instead of 100 (token 1, head 0)"."""
+    return f"{describe_tag(wrong, belongs)} instead of {describe_tag(belongs, wrong)}"
 
 
 def describe_tag(tag: int, other: int) -> str:
@@ -193,6 +214,10 @@ SPLIT_SLIPS = [
         lambda X, h: cut(X, h).transpose(1, 2),
     ),
     reshaped("so far the features are cut, and nothing has moved.", cut),
+    reshaped(
+        "num_heads and the size of a head have changed places where the features are cut.",
+        lambda X, h: X.unflatten(-1, (-1, h)).transpose(1, 2).flatten(end_dim=1),
+    ),
     reshaped(
         "you folded the tokens into the batch; it is the heads that belong there.",
         lambda X, h: cut(X, h).flatten(end_dim=1),
@@ -273,7 +298,7 @@ def repeat_lengths(valid_lens: Tensor, num_heads: int) -> Tensor:
 
 def wrong_lengths(text: str, imitation: Callable[[Tensor, int], Tensor]) -> Slip:
     """A mistake in the lengths."""
-    return Slip("with valid_lens and num_heads {inputs}: " + text, imitation)
+    return Slip("{example}: " + text, imitation)
 
 
 LENGTH_SLIPS = [
@@ -321,6 +346,11 @@ QUERY_LENGTH_SLIPS = [
         lambda lens, h: lens.repeat_interleave(h, dim=-1),
     ),
     wrong_lengths(
+        "one length an example is right. With one a query, place {place} is {got} instead of {right}: single lengths "
+        "are repeated; it is whole rows that must be.",
+        lambda lens, h: lens.repeat_interleave(h).reshape(-1, lens.shape[1]),
+    ),
+    wrong_lengths(
         "one length an example is right. With one a query, the shape is {got} instead of {right}: the rows are "
         "repeated to the right, but the tables stand on the first axis.",
         lambda lens, h: lens.repeat(1, h),
@@ -364,7 +394,7 @@ def by_head(W: Tensor, num_heads: int) -> Tensor:
 
 def wrong_part(text: str, imitation: Callable[[Tensor, int], Tensor]) -> Slip:
     """A mistake that gives matrices of the right shape."""
-    return Slip("with W and num_heads {inputs}, place {place} (matrix, row, column) is wrong: " + text, imitation)
+    return Slip("{example}, place {place} (matrix, row, column) is wrong: " + text, imitation)
 
 
 FUSED_SLIPS = [

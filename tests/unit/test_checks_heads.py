@@ -234,7 +234,7 @@ EXERCISES = [
 @pytest.mark.parametrize(
     ("answers", "slips"),
     list(zip(EXERCISES, [heads.PARAMETER_SLIPS, heads.OPERATION_SLIPS, heads.HEAD_SLIPS], strict=True)),
-    ids=["order of cuts", "gain", "importance"],
+    ids=["parameter_count", "operation_count", "sum_over_heads"],
 )
 def test_every_mistake_that_has_a_name_is_tried(answers, slips):
     assert len({answers.check(answer).text for answer in answers.wrong.values()}) == len(slips)

@@ -61,6 +61,12 @@ RULES = Answers(
             row,
             (table % p) * p + column,
         ),
+        "for the example you divide by head_size": lambda table, row, column, h, p: (
+            table // p,
+            row,
+            (table % h) * p + column,
+        ),
+        "this is the head": lambda table, row, column, h, p: (table // h, row, table % h),
         "the table's number for the head's": lambda table, row, column, h, p: (table // h, row, table * p + column),
         "the example's number for": lambda table, row, column, h, p: (table // h, row, (table // h) * p + column),
         "number is whole": lambda table, row, column, h, p: (table / h, row, (table % h) * p + column),
@@ -68,6 +74,8 @@ RULES = Answers(
     unlisted=[
         lambda table, row, column, h, p: (table // h + 1, row + 1, (table % h) * p + column + 1),
         lambda table, row, column, h, p: (table // h, row, (table % h) * p),
+        lambda table, row, column, h, p: (table // h, row, (table % p) * p + column),
+        lambda table, row, column, h, p: (table // h, row, table % h if table < 9 else table % h + 1),
         lambda table, row, column, h, p: (table // h, row, (table % h) * p + column if p < 4 else column),
         lambda table, row, column, h, p: (table % h, column, (table // h) * p + row),
         lambda table, row, column, h, p: (table // h, row, table % h, column),
@@ -139,6 +147,9 @@ SPLITS = Answers(
         ),
         "one step is missing": lambda X, h: four_axes(X, h).permute(0, 2, 1, 3),
         "nothing has moved": four_axes,
+        "num_heads and the size of a head": lambda X, h: (
+            X.reshape(*X.shape[:2], -1, h).permute(0, 2, 1, 3).reshape(-1, X.shape[1], h)
+        ),
         "folded the tokens": then_like_the_book(0, 1, 2, 3),
         "rows and columns of every table": then_like_the_book(0, 2, 3, 1),
         "copied into it": split_by_view,
@@ -245,6 +256,11 @@ LENGTHS = Answers(
         "take turns": lambda lens, h: lengths_by_loops(lens, h) if lens.dim() == 1 else lens.repeat(h, 1),
         "flattened into one row": lambda lens, h: lens.repeat_interleave(h),
         "beside itself": lambda lens, h: lens.repeat_interleave(h, dim=-1),
+        "single lengths are repeated": lambda lens, h: (
+            lengths_by_loops(lens, h)
+            if lens.dim() == 1
+            else lens.repeat_interleave(h, dim=1).reshape(-1, lens.shape[1])
+        ),
         "repeated to the right": lambda lens, h: lengths_by_loops(lens, h) if lens.dim() == 1 else lens.repeat(1, h),
         ": nothing is repeated": lambda lens, h: lengths_by_loops(lens, h) if lens.dim() == 1 else lens,
         "still have an axis": lambda lens, h: (
@@ -338,8 +354,37 @@ def test_every_mistake_that_has_a_name_is_tried(answers):
 def test_the_example_is_the_first_tagged_number_out_of_place():
     text = checks.transpose_qkv(lambda X, h: X.reshape(len(X) * h, X.shape[1], -1)).text
     assert "place [0, 1, 0] holds 10 (token 0, head 1) instead of 100 (token 1, head 0)" in text
-    tags = shapes.tagged_tokens(2, 3, 2, 2)
-    assert tags.reshape(4, 3, 2)[0, 1, 0] == 10 and split_by_loops(tags, 2)[0, 1, 0] == 100
+    tags = shapes.tagged_tokens(2, 4, 2, 3)
+    assert tags.reshape(4, 4, 3)[0, 1, 0] == 10 and split_by_loops(tags, 2)[0, 1, 0] == 100
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "words"),
+    [
+        (
+            checks.transpose_qkv,
+            lambda X, num_heads: split_by_loops(X, num_heads).flip(2),
+            "X of shape (2, 4, 6) and num_heads = 2, place [0, 0, 0] holds 2 (feature 2) instead of 0 (feature 0).",
+        ),
+        (
+            checks.transpose_output,
+            lambda X, num_heads: merge_by_loops(X, num_heads).roll(1, 0),
+            "place [0, 0, 0] holds 1000 (example 1) instead of 0 (example 0).",
+        ),
+        (
+            checks.transpose_qkv,
+            lambda X, num_heads: split_by_loops(X, num_heads) + 5000,
+            "place [0, 0, 0] holds 5000 instead of 0.",
+        ),
+    ],
+)
+def test_tags_are_read_where_a_mistake_has_no_name(check, answer, words):
+    assert check(answer).text.endswith(words), check(answer)
+
+
+def test_lengths_are_shown():
+    text = checks.lengths_for_heads(lambda valid_lens, num_heads: valid_lens.repeat(num_heads)).text
+    assert text.startswith("with valid_lens [3, 2] and num_heads = 2: place [1] is 2 instead of 3.")
 
 
 def test_what_view_refuses_is_shown_with_the_line():
