@@ -9,10 +9,10 @@ from torch import Tensor
 from mha_lib.attention import masked_softmax, valid_keys
 from mha_lib.checks.calls import call
 from mha_lib.checks.compare import Slip, compare, praise
-from mha_lib.checks.pooling import over_keys
+from mha_lib.checks.pooling import SEEN, over_keys
 from mha_lib.checks.verdict import MistakeError, check, describe_error
 
-SEEN = "{example}, place {place} holds {got} instead of {right}: "
+MILLIONS_LOWER = 3  # what scores are lowered by, all alike, which leaves their softmax as it is
 
 
 @check
@@ -38,6 +38,14 @@ def scaled_scores(function: Callable[..., Tensor]) -> str:
         Slip(
             SEEN + "you divided by the variance of a score; its root is needed.",
             scores_over(lambda q, k, std: std**4 * size(q)),
+        ),
+        Slip(
+            SEEN + "the root covers d alone; the standard deviations stand in the variance, too.",
+            scores_over(lambda q, k, std: std**4 * math.sqrt(size(q))),
+        ),
+        Slip(
+            SEEN + "under the root stands std where the variance of one product belongs.",
+            scores_over(lambda q, k, std: math.sqrt(std * size(q))),
         ),
         Slip(
             SEEN + "divided by d where √d is needed: a sum of d products grows as √d.",
@@ -84,7 +92,7 @@ right_scores = scores_over(lambda queries, keys, std: std**2 * math.sqrt(size(qu
 
 @check
 def masked_softmax_1d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
-    """Softmax over the valid keys, with one length, at least 1, for each example.
+    """Softmax over the valid keys, with one length, at least 1, for each example; padding gets 0 at any scores.
 
     Args:
         function: ``masked_softmax_1d(scores, valid_lens)``, where scores (batch, num_queries, num_keys) and
@@ -109,6 +117,10 @@ def masked_softmax_1d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
         (torch.randn(2, 4, 3), torch.tensor([3, 2])),
     ]
     compare(function, masked_softmax, any_sizes, [])
+    for scores, valid_lens in any_sizes:
+        check_padding(function, scores, valid_lens, "")
+        lower = f" where all scores are {MILLIONS_LOWER} million lower"
+        check_padding(function, scores - MILLIONS_LOWER * 1e6, valid_lens, lower)
     return praise("padding gets exactly 0, every row sums to 1, and each example has its own length.")
 
 
@@ -151,6 +163,23 @@ def masked_softmax_2d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
     return praise("a query that may look at nothing gets nothing, and no NaN, in the gradient either.")
 
 
+def check_padding(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, valid_lens: Tensor, when: str) -> None:
+    """Do nothing if no padding has any weight. What else the weights are is not looked at.
+
+    Raises:
+        MistakeError: some has; ``when`` says at which scores.
+    """
+    weights = call(function, scores, valid_lens)
+    places = ((weights > 0) & ~valid_scores(scores, valid_lens)).nonzero()
+    if len(places):
+        place = places[0].tolist()
+        weight = weights[tuple(place)].item()
+        raise MistakeError(
+            f"with valid_lens {valid_lens.tolist()}, padding at {place} gets {weight:.3g} instead of exactly 0{when}: "
+            "a number that takes the place of a score must be lower than every score can be."
+        )
+
+
 def seen_with(scores: Tensor, valid_lens: Tensor) -> str:
     """How a message begins that shows the first of several trials."""
     lengths = f"scores of shape {tuple(scores.shape)} and valid_lens {valid_lens.tolist()}"
@@ -169,8 +198,8 @@ def masked_by(scores: Tensor, valid: Tensor, fill: float = -math.inf, dim: int =
 
 def mask_slips(seen: str) -> list[Slip]:
     """What goes wrong with a mask, for lengths (batch,) or (batch, num_queries), from 2 to one less than the keys."""
-    queries = seen + "columns sum to 1, rows do not: the softmax ran over the queries."
-    examples = seen + "the softmax ran over the examples of the batch, which have nothing to do with each other."
+    queries = seen + "columns sum to 1, rows do not: you normalised over the queries."
+    examples = seen + "you normalised over the examples of the batch, which have nothing to do with each other."
     return [
         Slip(seen + "nothing is masked.", lambda scores, lengths: over_keys(scores)),
         Slip(
@@ -305,8 +334,12 @@ def additive_attention(function: Callable[..., Tensor]) -> str:
             additive(lambda q, k, w: torch.tanh(q + k) @ w / math.sqrt(len(w))),
         ),
         Slip(
-            at + "the softmax ran over the queries, so the weights of a query do not sum to 1.",
+            at + "you normalised over the queries, so the weights of a query do not sum to 1.",
             additive(bent, weigh=lambda scores: torch.softmax(scores, dim=-2)),
+        ),
+        Slip(
+            at + "you normalised over the examples of the batch, which have nothing to do with each other.",
+            additive(bent, weigh=lambda scores: torch.softmax(scores, dim=0)),
         ),
         Slip(
             at + "the scores went into the average as they are; the softmax is missing.",
@@ -349,6 +382,7 @@ def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
 
     Source: section 1 of the notebook.
     """
+    queries = SEEN + "columns sum to 1, rows do not: you normalised over the queries."
     slips = [
         Slip(
             SEEN + "these are the weights of the bare dot product: the lengths of the keys have no say. (A term that "
@@ -356,7 +390,7 @@ def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
             lambda q, k: over_keys(q @ k.mT),
         ),
         Slip(SEEN + "the keys' squared norm lacks its ½.", by_key_norm(lambda k: -(k**2).sum(dim=-1))),
-        Slip(SEEN + "long keys gain where they should lose.", by_key_norm(lambda k: (k**2).sum(dim=-1) / 2)),
+        Slip(SEEN + "long keys gain where they should lose.", by_key_norm(half_square)),
         Slip(SEEN + "the keys' norm is not squared.", by_key_norm(lambda k: -k.norm(dim=-1) / 2)),
         Slip(
             SEEN + "all scores are twice what they should be; the ½ before the distance is missing.",
@@ -368,17 +402,19 @@ def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
             lambda q, k: over_keys(-distance_scores(q, k)),
         ),
         Slip(
-            SEEN + "scores are divided by √d, which belongs to the scaled dot product.",
+            SEEN + "all scores are divided by √d, which belongs to the scaled dot product.",
             lambda q, k: over_keys(distance_scores(q, k) / math.sqrt(size(q))),
         ),
         Slip(
-            SEEN + "columns sum to 1, rows do not: the softmax ran over the queries.",
-            lambda q, k: torch.softmax(distance_scores(q, k), dim=-2),
+            SEEN + "the dot product alone is divided by √d, which belongs to the scaled dot product.",
+            lambda q, k: over_keys(q @ k.mT / math.sqrt(size(q)) - half_square(k)[:, None]),
         ),
+        Slip(queries, lambda q, k: torch.softmax(distance_scores(q, k), dim=-2)),
+        Slip(queries, lambda q, k: torch.softmax(q @ k.mT - half_square(k)[:, None], dim=-2)),
         Slip(SEEN + "these are the scores; the softmax is missing.", distance_scores),
         Slip(
             SEEN + "these are the scores without the queries' norm; the softmax is missing.",
-            lambda q, k: q @ k.mT - (k**2).sum(dim=-1)[:, None] / 2,
+            lambda q, k: q @ k.mT - half_square(k)[:, None],
         ),
     ]
     trials = [(torch.randn(2, 3, 5), torch.randn(2, 4, 5)), (torch.randn(4, 2, 3), torch.randn(4, 6, 3))]
@@ -389,6 +425,11 @@ def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
 def distance_scores(queries: Tensor, keys: Tensor) -> Tensor:
     """−½‖q − k‖² for every pair, from the differences themselves."""
     return -(queries[:, :, None] - keys[:, None]).square().sum(dim=-1) / 2
+
+
+def half_square(vectors: Tensor) -> Tensor:
+    """½‖k‖² of each vector."""
+    return vectors.square().sum(dim=-1) / 2
 
 
 def by_key_norm(term: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:

@@ -69,6 +69,11 @@ def broadcast_to_rows(scores, valid_lens):
     return filled(scores, torch.arange(scores.shape[2]) < valid_lens[:, None])
 
 
+def with_a_penalty(scores, valid_lens):
+    """Lowers what it masks, from wherever it is, by so much that nothing is left."""
+    return torch.softmax(scores - 1e4 * ~mask(scores, valid_lens), dim=-1)
+
+
 def penalty(scores, valid_lens):
     return torch.zeros(scores.shape).masked_fill(~mask(scores, valid_lens), -math.inf)
 
@@ -177,8 +182,8 @@ MASKS = {  # typical mistakes whatever the form of the lengths
     "upside down": lambda s, lens: filled(s, ~mask(s, lens)),
     "one key too many": lambda s, lens: filled(s, mask(s, lens + 1)),
     "one key too few": lambda s, lens: filled(s, mask(s, lens - 1)),
-    "ran over the queries": lambda s, lens: filled(s, mask(s, lens), dim=1),
-    "ran over the examples": lambda s, lens: filled(s, mask(s, lens), dim=0),
+    "normalised over the queries": lambda s, lens: filled(s, mask(s, lens), dim=1),
+    "normalised over the examples": lambda s, lens: filled(s, mask(s, lens), dim=0),
 }
 
 EXERCISES = [
@@ -195,6 +200,8 @@ EXERCISES = [
             "of standard deviation 1 only": lambda q, k, std: products(q, k) / math.sqrt(q.shape[2]),
             "two factors": lambda q, k, std: products(q, k) / (std * math.sqrt(q.shape[2])),
             "its root is needed": lambda q, k, std: products(q, k) / (std**4 * q.shape[2]),
+            "the root covers d alone": lambda q, k, std: products(q, k) / (std**4 * math.sqrt(q.shape[2])),
+            "under the root stands std": lambda q, k, std: products(q, k) / math.sqrt(q.shape[2] * std),
             "grows as √d": lambda q, k, std: products(q, k) / (std**2 * q.shape[2]),
             "the size of the vectors has no say": lambda q, k, std: products(q, k) / std**2,
             "you multiplied": lambda q, k, std: products(q, k) * std**2 * math.sqrt(q.shape[2]),
@@ -211,8 +218,13 @@ EXERCISES = [
     ),
     Answers(
         checks.masked_softmax_1d,
-        right=[softmax_of_slices, by_exponentials, renormalised, in_the_style_of_the_book, by_attention_kernel, story],
-        wrong={**MASKS, "rows of an example have different lengths": book_with_repeat},
+        right=[softmax_of_slices, by_exponentials, renormalised, with_a_penalty, by_attention_kernel, story],
+        wrong={
+            **MASKS,
+            "rows of an example have different lengths": book_with_repeat,
+            "are 3 million lower": in_the_style_of_the_book,
+            "exactly 0: a number": lambda s, lens: filled(s, mask(s, lens), fill=-20.0),
+        },
         unlisted=[
             lambda s, lens: filled(s, mask(s, lens + 2)),
             lambda s, lens: filled(s, mask(s, lens), fill=-3.0),
@@ -261,7 +273,12 @@ EXERCISES = [
             "divided by a root": lambda q, k, v, W_q, W_k, w: pooled(
                 features(q, k, W_q, W_k).tanh() @ w / len(w) ** 0.5, v
             ),
-            "ran over the queries": lambda q, k, v, W_q, W_k, w: pooled(features(q, k, W_q, W_k).tanh() @ w, v, dim=1),
+            "normalised over the queries": lambda q, k, v, W_q, W_k, w: pooled(
+                features(q, k, W_q, W_k).tanh() @ w, v, dim=1
+            ),
+            "normalised over the examples": lambda q, k, v, W_q, W_k, w: pooled(
+                features(q, k, W_q, W_k).tanh() @ w, v, dim=0
+            ),
             "softmax is missing": lambda q, k, v, W_q, W_k, w: features(q, k, W_q, W_k).tanh() @ w @ v,
         },
         unlisted=[
@@ -287,10 +304,13 @@ EXERCISES = [
             "twice what they should be": lambda q, k: torch.softmax(-torch.cdist(q, k).square(), dim=2),
             "the distance is not squared": lambda q, k: torch.softmax(-torch.cdist(q, k) / 2, dim=2),
             "the most distant keys": lambda q, k: torch.softmax(torch.cdist(q, k).square() / 2, dim=2),
-            "belongs to the scaled dot product": lambda q, k: torch.softmax(
+            "dot product alone is divided": lambda q, k: torch.softmax(
+                products(q, k) / q.shape[2] ** 0.5 - half_square(k)[:, None], dim=2
+            ),
+            "all scores are divided": lambda q, k: torch.softmax(
                 -torch.cdist(q, k).square() / 2 / q.shape[2] ** 0.5, dim=2
             ),
-            "ran over the queries": lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=1),
+            "normalised over the queries": lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=1),
             "these are the scores; the softmax is missing": lambda q, k: -torch.cdist(q, k).square() / 2,
             "without the queries' norm": lambda q, k: products(q, k) - half_square(k)[:, None],
         },
@@ -308,12 +328,29 @@ def test_lengths_broadcast_over_rows_are_named_where_they_raise_at_other_sizes()
     assert "rows of an example have different lengths" in checks.masked_softmax_1d(broadcast_to_rows).text
 
 
+def test_the_columns_of_bare_scores_are_no_rows_either():
+    weights = checks.distance_weights(lambda q, k: torch.softmax(products(q, k) - half_square(k)[:, None], dim=1))
+    assert "normalised over the queries" in weights.text
+
+
+@pytest.mark.parametrize(("fill", "words"), [(-17.0, "exactly 0:"), (-50.0, "exactly 0:"), (-2.9e6, "exactly 0 where")])
+def test_a_fill_that_low_scores_come_down_to_is_too_high(fill, words):
+    verdict = checks.masked_softmax_1d(lambda s, lens: filled(s, mask(s, lens), fill))
+    assert words in verdict.text and "must be lower than every score" in verdict.text
+
+
+@pytest.mark.parametrize("fill", [-1e9, torch.finfo(torch.float32).min])
+def test_a_fill_below_all_scores_passes(fill):
+    verdict = checks.masked_softmax_1d(lambda s, lens: filled(s, mask(s, lens), fill))
+    assert verdict.text.startswith("padding gets exactly 0")
+
+
 def test_a_division_by_zero_hidden_by_where_is_found_in_the_gradient():
     assert "the gradient of the scores holds NaN" in checks.masked_softmax_2d(divided_by_zero_and_replaced).text
 
 
 @pytest.mark.parametrize("check", [checks.masked_softmax_1d, checks.masked_softmax_2d])
-@pytest.mark.parametrize(("dim", "words"), [(0, "ran over the examples"), (1, "ran over the queries")])
+@pytest.mark.parametrize(("dim", "words"), [(0, "normalised over the examples"), (1, "normalised over the queries")])
 def test_a_wrong_axis_is_named_though_nan_was_replaced(check, dim, words):
     assert words in check(lambda s, lens: filled(s, mask(s, lens), dim=dim).nan_to_num(0)).text
 
