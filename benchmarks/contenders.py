@@ -1,5 +1,6 @@
 """What is compared: our layer and its peers, all with the same weights, on the same input."""
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ def ours(layer: MultiHeadAttention) -> Call:
 
 def ours_masked(layer: MultiHeadAttention) -> Call:
     """Our layer with ``skip_padding`` off."""
-    masked = peers.from_torch(peers.to_torch(layer))
+    masked = copy.deepcopy(layer)
     masked.attention.skip_padding = False
     return ours(masked)
 
@@ -86,6 +87,13 @@ def ours_weights(layer: MultiHeadAttention) -> Call:
         return output
 
     return call
+
+
+def ours_weights_kept(layer: MultiHeadAttention) -> Call:
+    """Our layer with ``keep_weights`` on."""
+    keeping = copy.deepcopy(layer)
+    keeping.attention.keep_weights = True
+    return ours_weights(keeping)
 
 
 def d2l_weights(layer: MultiHeadAttention) -> Call:
@@ -108,11 +116,12 @@ def torch_output(layer: MultiHeadAttention) -> Call:
     return call
 
 
-# The names that end in "weights" give the weights of each head too.
+# The names with "weights" give the weights of each head too.
 CONTENDERS = {
     "ours": ours,
     "ours, masked": ours_masked,
     "ours, weights": ours_weights,
+    "ours, weights kept": ours_weights_kept,
     "d2l, weights": d2l_weights,
     "torch": torch_output,
     "torch, weights": torch_weights,

@@ -118,9 +118,7 @@ class AttentionPooling(nn.Module):
             TypeError, ValueError: the arguments do not fit together; the message names the one that does not.
         """
         inputs.check_sequences(queries, keys, values)
-        weights = masked_softmax(self.scores(queries, keys), valid_lens)
-        self._remember(weights)
-        return self.dropout(weights) @ values
+        return self._average(masked_softmax(self.scores(queries, keys), valid_lens), values)
 
     @property
     def attention_weights(self) -> Tensor:
@@ -130,23 +128,26 @@ class AttentionPooling(nn.Module):
                 "attention_weights: there are none. Call the layer first; a call under torch.compile, export "
                 "or a function transform such as vmap keeps none, nor does a copy of a layer"
             )
-        tensors, versions = self._last_call
+        weights_of, tensors, versions = self._last_call
         if versions != _versions(tensors):
             raise RuntimeError(
                 "attention_weights: queries or keys were changed in place since the last call; call the layer again"
             )
         with torch.no_grad():
-            return self._weights(*tensors)
+            return weights_of(*tensors)
 
-    def _weights(self, weights: Tensor) -> Tensor:
-        return weights
+    def _average(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Average the values by weights that are kept."""
+        self._remember(lambda kept: kept, weights)
+        return self.dropout(weights) @ values
 
-    def _remember(self, *tensors: Tensor | None) -> None:
+    def _remember(self, weights_of: Callable[..., Tensor], *tensors: Tensor | None) -> None:
+        """Let ``attention_weights`` be ``weights_of(*tensors)``."""
         if not inputs.values_readable():
             self._last_call = None
             return
         kept = tuple(None if tensor is None else tensor.detach() for tensor in tensors)
-        self._last_call = kept, _versions(kept)
+        self._last_call = weights_of, kept, _versions(kept)
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_last_call": None}
@@ -227,7 +228,8 @@ class DotProductAttention(AttentionPooling):
     """Scaled dot-product attention: score(q, k) = qᵀk / √size.
 
     Takes (batch, number, size) or, with heads, (batch, num_heads, number, size). The output comes from torch's fused
-    kernel, which never holds all weights at once; ``attention_weights`` are computed when they are asked for.
+    kernel, which never holds all weights at once; ``attention_weights`` are computed when they are asked for, unless
+    ``keep_weights`` is set.
     Invalid keys and values must hold finite numbers: the kernel multiplies them by 0.
 
     Args:
@@ -236,14 +238,17 @@ class DotProductAttention(AttentionPooling):
     Attributes:
         skip_padding: whether long examples with ``valid_lens`` (batch,) are attended to one at a time, each with its
             valid keys alone. The result is the same; on the CPU it is faster the more padding there is.
+        keep_weights: whether a call computes its weights and keeps them. The result is the same; it is faster where
+            the weights of every call are read, and takes their memory also where they are not.
 
     Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
     """
 
     skip_padding = True
+    keep_weights = False
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+        return _dot_product_scores(queries, keys)
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
         inputs.check_sequences(queries, keys, values, ranks=(3, 4))
@@ -251,7 +256,9 @@ class DotProductAttention(AttentionPooling):
         if valid_lens is not None:
             inputs.check_valid_lens(valid_lens, queries.shape[0], queries.shape[-2], keys.shape[-2])
             valid_lens = valid_lens.detach().clone()
-        self._remember(queries, keys, valid_lens)
+        if self.keep_weights:
+            return self._average(_dot_product_weights(queries, keys, valid_lens), values)
+        self._remember(_dot_product_weights, queries, keys, valid_lens)
         # On the CPU the fused kernel knows neither dropout nor vmap: there it would be slower than the formula.
         by_formula = (self.training and self.dropout.p > 0) or inputs.in_function_transform()
         attend = self._attend_by_formula if by_formula else _fused_attention
@@ -262,13 +269,18 @@ class DotProductAttention(AttentionPooling):
     def _attend_by_formula(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
     ) -> Tensor:
-        return self.dropout(self._weights(queries, keys, valid_lens)) @ values
+        return self.dropout(_dot_product_weights(queries, keys, valid_lens)) @ values
 
-    def _weights(self, queries: Tensor, keys: Tensor, valid_lens: Tensor | None) -> Tensor:
-        scores = self.scores(queries, keys)
-        if valid_lens is None:
-            return _softmax(scores)
-        return _softmax_over(_valid_scores(valid_lens, scores), scores)
+
+def _dot_product_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    return (queries / math.sqrt(queries.shape[-1])) @ keys.transpose(-2, -1)
+
+
+def _dot_product_weights(queries: Tensor, keys: Tensor, valid_lens: Tensor | None) -> Tensor:
+    scores = _dot_product_scores(queries, keys)
+    if valid_lens is None:
+        return _softmax(scores)
+    return _softmax_over(_valid_scores(valid_lens, scores), scores)
 
 
 def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:

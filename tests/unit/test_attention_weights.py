@@ -11,10 +11,20 @@ from torch import nn
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, attention
 
 CASE = cases()["empty rows"]
+
+
+def keeping(layer: nn.Module) -> nn.Module:
+    """The layer, its weights kept by every call."""
+    getattr(layer, "attention", layer).keep_weights = True
+    return layer
+
+
 LAYERS = {
     "multi-head": lambda dropout: make_layer(attention, CASE, dropout),
+    "multi-head, kept": lambda dropout: keeping(make_layer(attention, CASE, dropout)),
     "additive": lambda dropout: make_additive(attention, CASE, dropout),
     "dot product": DotProductAttention,
+    "dot product, kept": lambda dropout: keeping(DotProductAttention(dropout)),
     "kernel": lambda dropout: KernelPooling().double(),
 }
 every_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -130,8 +140,38 @@ def test_inference_mode(make):
 def test_the_weights_cost_no_memory_until_they_are_read():
     layer = make_layer(attention, CASE)
     layer(*arguments(layer))
-    kept, _ = layer.attention._last_call
+    _, kept, _ = layer.attention._last_call
     assert [None if X is None else tuple(X.shape) for X in kept] == [(3, 4, 5, 2), (3, 4, 6, 2), (3, 5)]
+
+
+@pytest.mark.parametrize(("dropout", "factor"), [(0.0, 1), (0.5, 2)])
+@pytest.mark.parametrize("num_tokens", [6, 256])
+def test_keeping_the_weights_changes_no_result(dropout, factor, num_tokens):
+    given = [random_numbers(3, 2, num_tokens, 4) for _ in range(3)]
+    valid_lens = torch.tensor([num_tokens, 0, 2])
+    results = []
+    for layer in (DotProductAttention(dropout), keeping(DotProductAttention(dropout))):
+        layer.dropout.forward = lambda weights: factor * weights
+        sequences = [X.clone().requires_grad_() for X in given]
+        output = layer.train(dropout > 0)(*sequences, valid_lens)
+        output.backward(given[0])
+        results.append((output, layer.attention_weights, *(X.grad for X in sequences)))
+    torch.testing.assert_close(results[0], results[1])
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_kept_weights_are_computed_once_and_stay_when_the_queries_change(monkeypatch, gradients):
+    calls = []
+    compute = attention._dot_product_weights
+    monkeypatch.setattr(attention, "_dot_product_weights", lambda *given: calls.append(given) or compute(*given))
+    layer = keeping(DotProductAttention())
+    queries, keys, values, valid_lens = arguments(layer)
+    with torch.set_grad_enabled(gradients):
+        layer(queries, keys, values, valid_lens)
+    before = layer.attention_weights.clone()
+    queries.zero_()
+    assert torch.equal(layer.attention_weights, before)
+    assert len(calls) == 1
 
 
 def test_the_parameters_have_the_names_of_the_book():

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks import layer, measure, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
-from mha_lib import peers
+from mha_lib import attention, peers
 
 SMALL = Cell(2, 8, 16, 4)
 
@@ -34,6 +34,15 @@ def test_the_masked_contender_skips_no_padding():
     X[0, 5:] = torch.nan
     keys_skipped, masked = (call(X, valid_lens)[0, :5].isfinite().all() for call in calls.values())
     assert keys_skipped and not masked
+
+
+@pytest.mark.parametrize("name, fused", [("ours, weights", 1), ("ours, weights kept", 0)])
+def test_only_kept_weights_do_without_the_fused_kernel(name, fused, monkeypatch):
+    called = []
+    kernel = attention._fused_attention
+    monkeypatch.setattr(attention, "_fused_attention", lambda *given: called.append(given) or kernel(*given))
+    contenders(SMALL.layer().eval(), name)[name](SMALL.tokens(), None)
+    assert len(called) == fused
 
 
 def test_calls_take_turns():

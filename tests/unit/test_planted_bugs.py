@@ -14,9 +14,7 @@ from references import all_ones, assert_same_shape, hold_against_references, ran
 from mha_lib import attention
 
 # The copies run on the formula, as the published code does, where the layer runs on torch's kernel.
-FORMULA_ONLY = {
-    "attend = self._attend_by_formula if by_formula else _fused_attention": "attend = self._attend_by_formula"
-}
+FORMULA_ONLY = {"keep_weights = False": "keep_weights = True"}
 MASKED_SOFTMAX = "weights = _softmax(scores, penalty)"
 
 
@@ -59,8 +57,8 @@ BUGS = {
     "5: the dropout rate left out": Bug({"nn.Dropout(dropout)": "nn.Dropout()"}),
     "6: weights kept after dropout": Bug(
         {
-            "weights = masked_softmax(self.scores(queries, keys), valid_lens)": (
-                "weights = self.dropout(masked_softmax(self.scores(queries, keys), valid_lens))"
+            "self._remember(lambda kept: kept, weights)": (
+                "weights = self.dropout(weights)\n        self._remember(lambda kept: kept, weights)"
             ),
             "return self.dropout(weights) @ values": "return weights @ values",
         },
