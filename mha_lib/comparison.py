@@ -225,33 +225,20 @@ def planted_controls(
 
 def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
     """Accuracy lost without planted heads (put to zero, but for "constant, mean")."""
-    gone = {
-        "twins, one": planted.twins[:1],
-        "twins, other": planted.twins[1:],
-        "twins, both": planted.twins,
-        "cancelling, one": planted.cancelling[:1],
-        "cancelling, other": planted.cancelling[1:],
-        "cancelling, both": planted.cancelling,
-        "dead": [planted.dead],
-        "constant": [planted.constant],
-        "unheard": [planted.unheard],
-    }
+    gone = {}
+    for name, places in planted.controls.items():
+        if len(places) == 1:
+            gone[name] = places
+        else:
+            gone |= {f"{name}, one": places[:1], f"{name}, other": places[1:], f"{name}, both": places}
     found = {name: _cost(planted.model, batch, task, places, "zero") for name, places in gone.items()}
     return found | {"constant, mean": _cost(planted.model, batch, task, [planted.constant], "mean")}
 
 
 def ranks(planted: Planted, importance: Tensor) -> dict[str, list[int]]:
     """Places of the planted heads in the order of importance, from 1."""
-    order = importance.flatten().argsort(descending=True, stable=True)
-    rank = (order.argsort() + 1).view(importance.shape)
-    places = {
-        "twins": planted.twins,
-        "cancelling": planted.cancelling,
-        "dead": [planted.dead],
-        "constant": [planted.constant],
-        "unheard": [planted.unheard],
-    }
-    return {name: [rank[place].item() for place in several] for name, several in places.items()}
+    rank = imp.ranks(importance)
+    return {name: [rank[place].item() for place in places] for name, places in planted.controls.items()}
 
 
 def _cost(model: Transformer, batch: Batch, task: Task, places: Iterable[Place], ablation: str) -> float:

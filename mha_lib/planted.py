@@ -37,6 +37,17 @@ class Planted:
     constant: Place
     unheard: Place
 
+    @property
+    def controls(self) -> dict[str, tuple[Place, ...]]:
+        """Name of each control → its heads, one or two."""
+        return {
+            "twins": self.twins,
+            "cancelling": self.cancelling,
+            "dead": (self.dead,),
+            "constant": (self.constant,),
+            "unheard": (self.unheard,),
+        }
+
 
 def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
     """A copy of a model of two blocks, with three heads more in each; what it computes stays the same.

@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
+from mha_lib.importance import ranks
 from mha_lib.shapes import ShapeTrace, Step, read_tag
 
 # Okabe and Ito 2008: told apart with every common kind of colour vision. One colour a head, in this order.
@@ -442,17 +443,17 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
     axes = figure.subplots(rows, columns, squeeze=False)
     first = []
     for number, (panel, (name, importance)) in enumerate(zip(axes.flat, importances.items(), strict=False)):
-        order = importance.flatten().argsort(descending=True, stable=True)
-        ranks = (order.argsort() + 1).view(shape)
-        panel.imshow(ranks.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=ranks.numel())
+        places = ranks(importance)
+        panel.imshow(places.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=places.numel())
         panel.set_title(name, fontsize=9)
-        for place, rank in enumerate(ranks.flatten().tolist()):
-            text = panel.text(place % num_heads, place // num_heads, str(rank), ha="center", va="center", fontsize=8)
-            text.set_color("white" if rank <= ranks.numel() / 2 else "black")
+        for block, row in enumerate(places.tolist()):
+            for head, place in enumerate(row):
+                colour = "white" if place <= places.numel() / 2 else "black"
+                panel.text(head, block, str(place), color=colour, ha="center", va="center", fontsize=8)
         heads = [str(head) for head in range(num_heads)]
         tick(panel.xaxis, heads, "heads" if number + columns >= len(importances) else None)
         tick(panel.yaxis, names, None if number % columns else "blocks")
-        block, head = divmod(int(order[0]), num_heads)
+        block, head = divmod(places.argmin().item(), num_heads)
         first.append(f"{name}: {names[block]}, head {head}")
     for panel in axes.flat[len(importances) :]:
         panel.axis("off")

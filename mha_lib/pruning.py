@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import MultiHeadAttention
+from mha_lib.importance import ranks
 from mha_lib.transformer import Transformer
 
 Plan = Mapping[str, Sequence[int]]
@@ -128,9 +129,7 @@ def best_heads(model: Transformer, importance: Tensor, number: int) -> dict[str,
     """
     if not 0 <= number <= importance.numel():
         raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
-    kept = torch.zeros(importance.numel(), dtype=torch.bool)
-    kept[importance.flatten().argsort(descending=True, stable=True)[:number]] = True
-    return plan_from(model, kept.view(importance.shape))
+    return plan_from(model, ranks(importance) <= number)
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:

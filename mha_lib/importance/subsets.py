@@ -54,13 +54,19 @@ def mean_curve(values: Tensor) -> Tensor:
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
 
 
+def ranks(importance: Tensor) -> Tensor:
+    """Place of every head among all, 1 for the most important, in the shape of ``importance``; of equals, the first."""
+    order = importance.flatten().argsort(descending=True, stable=True)
+    return (order.argsort() + 1).view(importance.shape)
+
+
 def sets_kept(importance: Tensor) -> Tensor:
     """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,). Of equals, the first is kept.
 
     Args:
         importance: (N,), or (num_blocks, num_heads).
     """
-    order = importance.flatten().argsort(descending=True, stable=True)
+    order = ranks(importance).flatten().argsort()
     return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
 
 
@@ -87,8 +93,8 @@ def area(curve: Tensor) -> float:
 
 def spearman(first: Tensor, second: Tensor) -> float:
     """Spearman's rank correlation, equals sharing their mean rank; NaN where one side is constant."""
-    ranks = torch.stack([_ranks(first.flatten()), _ranks(second.flatten())])
-    return torch.corrcoef(ranks)[0, 1].item()
+    pair = torch.stack([_mean_ranks(first.flatten()), _mean_ranks(second.flatten())])
+    return torch.corrcoef(pair)[0, 1].item()
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
@@ -126,7 +132,7 @@ def _sets_without(head: int, num_heads: int) -> Tensor:
     return sets[(sets >> head & 1) == 0]
 
 
-def _ranks(values: Tensor) -> Tensor:
+def _mean_ranks(values: Tensor) -> Tensor:
     below = (values[:, None] > values).sum(dim=1)
     equal = (values[:, None] == values).sum(dim=1)
     return below + (equal - 1) / 2

@@ -81,6 +81,11 @@ def test_heads_in_a_set():
     assert imp.heads_in(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
 
 
+def test_ranks_count_from_the_most_important_and_put_equals_in_their_order():
+    importance = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
+    assert imp.ranks(importance).tolist() == [[3, 2, 6], [4, 1, 5]]
+
+
 def test_sets_kept_hold_the_most_important_heads():
     importance = torch.tensor([[0.1, 3.0], [-2.0, 0.1]])
     assert imp.sets_kept(importance).tolist() == [0, 2, 3, 11, 15]  # head 1, then 0 before its equal 3, then 2
