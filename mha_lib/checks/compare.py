@@ -10,7 +10,9 @@ from mha_lib.checks.answers import InTensors, require_parts
 from mha_lib.checks.calls import NO_LIMIT, call, has_time_limit, tensor_from
 from mha_lib.checks.inputs import in_words
 from mha_lib.checks.verdict import MistakeError
+from mha_lib.importance import spearman
 
+SEEN = "{example}, place {place} holds {got} instead of {right}: "  # how a slip begins that leaves the shape right
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -20,8 +22,8 @@ class Slip:
 
     Attributes:
         text: what it is, to the learner, without the right code. May hold ``{example}``, the smallest inputs that
-            show it in words ("with scores of shape (2, 3)"), or ``{inputs}``, their bare shapes; ``{place}``, the
-            first wrong number's place there; and ``{got}`` and ``{right}``.
+            show it in words ("with scores of shape (2, 3)"); ``{place}``, the first wrong number's place there; and
+            ``{got}`` and ``{right}``.
         imitation: computes, from the same arguments, what an answer with this mistake gives. Of another shape than
             the reference's, or NaN, if this is what the mistake gives.
     """
@@ -50,7 +52,7 @@ def compare(
     for trial in trials:
         right = reference(*trial)
         got = call(function, *trial)
-        results.append(got)
+        results.append((trial, got, right))
         try:
             if isinstance(function, InTensors):
                 require_parts(got, right)
@@ -64,8 +66,8 @@ def compare(
     if first_failure is None:
         return
     for slip in slips:
-        if all(imitates(slip, trial, got) for trial, got in zip(trials, results, strict=True)):
-            raise MistakeError(fill(slip, function, trials, results, reference))
+        if all(imitates(slip, trial, got) for trial, got, _ in results):
+            raise MistakeError(fill(slip, function, results))
     raise first_failure
 
 
@@ -96,16 +98,9 @@ def numbers_at(place: list[int], got: Tensor, right: Tensor) -> tuple[str, str]:
     return next((texts for texts in written if texts[0] != texts[1]), written[-1])
 
 
-def fill(
-    slip: Slip,
-    function: Callable,
-    trials: Sequence[tuple],
-    results: Sequence[Tensor],
-    reference: Callable[..., Tensor],
-) -> str:
-    """The slip's text with the smallest example."""
-    for trial, got in zip(trials, results, strict=True):
-        right = reference(*trial)
+def fill(slip: Slip, function: Callable, results: Sequence[tuple[tuple, Tensor, Tensor]]) -> str:
+    """The slip's text with the smallest example that shows it, of (trial, got, right)."""
+    for trial, got, right in results:
         if got.shape != right.shape:
             seen = {"place": "", "got": tuple(got.shape), "right": tuple(right.shape)}
         elif (place := first_difference(got, right)) is not None:
@@ -113,13 +108,13 @@ def fill(
             seen = {"place": place, "got": wrong, "right": needed}
         else:
             continue
-        return slip.text.format(example=in_words(function, trial), inputs=shapes(trial), **seen)
+        return slip.text.format(example=in_words(function, trial), **seen)
     raise AssertionError("a slip was found where nothing is wrong")
 
 
-def shapes(trial: tuple) -> str:
-    """The shapes of a trial's tensors; other arguments as they are."""
-    return ", ".join(str(tuple(value.shape)) if isinstance(value, Tensor) else repr(value) for value in trial)
+def same_order(first: Tensor, second: Tensor) -> bool:
+    """Whether two measures put heads in one order; of up to ten heads, no other order correlates as well."""
+    return spearman(first, second) > 0.999
 
 
 def praise(text: str) -> str:

@@ -37,7 +37,7 @@ def parameter_count(function: Callable[..., int]) -> str:
         (12, 3, 7, True),
         (10, 2, 3, False),
     ]
-    compare(in_tensors(function), counting(count_parameters), trials, PARAMETER_SLIPS)
+    compare(in_tensors(function), in_tensors(count_parameters), trials, PARAMETER_SLIPS)
     return praise("the number of heads does not matter: it only says how the same rows are shared out.")
 
 
@@ -46,14 +46,9 @@ def count_parameters(num_hiddens: int, num_heads: int, input_size: int, bias: bo
     return 3 * num_hiddens * input_size + num_hiddens**2 + bias * 4 * num_hiddens
 
 
-def counting(count: Callable[..., float]) -> Callable[..., Tensor]:
-    """A count as ``compare`` takes it."""
-    return in_tensors(count)
-
-
 def miscounted(text: str, count: Callable[..., float]) -> Slip:
     """A mistake in counting."""
-    return Slip("{example} you count {got}, it is {right}: " + text, counting(count))
+    return Slip("{example} you count {got}, it is {right}: " + text, in_tensors(count))
 
 
 PARAMETER_SLIPS = [
@@ -128,7 +123,7 @@ def operation_count(function: Callable[..., int]) -> str:
     Source: Vaswani et al. 2017, table 1; the convention of two is that of ``torch.utils.flop_counter``.
     """
     trials = [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3), (1, 6, 10, 5), (5, 1, 6, 2)]
-    compare(in_tensors(function), counting(count_operations), trials, OPERATION_SLIPS)
+    compare(in_tensors(function), in_tensors(count_operations), trials, OPERATION_SLIPS)
     return praise("the maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.")
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.compare import SEEN, Slip, compare, praise
 from mha_lib.checks.verdict import check
 
 HALF_WIDTH = 2.0  # hours at which the triangle kernel has come down to 0
 GAP = 1.0  # hours; readings this near, or nearer, are left out
-SEEN = "{example}, place {place} holds {got} instead of {right}: "
 WRONG_SCORES = {  # of a squared distance and σ
     "the 2 below the fraction bar is missing.": lambda s, sigma: -s / sigma**2,
     "σ stands in the formula as a square.": lambda s, sigma: -s / (2 * sigma),

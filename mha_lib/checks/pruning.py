@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_lib import importance
 from mha_lib.checks.answers import in_tensors, is_number
 from mha_lib.checks.calls import call, kind_of, tensor_from
-from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.compare import Slip, compare, praise, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check
 from mha_lib.tasks import Batch, Task
 from mha_lib.training import seeded
@@ -227,9 +227,7 @@ def turns(score: Game, num_heads: int) -> list[int]:
 
 def misordered(text: str, imitation: Callable[[Game, int], list[int]]) -> Slip:
     """A mistake in the search."""
-    return Slip(
-        "called with {inputs}, cut number {place} is head {got} instead of {right}: " + text, in_tensors(imitation)
-    )
+    return Slip("{example}, cut number {place} is head {got} instead of {right}: " + text, in_tensors(imitation))
 
 
 ORDER_SLIPS = [
@@ -293,28 +291,25 @@ def two_tables(num_heads: int) -> tuple[Tensor, Tensor]:
     return tuple(0.6 * common + 0.4 * torch.rand(2**num_heads, dtype=torch.float64) for _ in range(2))
 
 
-def of_size(table: Tensor, *numbers: int) -> Tensor:
-    """Which sets have as many heads."""
-    num_heads = len(table).bit_length() - 1
-    sizes = importance.heads_in(torch.arange(len(table)), num_heads).sum(dim=1)
-    return torch.isin(sizes, torch.tensor(numbers))
+def chosen(seen: Tensor, unseen: Tensor, number: int) -> Tensor:
+    """What the set that does best on the seen examples does on the others."""
+    return unseen[importance.best_sets(seen)[number]]
 
 
-def best_of(table: Tensor, *numbers: int) -> int:
-    """The number of the best set that has as many heads."""
-    return int(torch.where(of_size(table, *numbers), table, -math.inf).argmax())
+def by_chance(table: Tensor, number: int) -> Tensor:
+    """What as many heads picked at random do on average."""
+    return importance.mean_curve(table)[number]
 
 
 def gain(seen: Tensor, unseen: Tensor, number: int) -> float:
-    return (unseen[best_of(seen, number)] - unseen[of_size(unseen, number)].mean()).item()
+    return (chosen(seen, unseen, number) - by_chance(unseen, number)).item()
 
 
 def by_leave_one_out(seen: Tensor, unseen: Tensor, number: int) -> float:
     """The set chosen by the cost of single heads."""
-    num_heads = len(seen).bit_length() - 1
+    num_heads = len(importance.best_sets(seen)) - 1
     costs = seen[-1] - seen[-1 - 2 ** torch.arange(num_heads)]
-    chosen = importance.sets_kept(costs)[number]
-    return (unseen[chosen] - unseen[of_size(unseen, number)].mean()).item()
+    return (unseen[importance.sets_kept(costs)[number]] - by_chance(unseen, number)).item()
 
 
 def misjudged(text: str, imitation: Callable[[Tensor, Tensor, int], float]) -> Slip:
@@ -338,38 +333,38 @@ GAIN_SLIPS = [
     misjudged(
         "the chosen heads are judged on the seen examples, the random ones on the others; that compares two things at "
         "once.",
-        lambda seen, unseen, k: (seen[best_of(seen, k)] - unseen[of_size(unseen, k)].mean()).item(),
+        lambda seen, unseen, k: (chosen(seen, seen, k) - by_chance(unseen, k)).item(),
     ),
     misjudged(
         "the random heads are judged on the seen examples, the chosen ones on the others; that compares two things at "
         "once.",
-        lambda seen, unseen, k: (unseen[best_of(seen, k)] - seen[of_size(seen, k)].mean()).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - by_chance(seen, k)).item(),
     ),
     misjudged(
         "you compare with the whole model; that is the price of pruning, not what choosing well gains.",
-        lambda seen, unseen, k: (unseen[best_of(seen, k)] - unseen[-1]).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen[-1]).item(),
     ),
     misjudged(
         "you compare with a model without heads; any set would look good.",
-        lambda seen, unseen, k: (unseen[best_of(seen, k)] - unseen[0]).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen[0]).item(),
     ),
     misjudged(
         "you compare with the mean over sets of all sizes; a fair opponent keeps as many heads.",
-        lambda seen, unseen, k: (unseen[best_of(seen, k)] - unseen.mean()).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen.mean()).item(),
     ),
     misjudged(
         "you compare with the worst set of this size; random picks do better than that.",
-        lambda seen, unseen, k: (unseen[best_of(seen, k)] - unseen[of_size(unseen, k)].min()).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen[importance.worst_sets(unseen)[k]]).item(),
     ),
-    misjudged("nothing is compared: this is the accuracy itself.", lambda seen, unseen, k: unseen[best_of(seen, k)]),
+    misjudged("nothing is compared: this is the accuracy itself.", lambda seen, unseen, k: chosen(seen, unseen, k)),
     misjudged("the sign is wrong: better must come out positive.", lambda seen, unseen, k: -gain(seen, unseen, k)),
     misjudged(
         "you cut as many heads as should stay.",
-        lambda seen, unseen, k: gain(seen, unseen, len(seen).bit_length() - 1 - k),
+        lambda seen, unseen, k: gain(seen, unseen, -1 - k),
     ),
     misjudged(
         "you took the best set of all, whatever its size.",
-        lambda seen, unseen, k: (unseen[seen.argmax()] - unseen[of_size(unseen, k)].mean()).item(),
+        lambda seen, unseen, k: (unseen[seen.argmax()] - by_chance(unseen, k)).item(),
     ),
     misjudged(
         "you kept the heads with the highest cost of their own, by leave-one-out; the table of all sets can tell the "
@@ -386,7 +381,6 @@ SEEDS = (0, 1, 2, 3)
 NUM_HEADS = 4
 NEEDED = 0.8  # rank correlation with the truth
 UPSIDE_DOWN = -0.4
-SAME_ORDER = 0.999  # rank correlation; of eight heads, no other order comes as near
 
 
 @check
@@ -423,16 +417,13 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     raise MistakeError(f"{told}. {next(known, '')}")
 
 
-def same_order(first: Tensor, second: Tensor) -> bool:
-    return importance.spearman(first, second) > SAME_ORDER
-
-
 @functools.cache
 def small_models() -> list[tuple[Encoder, Batch]]:
     """Models with random weights, and examples of which nine answers in ten are what the model says."""
     return [random_model(seed)[:2] for seed in SEEDS]
 
 
+@functools.cache
 def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
     """A model of two layers of four heads, loud and quiet ones, with examples to measure and to judge on."""
     with seeded(seed):

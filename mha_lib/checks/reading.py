@@ -9,9 +9,8 @@ from torch import Tensor
 
 from mha_lib import describe
 from mha_lib.checks.calls import call, kind_of, tensor_from
-from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.compare import SEEN, Slip, compare, praise, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check, trimmed
-from mha_lib.importance import spearman
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
 ROLES = ("itself", "same word", "previous", "next", "first", "last", "even")
@@ -32,20 +31,25 @@ def unknown_heads() -> Tensor:
 
 
 def wanted(role: str) -> Tensor:
-    """1 where a head of this role looks, else 0: (9, 9). The first token has none before it, the last none after."""
-    n = len(WORDS)
-    i, j = torch.arange(n)[:, None], torch.arange(n)
+    """1 where a head of this role looks, else 0: (9, 9)."""
     same = torch.tensor([[word == other for other in WORDS] for word in WORDS])
-    looks = {
-        "itself": i == j,
-        "same word": same,
+    return (looks_by_place(len(WORDS)) | {"same word": same})[role].float()
+
+
+def looks_by_place(n: int) -> dict[str, Tensor]:
+    """Role → where a head looks that minds nothing but places: bool (n, n).
+
+    The first token has none before it, the last none after; there they look at themselves.
+    """
+    i, j = torch.arange(n)[:, None], torch.arange(n).expand(n, n)
+    return {
+        "itself": j == i,
         "previous": j == (i - 1).clamp(min=0),
         "next": j == (i + 1).clamp(max=n - 1),
-        "first": (j == 0).expand(n, n),
-        "last": (j == n - 1).expand(n, n),
-        "even": torch.ones(n, n),
+        "first": j == 0,
+        "last": j == n - 1,
+        "even": j >= 0,
     }
-    return looks[role].float()
 
 
 @check
@@ -174,23 +178,21 @@ NEAR = (
 FAR = ("the first token", "the last token", "all tokens evenly", "the mirror place", "half the text away")
 
 
-SAME_ORDER = 0.999  # rank correlation; of ten heads, no other order comes as near
-
-
 def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
     """Weights (batch, 10, n, n) of near and far heads in random order, and where each looks."""
     names = NEAR + FAR
     i, j = torch.arange(n)[:, None], torch.arange(n)
     apart = (i - j).abs()
+    by_place = looks_by_place(n)
     looks = {
-        "the token itself": i == j,
-        "the previous token": j == (i - 1).clamp(min=0),
-        "the next token": j == (i + 1).clamp(max=n - 1),
+        "the token itself": by_place["itself"],
+        "the previous token": by_place["previous"],
+        "the next token": by_place["next"],
         "all tokens up to two away": apart <= 2,
         "tokens around itself, softly": 0.4**apart,
-        "the first token": (j == 0).expand(n, n),
-        "the last token": (j == n - 1).expand(n, n),
-        "all tokens evenly": torch.ones(n, n),
+        "the first token": by_place["first"],
+        "the last token": by_place["last"],
+        "all tokens evenly": by_place["even"],
         "the mirror place": j == n - 1 - i,
         "half the text away": (j == (i + n // 2) % n),
     }
@@ -212,8 +214,8 @@ def misread(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str
     if all(not disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
         return "it tells them apart, but upside down: a head that looks far must get the larger number."
     for measure, text in MISREADINGS:
-        agreements = [spearman(measure(weights), result) for (weights, _), result in zip(mixes, numbers, strict=True)]
-        if min(agreements) > SAME_ORDER or max(agreements) < -SAME_ORDER:
+        measured = [measure(weights) for weights, _ in mixes]
+        if all(map(same_order, measured, numbers)) or all(map(same_order, [-row for row in measured], numbers)):
             return text
     return None
 
@@ -430,13 +432,13 @@ def spoken(values: Tensor, columns: Tensor) -> Tensor:
     return values @ columns.transpose(1, 2)
 
 
-def length_heard(weights: Tensor, values: Tensor, W_o: Tensor) -> Tensor:
-    return weights * spoken(values, columns_by_head(W_o, weights.shape[1])).norm(dim=-1).unsqueeze(2)
-
-
 def heard_through(weights: Tensor, values: Tensor, columns: Tensor) -> Tensor:
-    """As ``length_heard``, with other columns."""
+    """What is heard where the heads speak through these columns."""
     return weights * spoken(values, columns).norm(dim=-1).unsqueeze(2)
+
+
+def length_heard(weights: Tensor, values: Tensor, W_o: Tensor) -> Tensor:
+    return heard_through(weights, values, columns_by_head(W_o, weights.shape[1]))
 
 
 def heard_by(length: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -444,41 +446,36 @@ def heard_by(length: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return lambda w, v, W_o: w * length(spoken(v, columns_by_head(W_o, w.shape[1]))).unsqueeze(2)
 
 
-def misheard(text: str, imitation: Callable[..., Tensor]) -> Slip:
-    """A mistake that leaves the shape right."""
-    return Slip("{example}, place {place} holds {got} instead of {right}: " + text, imitation)
-
-
 HEARD_SLIPS = [
-    misheard(
-        "W_o is missing: this is the length of what the head says, not of what arrives.",
+    Slip(
+        SEEN + "W_o is missing: this is the length of what the head says, not of what arrives.",
         lambda w, v, W_o: w * v.norm(dim=-1).unsqueeze(2),
     ),
-    misheard(
-        "a head owns columns of W_o, you use its rows.",
+    Slip(
+        SEEN + "a head owns columns of W_o, you use its rows.",
         lambda w, v, W_o: heard_through(w, v, columns_by_head(W_o.T, w.shape[1])),
     ),
-    misheard(
-        "you take every num_heads-th column; a head's columns stand side by side.",
+    Slip(
+        SEEN + "you take every num_heads-th column; a head's columns stand side by side.",
         lambda w, v, W_o: heard_through(w, v, W_o.unflatten(1, (-1, w.shape[1])).permute(2, 0, 1)),
     ),
-    misheard(
-        "every head is sent through the columns of head 0.",
+    Slip(
+        SEEN + "every head is sent through the columns of head 0.",
         lambda w, v, W_o: heard_through(w, v, W_o[:, : v.shape[-1]][None]),
     ),
-    misheard(
-        "the weights have no say in it, so all queries hear the same.",
+    Slip(
+        SEEN + "the weights have no say in it, so all queries hear the same.",
         lambda w, v, W_o: length_heard(torch.ones_like(w), v, W_o),
     ),
-    misheard("this is the square of the length.", lambda w, v, W_o: length_heard(w, v, W_o).square() / w),
-    misheard("the whole is squared; take the root.", lambda w, v, W_o: length_heard(w, v, W_o).square()),
-    misheard(
-        "you add up absolute values; the length is the root of the sum of squares.",
+    Slip(SEEN + "this is the square of the length.", lambda w, v, W_o: length_heard(w, v, W_o).square() / w),
+    Slip(SEEN + "the whole is squared; take the root.", lambda w, v, W_o: length_heard(w, v, W_o).square()),
+    Slip(
+        SEEN + "you add up absolute values; the length is the root of the sum of squares.",
         heard_by(lambda vectors: vectors.abs().sum(dim=-1)),
     ),
-    misheard("you add up the features, whose signs cancel.", heard_by(lambda vectors: vectors.sum(dim=-1))),
-    misheard(
-        "you brought each row back to a sum of 1: how much a head says is lost by that.",
+    Slip(SEEN + "you add up the features, whose signs cancel.", heard_by(lambda vectors: vectors.sum(dim=-1))),
+    Slip(
+        SEEN + "you brought each row back to a sum of 1: how much a head says is lost by that.",
         lambda w, v, W_o: torch.nn.functional.normalize(length_heard(w, v, W_o), p=1, dim=-1),
     ),
     Slip(

@@ -30,7 +30,7 @@ def origin(function: Callable[..., tuple[int, int, int]]) -> str:
     Source: d2l 11.5.2.
     """
     trials = [(3, 1, 0, 2, 3), (4, 2, 1, 3, 2), (7, 0, 3, 3, 5), (9, 5, 2, 4, 3), (2, 3, 1, 6, 2)]
-    compare(in_tensors(function), came_from(true_origin), trials, ORIGIN_SLIPS)
+    compare(in_tensors(function), in_tensors(true_origin), trials, ORIGIN_SLIPS)
     return praise("a whole division finds the example, its remainder the head, and the head owns head_size columns.")
 
 
@@ -39,14 +39,9 @@ def true_origin(table: int, row: int, column: int, h: int, p: int) -> tuple[int,
     return table // h, row, table % h * p + column
 
 
-def came_from(rule: Callable[..., tuple]) -> Callable[..., Tensor]:
-    """A rule as ``compare`` takes it."""
-    return in_tensors(rule)
-
-
 def wrong_rule(text: str, rule: Callable[..., tuple]) -> Slip:
     """A mistake in the rule."""
-    return Slip("{example}, number {place} of your answer is {got} instead of {right}: " + text, came_from(rule))
+    return Slip("{example}, number {place} of your answer is {got} instead of {right}: " + text, in_tensors(rule))
 
 
 ORIGIN_SLIPS = [

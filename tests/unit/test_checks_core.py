@@ -26,8 +26,8 @@ def double(X):
 
 
 SLIPS = [
-    Slip("with inputs {inputs} place {place} holds {got}, not {right}: you square.", lambda X: X * X),
-    Slip("with inputs {inputs} the shape is {got}, not {right}: you sum.", lambda X: X.sum(0)),
+    Slip("{example}, place {place} holds {got}, not {right}: you square.", lambda X: X * X),
+    Slip("{example}, the shape is {got}, not {right}: you sum.", lambda X: X.sum(0)),
     Slip("{place} is NaN: you divide zero by zero.", lambda X: double(X) + 0 * X / (X - X)),
 ]
 
@@ -52,8 +52,8 @@ def test_whatever_can_be_called_is_called(right):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda X: X * X, r"^✗ Not right: with inputs \(2, 3\) place \[0, 0\] holds .*: you square\.$"),
-        (lambda X: X.sum(0), r"with inputs \(2, 3\) the shape is \(3,\), not \(2, 3\): you sum"),
+        (lambda X: X * X, r"^✗ Not right: with X of shape \(2, 3\), place \[0, 0\] holds .*: you square\.$"),
+        (lambda X: X.sum(0), r"with X of shape \(2, 3\), the shape is \(3,\), not \(2, 3\): you sum"),
         (lambda X: X * torch.nan, r"\[0, 0\] is NaN: you divide"),
     ],
 )
