@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
-from notebook_tools import make_notebooks, stubs
+from notebook_tools import code, make_notebooks, stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5
@@ -273,10 +273,6 @@ STORY_CHECKS = (
     *FILE_CHECKS,
 )
 SOLUTION_CHECKS = (titled, same_exercises, gradable, reasons_marked, *FILE_CHECKS)
-
-
-def code(notebook):
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def is_stub(cell):

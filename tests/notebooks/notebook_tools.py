@@ -41,6 +41,19 @@ def run_nbval(*notebooks, sanitize=SANITIZE, **environment):
     )
 
 
+def code(notebook):
+    """The code cells."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def run_cells(notebook):
+    """Everything that a notebook's cells define, after all of them have run in order, here and now."""
+    namespace = {"__name__": "notebook"}
+    for cell in code(notebook):
+        exec(compile(cell.source, cell.id, "exec"), namespace)
+    return namespace
+
+
 def cell_definitions(path, names):
     """The functions and classes that a notebook's cells define, made without running anything else in it.
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import ROOT, make_notebooks, run_cells
 
 from mha_lib import training
 from mha_lib.results import kept_results
@@ -190,8 +190,4 @@ def opposite(value):
 @pytest.mark.parametrize("seed", [2, 6])
 def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
     monkeypatch.setattr(training, "trained", partial(training.trained, seed=seed, progress=False))
-    namespace = {}
-    for cell in NOTEBOOK.cells:
-        if cell.cell_type == "code":
-            exec(cell.source, namespace)
-    assert namespace["seen"].targets.shape == (128, 12, 5)
+    assert run_cells(NOTEBOOK)["seen"].targets.shape == (128, 12, 5)

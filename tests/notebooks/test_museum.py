@@ -5,12 +5,12 @@ import io
 import re
 
 import pytest
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import ROOT, code, make_notebooks, run_cells
 
 from mha_lib.checks import exhibits, panel
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "07_bug_museum.ipynb")
-CODE = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code"]
+CODE = code(NOTEBOOK)
 NUM_BUGS = 11
 BUGS = range(1, NUM_BUGS + 1)
 WITHOUT_ANSWER = ("token perturbation", "gradient", "ragged batch")
@@ -42,11 +42,8 @@ REPAIRS = {  # number of the room → source that is replaced, old → new
 @pytest.fixture(scope="module")
 def museum():
     """What the notebook's cells define, after all of them have run in order; they also print."""
-    namespace = {"__name__": "museum"}
     with contextlib.redirect_stdout(io.StringIO()):
-        for cell in CODE:
-            exec(compile(cell.source, cell.id, "exec"), namespace)
-    return namespace
+        return run_cells(NOTEBOOK)
 
 
 def cell_of(name):

@@ -6,7 +6,7 @@ import nbformat
 import notebook_checks as checks
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, SOLUTIONS, make_notebooks, stubs
+from notebook_tools import NOTEBOOKS, SOLUTIONS, code, make_notebooks, stubs
 
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
@@ -88,7 +88,7 @@ def solutions():
 def numbered(cells):
     """A notebook of these cells, as it is after ``make notebooks``."""
     notebook = new_notebook(cells=cells)
-    for number, cell in enumerate(checks.code(notebook), start=1):
+    for number, cell in enumerate(code(notebook), start=1):
         cell.execution_count = number
     for number, cell in enumerate(cells, start=1):
         cell.id = f"01_sample-{number:02d}"

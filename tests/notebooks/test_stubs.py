@@ -5,7 +5,7 @@ import copy
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, make_notebooks, stubs
+from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks, stubs
 from test_make_notebooks import make, saved
 
 SOLUTION = """\
@@ -52,8 +52,7 @@ def test_every_stub_of_the_story_is_its_solution_stripped(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_stub_of_the_story_has_a_solution(path):
-    cells = make_notebooks.read(path).cells
-    open_ones = [cell.id for cell in cells if cell.cell_type == "code" and stubs.PLACEHOLDER in cell.source]
+    open_ones = [cell.id for cell in code(make_notebooks.read(path)) if stubs.PLACEHOLDER in cell.source]
     solutions = ROOT / "notebooks" / "solutions" / path.name
     assert open_ones == (list(stubs.stubs_from(make_notebooks.read(solutions))) if solutions.exists() else [])
 
