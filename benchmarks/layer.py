@@ -52,7 +52,7 @@ def rows_of(allocator: str, full: bool) -> Iterator[dict]:
     kept = allocator == "memory kept"
     if full:
         settings = itertools.product(CELLS, (True, False) if kept else (True,), (False, True))
-        seconds, rounds, dropout = 4.0, 5, ("sentences", "paragraphs", "many paragraphs", "pages")
+        seconds, rounds, dropout = 8.0, 5, ("sentences", "paragraphs", "many paragraphs", "pages")
     elif kept:
         settings = [*((name, True, False) for name in SUBSET), *((name, True, True) for name in SUBSET[:-1])]
         seconds, rounds, dropout = 1.5, 4, ("sentences", "paragraphs")

@@ -362,6 +362,9 @@ class MultiHeadAttention(nn.Module):
         bias: whether the four projections have a bias.
         query_size, key_size, value_size: sizes of the inputs; left out, they are taken from the first call.
 
+    Attributes:
+        attention: the ``DotProductAttention`` inside, with its switches ``skip_padding`` and ``keep_weights``.
+
     Raises:
         TypeError, ValueError: the sizes do not fit together.
 
