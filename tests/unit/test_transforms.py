@@ -12,9 +12,11 @@ CASE = CASES["gates, lengths and bias"]
 NO_WEIGHTS = "attention_weights: there are none"
 
 
-@pytest.fixture
-def layer():
-    return make_layer(attention, CASE).eval()
+@pytest.fixture(params=[False, True], ids=["weights on demand", "weights kept"])
+def layer(request):
+    made = make_layer(attention, CASE).eval()
+    made.attention.keep_weights = request.param
+    return made
 
 
 def call(layer, case=CASE):
