@@ -86,8 +86,9 @@ def compare(
         What JSON can hold: ``task``, ``seed``, and ``orders``, for each order of heads by name:
         ``curve`` (accuracy with 0, 1, …, N heads kept) and ``area`` (its mean);
         ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
-        before and after tuning); ``spearman`` (rank correlation with the exact Shapley value), where each head has an
-        importance; ``training_area``, for measures: the area where they saw training data instead.
+        before and after tuning); where each head has an importance, ``sum`` (of all of them; of exact Shapley values,
+        what all heads together add to the accuracy) and ``spearman`` (rank correlation with the exact Shapley value);
+        ``training_area``, for measures: the area where they saw training data instead.
     """
     with _turn:
         task = find_task(task)
@@ -109,6 +110,7 @@ def compare(
         for name, curve in curves.items():
             orders[name] = {"curve": curve.tolist(), "area": imp.area(curve)} | outcomes[cuts[name]]
         for name, importance in importances.items():
+            orders[name]["sum"] = importance.sum().item()
             orders[name]["spearman"] = imp.spearman(importance, importances[SHAPLEY])
         training = training_data(task, seed, num_examples)
         for name, measure in measures.items():

@@ -53,6 +53,9 @@ def agreement(results: Results, order: str) -> float:
 
 # Words of the notebook, and what they mean in the results.
 CLAIMS = {
+    "a fifth or more of what attention does is *no one's* by this measure (in each of eight models": lambda r: (
+        r.column("lookups", LEAVE_ONE_OUT, "sum") <= 0.8 * r.column("lookups", "Shapley, exact", "sum")
+    ).all(),
     "Each can go alone; both together are fatal": lambda r: (
         max(r.planted("costs", f"twins, {one}").max() for one in ("one", "other")) <= 0.05
         and r.planted("costs", "twins, both").min() >= 0.1

@@ -62,8 +62,10 @@ def test_a_row_counted_again(result):
         tuned = tune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
         assert row[name] == pytest.approx(task.accuracy(tuned, rest))
     assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
-    exact = imp.shapley(imp.evaluate_all(model, seen, task).accuracy)
-    assert row["spearman"] == pytest.approx(imp.spearman(importance, exact))
+    values = imp.evaluate_all(model, seen, task).accuracy
+    assert row["sum"] == pytest.approx(importance.sum().item())
+    assert result["orders"]["Shapley, exact"]["sum"] == pytest.approx((values[-1] - values[0]).item())
+    assert row["spearman"] == pytest.approx(imp.spearman(importance, imp.shapley(values)))
     assert result["orders"]["Shapley, exact"]["spearman"] == pytest.approx(1)
     on_training_data = imp.output_norm(model, training_data(task, 0, 4), task)
     truth = imp.evaluate_all(model, judged, task).accuracy
