@@ -55,7 +55,7 @@ def rows_of(allocator: str, full: bool) -> Iterator[dict]:
         seconds, rounds, dropout = 8.0, 5, ("sentences", "paragraphs", "many paragraphs", "pages")
     elif kept:
         settings = [*((name, True, False) for name in SUBSET), *((name, True, True) for name in SUBSET[:-1])]
-        seconds, rounds, dropout = 1.5, 4, ("sentences", "paragraphs")
+        seconds, rounds, dropout = 1.0, 4, ("sentences", "paragraphs")
     else:
         settings = [("paragraphs", True, False), ("pages", True, False)]
         seconds, rounds, dropout = 1.0, 4, ("paragraphs",)
