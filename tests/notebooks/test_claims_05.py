@@ -17,7 +17,7 @@ def run_with(monkeypatch, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
     assert run_with(monkeypatch, seed)["task"].name == "digits"
 
