@@ -307,7 +307,7 @@ def gain(seen: Tensor, unseen: Tensor, number: int) -> float:
 
 def by_leave_one_out(seen: Tensor, unseen: Tensor, number: int) -> float:
     """The set chosen by the cost of single heads."""
-    num_heads = len(importance.best_sets(seen)) - 1
+    num_heads = len(seen).bit_length() - 1
     costs = seen[-1] - seen[-1 - 2 ** torch.arange(num_heads)]
     return (unseen[importance.sets_kept(costs)[number]] - by_chance(unseen, number)).item()
 
@@ -360,7 +360,7 @@ GAIN_SLIPS = [
     misjudged("the sign is wrong: better must come out positive.", lambda seen, unseen, k: -gain(seen, unseen, k)),
     misjudged(
         "you cut as many heads as should stay.",
-        lambda seen, unseen, k: gain(seen, unseen, -1 - k),
+        lambda seen, unseen, k: gain(seen, unseen, -1 - k),  # the curves' last place but k
     ),
     misjudged(
         "you took the best set of all, whatever its size.",

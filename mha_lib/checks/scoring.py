@@ -8,8 +8,8 @@ from torch import Tensor
 
 from mha_lib.attention import masked_softmax, valid_keys
 from mha_lib.checks.calls import call
-from mha_lib.checks.compare import Slip, compare, praise
-from mha_lib.checks.pooling import SEEN, over_keys
+from mha_lib.checks.compare import SEEN, Slip, compare, praise
+from mha_lib.checks.pooling import over_keys
 from mha_lib.checks.verdict import MistakeError, check, describe_error
 
 MILLIONS_LOWER = 3  # what scores are lowered by, all alike, which leaves their softmax as it is
