@@ -19,7 +19,7 @@ FAILS = "def triangle(distance):\n    height = distance.size_of_head\n    return
 def test_verdicts_in_a_kernel(tmp_path):
     sources = [SET_UP, HANGS, "checks.triangle(triangle)", FAILS, "checks.triangle(triangle)"]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
-    make_notebooks.execute(notebook, tmp_path, env=dict(os.environ), timeout=60)
+    make_notebooks.execute(notebook, tmp_path, env=dict(os.environ))
     hang, failure = (notebook.cells[index].outputs[0].data["text/plain"] for index in (2, 4))
     assert hang.startswith("✗ Not right: your code ran for more than 0.5 seconds")
     assert "raises AttributeError: " in failure and "at “height = distance.size_of_head”" in failure

@@ -1,13 +1,11 @@
-"""Every notebook runs alone: from any folder, offline, from a cold cache, in a minute."""
+"""Every notebook runs alone: from any folder, offline, from a cold cache."""
 
 import os
-import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, make_notebooks
 
-SECONDS = {"06_head_pruning": 180}
 CACHE_VARIABLES = (
     "MHA_CACHE",
     "MPLCONFIGDIR",
@@ -21,26 +19,20 @@ NO_NETWORK = ROOT / "tests" / "notebooks" / "no_network"
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a notebook in an empty folder of an empty home, without network; returns the seconds it took."""
+    """Run a notebook in an empty folder of an empty home, without network."""
     home, folder = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
     folder.mkdir()
     env = {name: value for name, value in os.environ.items() if name not in CACHE_VARIABLES}
     env |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": str(NO_NETWORK)}
 
-    def run(notebook, seconds):
-        start = time.monotonic()
-        make_notebooks.execute(notebook, folder, env=env, timeout=seconds)
-        return time.monotonic() - start
-
-    return run
+    return lambda notebook: make_notebooks.execute(notebook, folder, env)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_notebook_runs_anywhere(run, path):
-    limit = SECONDS.get(path.stem, 60)
-    assert run(make_notebooks.read(path), limit) <= limit
+    run(make_notebooks.read(path))
 
 
 def notebook_of(*sources):
@@ -56,7 +48,7 @@ def test_other_machines_are_refused(run):
         "socket.gethostbyname('example.org')",
         "import urllib.request; urllib.request.urlopen('http://example.org', timeout=1)",
     )
-    run(calls, seconds=60)
+    run(calls)
     for cell in calls.cells:
         assert "no network here" in cell.outputs[0].evalue, cell.source
 
@@ -66,7 +58,7 @@ def test_this_machine_is_reached(run):
         "import socket; server = socket.create_server(('localhost', 0))",
         "socket.create_connection(server.getsockname()).close()",
     )
-    run(calls, seconds=60)
+    run(calls)
     assert [cell.outputs for cell in calls.cells] == [[], []]
 
 
@@ -74,13 +66,8 @@ def test_the_home_is_cold_and_the_repository_out_of_sight(run):
     looks = notebook_of(
         "import os; os.listdir()", "import notebook_tools", "os.path.exists(os.path.expanduser('~/.cache'))"
     )
-    run(looks, seconds=60)
+    run(looks)
     empty, unknown, cached = (cell.outputs[0] for cell in looks.cells)
     assert empty.data["text/plain"] == "[]"
     assert unknown.ename == "ModuleNotFoundError"
     assert cached.data["text/plain"] == "False"
-
-
-def test_a_hanging_cell_is_stopped(run):
-    with pytest.raises(make_notebooks.NotebookError, match="timed out"):
-        run(notebook_of("import time; time.sleep(60)"), seconds=1)
