@@ -23,7 +23,7 @@ help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 lab: install ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
-	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" --LabApp.app_settings_dir="$(CURDIR)/.ci/lab" \
+	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
@@ -61,7 +61,7 @@ nbgrader: ## install nbgrader beside all this: from then on make test grades the
 check: install
 	@rm -rf $(MODELS)
 	$(PYTEST) $(TESTS)
-	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 \
+	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=3600 --nbval-kernel-startup-timeout=3600 \
 		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
 
 install:

@@ -22,7 +22,7 @@ PROJECT = PYPROJECT["project"]
 GROUPS = PYPROJECT["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py", ".ci/lab/overrides.json"]
 
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 NAME_OR_PIN = rf"{PIN}|[a-z-]+"
