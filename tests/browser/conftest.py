@@ -53,7 +53,7 @@ def open_notebook(browser, lab, request):
     yield open_notebook
     failed = getattr(request.node, "failed", False)
     for number, page in enumerate(pages):
-        if failed:
+        if failed and not page.is_closed():
             SCREENSHOTS.mkdir(exist_ok=True)
             page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}-{number}.png")
         page.close()
