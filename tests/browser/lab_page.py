@@ -15,7 +15,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 1200  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
+PATIENCE = 600  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
 BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 CONTROL_ROLES = {"slider", "textbox", "combobox", "checkbox", "button", "spinbutton", "radio", "listbox"}
@@ -176,20 +176,18 @@ def cell_faults(cells):
 
 
 def faults_after_reopening(notebook):
-    """What a learner misses in a notebook that was run, saved and opened again: pictures that were interactive.
+    """What JupyterLab cannot display of a notebook that was run, saved and opened again.
 
-    Each has to show a picture and a line that reads it, named for screen readers; JupyterLab must not say that it
-    cannot display a widget.
+    In the place of each interactive picture there must be at least a picture with alt text.
     """
     shown = notebook.panel.locator(".jp-Cell")
     for number, cell in enumerate(notebook.cells()):
         if any(WIDGET_VIEW in output.get("data", {}) for output in cell.get("outputs", [])):
             area = shown.nth(number).locator(".jp-OutputArea")
             area.scroll_into_view_if_needed()
-            area.locator("img, [role=img]").or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for()
-            for fault in accessibility_faults(notebook.page, area):
-                yield f"{fault} in: {cell['source'][:60]}"
-    yield from notebook.panel.get_by_text(BROKEN_WIDGET).all_inner_texts()
+            described = area.get_by_role("img", name=re.compile(r"\w"))
+            described.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for()
+    return notebook.panel.get_by_text(BROKEN_WIDGET).all_inner_texts()
 
 
 def picture(explorer):

@@ -66,7 +66,7 @@ def test_notebook(path, open_notebook, lab, usual_errors):
     notebook.save()
     notebook.page.close()
     lab.end_kernels()
-    assert list(faults_after_reopening(open_notebook(path))) == []
+    assert faults_after_reopening(open_notebook(path)) == []
 
 
 def test_faults_are_seen(open_notebook, lab, usual_errors):

@@ -69,7 +69,7 @@ def test_a_terminal_is_left_empty_when_the_work_fails(monkeypatch):
 def test_a_notebook_shows_a_bar_and_keeps_nothing(tmp_path, monkeypatch):
     """Also where the work fails. What is shown on the way is recorded; what is left is what nbclient would save."""
     pytest.importorskip("ipykernel")
-    monkeypatch.syspath_prepend(ROOT / ".ci")
+    monkeypatch.syspath_prepend(ROOT / "tools")
     ci = importlib.import_module("notebooks")
     sources = [RECORD, WORK, "shown"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py", ".ci/lab/overrides.json"]
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
 COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins", ".venv-nbgrader": "make nbgrader"}
 OTHER_PYTHON = {
     ".venv": "PYTHON=python3.12",
@@ -156,7 +156,7 @@ def put_lab_settings(venv):
     """
     settings = Path(venv, "share", "jupyter", "lab", "settings")
     settings.mkdir(parents=True, exist_ok=True)
-    shutil.copy(".ci/lab/overrides.json", str(settings))
+    shutil.copy("tools/overrides.json", str(settings))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Run the notebooks in place and save them in one fixed form: running them again changes no byte.
 
-    python .ci/notebooks.py                          every notebook under notebooks/
-    python .ci/notebooks.py notebooks/03_*.ipynb     only these
+    python tools/notebooks.py                          every notebook under notebooks/
+    python tools/notebooks.py notebooks/03_*.ipynb     only these
 
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
 stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its stub
