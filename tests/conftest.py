@@ -1,9 +1,16 @@
-"""With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run."""
+"""What holds for all tests.
+
+With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run. No test depends
+on how fast the machine is: hypothesis, too, waits as long as it takes.
+"""
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
 
 

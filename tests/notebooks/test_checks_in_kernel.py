@@ -28,7 +28,7 @@ FAILS = "def triangle(distance):\n    height = distance.size_of_head\n    return
 def test_verdicts_in_a_kernel(tmp_path):
     sources = [SET_UP, HANGS, "checks.triangle(triangle)", FAILS, "checks.triangle(triangle)"]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
-    make_notebooks.execute(notebook, tmp_path, env=dict(os.environ), timeout=60)
+    make_notebooks.execute(notebook, tmp_path, env=dict(os.environ))
     printed, *_ = notebook.cells[2].outputs
     hang, failure = (notebook.cells[index].outputs[-1].data["text/plain"] for index in (2, 4))
     assert printed.text == "waiting\n"
