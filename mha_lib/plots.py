@@ -98,7 +98,7 @@ def tagged_numbers(trace: ShapeTrace) -> Picture:
     handles.append(Rectangle((0, 0), 0, 0, alpha=0, label=spell_out(last)))
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize=8, frameon=False)
     what = "Tagged numbers at each step: " + " → ".join(str(tuple(step.tensor.shape)) for step in trace.steps)
-    return Picture(figure, what, read_rooms(trace.steps[-1]))
+    return Picture(figure, what, read_tables(trace.steps[-1]))
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
@@ -152,15 +152,15 @@ def head_colour(head: int) -> str:
     return HEAD_COLOURS[head % len(HEAD_COLOURS)]
 
 
-def read_rooms(step: Step) -> str:
+def read_tables(step: Step) -> str:
     """One line on where the heads' numbers ended up, counted from the tensor."""
     if step.axes[-1] != "features":
         return "Every token holds all its heads side by side."
-    rooms = step.tensor.reshape(-1, *step.tensor.shape[-2:])
-    mixed = sum(len({read_tag(tag)[2] for tag in room.flatten().tolist()}) > 1 for room in rooms)
+    tables = step.tensor.reshape(-1, *step.tensor.shape[-2:])
+    mixed = sum(len({read_tag(tag)[2] for tag in table.flatten().tolist()}) > 1 for table in tables)
     if mixed:
-        return f"{mixed} of {len(rooms)} tables mix numbers of different heads."
-    return f"Each of the {len(rooms)} tables holds the numbers of one head of one example."
+        return f"{mixed} of {len(tables)} tables mix numbers of different heads."
+    return f"Each of the {len(tables)} tables holds the numbers of one head of one example."
 
 
 def heatmaps(

@@ -21,7 +21,7 @@ from mha_lib.widgets.explorer import Explorer, bound, slider
 from mha_lib.widgets.sheet import Sheet, tint
 
 WIDTH, CELL_WIDTH, CELL_HEIGHT, LINE = 840, 34, 22, 19
-WRONG_ROOM = "#C00000"
+WRONG_TABLE = "#C00000"
 
 
 def transpose_stepper() -> Explorer:
@@ -94,7 +94,7 @@ def paint_step(steps: list[Step], current: int, num_heads: int) -> Sheet:
 
 
 def places(step: Step, num_heads: int) -> list[tuple[int, int]]:
-    """Where the step's tables stand, side by side as long as there is room."""
+    """Where the step's tables stand, side by side as long as they fit."""
     x, y, corners = 8, 20, []
     for number, (_, rows) in enumerate(tables_of(step)):
         name_width = 7 * len(table_name(step, number, num_heads))
@@ -148,33 +148,33 @@ def paint_table(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]]) 
 
 
 def is_stranger(tag: int, head: int) -> bool:
-    """Whether a number is in the room of a head that is not its own (no reshape brings it into another example's)."""
+    """Whether a number is in the table of a head that is not its own (no reshape brings it into another example's)."""
     return read_tag(tag)[2] != head
 
 
 def outline_strangers(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]], head: int) -> None:
-    """Outline the numbers that are in the wrong room."""
+    """Outline the numbers that are in the wrong table."""
     for tag, x, y in cells(left, top, rows):
         if is_stranger(tag, head):
-            sheet.outline(x + 2, y + 2, CELL_WIDTH - 5, CELL_HEIGHT - 5, WRONG_ROOM, 2)
+            sheet.outline(x + 2, y + 2, CELL_WIDTH - 5, CELL_HEIGHT - 5, WRONG_TABLE, 2)
 
 
 def read_step(steps: list[Step], current: int, num_heads: int) -> str:
-    """One line on the current step: its move, its shape, and whether every number is in the right room."""
+    """One line on the current step: its move, its shape, and whether every number is in the right table."""
     step = steps[current]
     shape = f"{tuple(step.tensor.shape)}, {', '.join(step.axes)}"
-    return f"Step {current} of {len(steps) - 1}, {step.operation}: {shape}. {read_rooms(steps, current, num_heads)}"
+    return f"Step {current} of {len(steps) - 1}, {step.operation}: {shape}. {read_tables(steps, current, num_heads)}"
 
 
-def read_rooms(steps: list[Step], current: int, num_heads: int) -> str:
+def read_tables(steps: list[Step], current: int, num_heads: int) -> str:
     """What became of the heads' numbers."""
     step, start = steps[current], steps[0].tensor
     if step.axes in (TOKENS, SPLIT):
         if current == len(steps) - 1:
             return "Every number is back at its start. After the wrong reshape it is too: a round trip proves nothing."
         return "Every token holds the numbers of all heads."
-    rooms = step.tensor.reshape(-1, *step.tensor.shape[-2:]).flatten(start_dim=1).tolist()
-    strangers = sum(is_stranger(tag, room % num_heads) for room, tags in enumerate(rooms) for tag in tags)
+    tables = step.tensor.reshape(-1, *step.tensor.shape[-2:]).flatten(start_dim=1).tolist()
+    strangers = sum(is_stranger(tag, table % num_heads) for table, tags in enumerate(tables) for tag in tags)
     if strangers:
-        return f"{strangers} of {start.numel()} numbers are in the wrong room, outlined: they belong to another head."
-    return "Every room holds the numbers of one head of one example."
+        return f"{strangers} of {start.numel()} numbers are in the wrong table, outlined: they belong to another head."
+    return "Every table holds the numbers of one head of one example."

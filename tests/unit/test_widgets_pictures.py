@@ -248,8 +248,8 @@ def expected_steps(wrong, batch_size, num_tokens, num_heads, head_size):
 
 
 def assert_cells(explorer, log):
-    """The colour of every cell is its number's head; an outline says that the number is in a foreign room."""
-    rooms = {(y, x): text for x, y, text, _ in log.texts if re.match(r"\[\d+\] example \d, head", text)}
+    """The colour of every cell is its number's head; an outline says that the number is in a foreign table."""
+    tables = {(y, x): text for x, y, text, _ in log.texts if re.match(r"\[\d+\] example \d, head", text)}
     strangers = 0
     for x, y, tag, anchor in log.texts:
         if anchor != "mm":
@@ -257,11 +257,11 @@ def assert_cells(explorer, log):
         left, top = int(x) - 17, int(y) - 11
         colour = 255 * np.array(matplotlib.colors.to_rgb(HEAD_COLOURS[int(tag[2])]))
         assert np.abs(explorer.sheet.pixels[top + 3, left + 3] - (0.55 * colour + 0.45 * 255)).max() <= 1
-        above = [place for place in rooms if place[0] <= y and place[1] <= x]
-        foreign = bool(above) and re.findall(r"\d+", rooms[max(above)])[1:] != [tag[0], tag[2]]
+        above = [place for place in tables if place[0] <= y and place[1] <= x]
+        foreign = bool(above) and re.findall(r"\d+", tables[max(above)])[1:] != [tag[0], tag[2]]
         assert foreign == (tuple(explorer.sheet.pixels[top, left]) == (192, 0, 0))
         strangers += foreign
-    assert re.findall(r"(\d+) of \d+ numbers are in the wrong room", explorer.reading) == [str(strangers)] * (
+    assert re.findall(r"(\d+) of \d+ numbers are in the wrong table", explorer.reading) == [str(strangers)] * (
         strangers > 0
     )
 
