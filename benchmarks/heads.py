@@ -1,7 +1,7 @@
 """Every measure of a head's importance against the exact truth, over eight seeds: ``python -m benchmarks.heads``.
 
-Takes over an hour of CPU time, on two processes. Writes the library's heads.json, which the notebook on pruning reads, and
-the same as tables, heads.md. Times are not in them, so that another run on the same machine changes nothing.
+Takes over an hour of CPU time, on two processes. Writes heads.json into the library, where the notebook on pruning
+reads it, and the same as tables, heads.md. Times are not in them, so that another run on one machine changes nothing.
 """
 
 import json

@@ -33,7 +33,7 @@ RATIOS = ("layer", "masked layer", "block", "masked block")
 
 
 def main(full: bool) -> None:
-    """Print the table; in full also write it to the library's pruning_speed.json, which the notebook on pruning reads."""
+    """Print the table; in full also write it to pruning_speed.json in the library, for the notebook on pruning."""
     environment = measure.ALLOCATORS["memory kept"]
     arguments = ["--rows", *["--full"] * full]
     rows = measure.in_process_of_its_own("benchmarks.pruning_speed", *arguments, environment=environment)
