@@ -15,8 +15,8 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets \
-	lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets weights kept-maps \
+	real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -46,6 +46,9 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
+
+weights: install ## train the models that ship with the library anew, and write them with their figures
+	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
 
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .
