@@ -10,7 +10,6 @@ it has: the sum of three embeddings, normalised, then blocks that are normalised
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import check_fit
 from mha_lib.transformer import Encoder
 
