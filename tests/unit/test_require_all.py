@@ -47,3 +47,11 @@ def test_without_the_variable_a_skip_is_a_skip(tmp_path):
     result = run_sample(tmp_path, SAMPLE, MHA_REQUIRE_ALL="")
     assert result.returncode == 0
     assert "1 passed, 2 skipped, 1 xfailed" in result.stdout
+
+
+def test_without_real_models_their_tests_alone_may_be_skipped(tmp_path):
+    source = SAMPLE.replace('pytest.skip("no browser")', 'pytest.skip("not installed. Run `make real-models`")')
+    result = run_sample(tmp_path, source, MHA_REQUIRE_ALL="1", MHA_WITHOUT_REAL_MODELS="1")
+    assert "1 passed, 1 skipped, 1 xfailed, 1 error" in result.stdout
+    result = run_sample(tmp_path, source, MHA_REQUIRE_ALL="1", MHA_WITHOUT_REAL_MODELS="")
+    assert "1 failed, 1 passed, 1 xfailed, 1 error" in result.stdout
