@@ -15,22 +15,22 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab try-real-models test notebooks bench bench-full bench-heads bench-widgets weights kept-maps real-models \
-	lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets weights kept-maps \
+	real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 lab: install try-real-models ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
-	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" --LabApp.app_settings_dir="$(CURDIR)/.ci/lab" \
+	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: lint check ## lint, run all tests, compare every notebook with its committed outputs
 
 notebooks: install ## execute all notebooks and write their outputs in place
-	@$(PY) .ci/notebooks.py
+	@$(PY) tools/notebooks.py
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
@@ -40,6 +40,9 @@ bench-full: install ## the same in all cells, and write the results: half an hou
 
 bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
 	@$(PY) -m benchmarks.heads
+
+bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
+	@$(PY) -m benchmarks.notebooks
 
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
@@ -73,10 +76,9 @@ nbgrader: ## install nbgrader beside all this: from then on make test grades the
 check: install
 	@rm -rf $(MODELS)
 	$(PYTEST) $(TESTS)
-	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 \
-		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
+	@$(PY) tools/alone.py
 
 install:
 	@command -v "$(PYTHON)" >/dev/null || { echo 'There is no $(PYTHON) here. This needs Python 3.11 or newer;' \
 		'name yours: make lab PYTHON=python3.12, make test-book-pins BOOK_PYTHON=python3.11'; exit 1; }
-	@"$(PYTHON)" .ci/install.py $(VENV)
+	@"$(PYTHON)" tools/install.py $(VENV)

@@ -122,3 +122,9 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
 def read_tag(tag: int) -> tuple[int, int, int, int]:
     """(example, token, head, feature) of a number made by ``tagged_tokens``."""
     return tag // 1000, tag // 100 % 10, tag // 10 % 10, tag % 10
+
+
+def spell_out(tag: int) -> str:
+    """What the digits of a number made by ``tagged_tokens`` mean, in words."""
+    example, token, head, feature = read_tag(tag)
+    return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"

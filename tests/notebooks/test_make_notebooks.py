@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, make_notebooks
 
-COMMAND = ROOT / ".ci" / "notebooks.py"
+COMMAND = ROOT / "tools" / "notebooks.py"
 PRINTS = "print(1); display({'text/plain': 'x'}, raw=True, metadata={'width': 2}); print(3)"
 PROGRESS_BAR = "import ipywidgets; ipywidgets.IntProgress()"
 WIDGET_WITH_PICTURE = """
@@ -128,7 +128,7 @@ def test_runs_in_its_own_folder_on_this_interpreter_with_one_thread(tmp_path):
 
 
 def test_without_arguments_it_makes_every_notebook(tmp_path):
-    command = tmp_path / ".ci" / "notebooks.py"
+    command = tmp_path / "tools" / "notebooks.py"
     shutil.copytree(COMMAND.parent, command.parent)
     write(tmp_path / "notebooks" / "00_first.ipynb", "1")
     write(tmp_path / "notebooks" / "solutions" / "00_first.ipynb", "1")

@@ -22,7 +22,7 @@ PROJECT = PYPROJECT["project"]
 GROUPS = PYPROJECT["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
 
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 NAME_OR_PIN = rf"{PIN}|[a-z-]+"
@@ -73,7 +73,7 @@ def test_environment_yml_agrees_with_pyproject_and_constraints():
 @pytest.fixture
 def installer(tmp_path, monkeypatch):
     """The installer amid a copy of the files that it reads; what it would run is listed in `commands`."""
-    spec = importlib.util.spec_from_file_location("installer", ROOT / ".ci" / "install.py")
+    spec = importlib.util.spec_from_file_location("installer", ROOT / "tools" / "install.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
@@ -187,12 +187,12 @@ def test_a_wrong_python_is_told_what_to_do(installer, monkeypatch, venv, version
 
 
 def test_the_installer_parses_on_python_3_6():
-    ast.parse((ROOT / ".ci" / "install.py").read_text(), feature_version=(3, 6))
+    ast.parse((ROOT / "tools" / "install.py").read_text(), feature_version=(3, 6))
 
 
 def run_installer(folder, **variables):
     copy_inputs(INPUTS, folder)
-    command = [sys.executable, ".ci/install.py", ".venv"]
+    command = [sys.executable, "tools/install.py", ".venv"]
     return subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True)
 
 

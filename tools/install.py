@@ -10,11 +10,12 @@ import hashlib
 import itertools
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
 COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins", ".venv-nbgrader": "make nbgrader"}
 OTHER_PYTHON = {
     ".venv": "PYTHON=python3.12",
@@ -74,6 +75,8 @@ def main(venv):
         run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments], words)
     if venv == ".venv":
         put_project_on_path(venv)
+    if venv != ".venv-nbgrader":
+        put_lab_settings(venv)
     stamp.write_text(key())
 
 
@@ -144,6 +147,16 @@ def put_project_on_path(venv):
     """
     site_packages = next(Path(venv).glob("lib/python*/site-packages"))
     (site_packages / "mha_lib.pth").write_text("../../../..\n")
+
+
+def put_lab_settings(venv):
+    """Settings for every JupyterLab that is started from the environment, by `make lab` or by hand.
+
+    `saveState` keeps widgets in a saved notebook: without it, one that is opened again shows an error in their place.
+    """
+    settings = Path(venv, "share", "jupyter", "lab", "settings")
+    settings.mkdir(parents=True, exist_ok=True)
+    shutil.copy("tools/overrides.json", str(settings))
 
 
 if __name__ == "__main__":
