@@ -10,6 +10,7 @@ it has: the sum of three embeddings, normalised, then blocks that are normalised
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
+from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import check_fit
 from mha_lib.transformer import Encoder
 
@@ -40,6 +42,15 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
     r"encoder\.layer\.(\d)\.intermediate\.dense": r"blocks.layer \1.feed_forward.0",
     r"encoder\.layer\.(\d)\.output\.dense": r"blocks.layer \1.feed_forward.2",
     r"encoder\.layer\.(\d)\.output\.LayerNorm": r"blocks.layer \1.feed_forward_norm",
+}
+NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; read off sentences, then tested on others
+    (0, 2): "the word before",
+    (1, 8): "the word after",
+    (1, 3): "he or she → the person",
+    (1, 11): "[CLS], where a head rests",
+    (2, 0): "object → its verb",
+    (2, 9): "the same word, or one that looks like it",
+    (3, 1): "article → its noun, past the adjectives",
 }
 UNUSED = r"embeddings\.position_ids|pooler\..*"  # the places 0 to 511; a part that gives no vector of a token
 
@@ -140,6 +151,21 @@ def minilm() -> MiniLM:
     check_fit(model, weights, PACKAGE)
     model.load_state_dict(weights, assign=True)
     return model.eval()
+
+
+def kept_maps() -> list[SentenceMaps]:
+    """Where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
+
+    A weight was kept as a number of 255ths and may be off by one; rows sum to 1. Beside the file lies
+    ``sentences.json``, with source and licence.
+
+    Raises:
+        FileNotFoundError: this copy of the library lacks them; the message says how to get them.
+    """
+    maps = load(package_data("models/sentences/maps.safetensors", "make kept-maps"))
+    kept = json.loads(package_data("models/sentences/sentences.json", "make kept-maps"))["sentences"]
+    weights = [maps[str(number)] / 255 for number in range(len(kept))]
+    return [SentenceMaps(one["sentence"], one["tokens"], rows) for one, rows in zip(kept, weights, strict=True)]
 
 
 def read_checked(name: str) -> bytes:
