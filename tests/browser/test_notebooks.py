@@ -70,9 +70,9 @@ def test_notebook(path, open_notebook, lab, usual_errors):
 
 
 def test_faults_are_seen(open_notebook, lab, usual_errors):
-    """The checks above go red on a notebook that deserves it: here a widget is closed after it was shown, for one."""
+    """The checks above go red on a notebook that deserves it."""
     script = "from IPython.display import Javascript, display; display(Javascript('console.error(\"planted\")'))"
-    notebook = open_notebook(lab.write("faulty.ipynb", FAULTY, script, CLOSED, "1 / 0", "print('never')"))
+    notebook = open_notebook(lab.write("faulty.ipynb", FAULTY, script, "1 / 0", "print('never')"))
     notebook.run_all()
     (explorer,) = notebook.explorers()
     assert "planted" in set(notebook.console_errors) - usual_errors
@@ -83,9 +83,14 @@ def test_faults_are_seen(open_notebook, lab, usual_errors):
     nameless = {"slider without a name", "textbox without a name", "image without a name"}
     assert set(accessibility_faults(notebook.page, explorer)) == nameless
     assert [fault.split(" from ")[0] for fault in keyboard_faults(explorer, patience=2)] == ["no new picture"]
+
+
+def test_a_widget_that_is_not_saved_is_seen(open_notebook, lab):
+    notebook = open_notebook(lab.write("closed.ipynb", CLOSED))
+    notebook.run_all()
     notebook.save()
     notebook.page.close()
-    assert "Error displaying widget: model not found" in faults_after_reopening(open_notebook("faulty.ipynb"))
+    assert faults_after_reopening(open_notebook("closed.ipynb")) == ["Error displaying widget: model not found"]
 
 
 def test_the_picture_is_steady(open_notebook, lab):
