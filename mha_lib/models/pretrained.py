@@ -43,14 +43,15 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
     r"encoder\.layer\.(\d)\.output\.dense": r"blocks.layer \1.feed_forward.2",
     r"encoder\.layer\.(\d)\.output\.LayerNorm": r"blocks.layer \1.feed_forward_norm",
 }
-NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; read off sentences, then tested on others
+NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; benchmarks/named_heads.md says how reliably
     (0, 2): "the word before",
     (1, 8): "the word after",
     (1, 3): "he or she → the person",
-    (1, 11): "[CLS], where a head rests",
     (2, 0): "object → its verb",
+    (2, 8): "article → its noun",
     (2, 9): "the same word, or one that looks like it",
-    (3, 1): "article → its noun, past the adjectives",
+    (3, 1): "article → its noun, once more",
+    (4, 5): "[CLS], where many heads rest",
 }
 UNUSED = r"embeddings\.position_ids|pooler\..*"  # the places 0 to 511; a part that gives no vector of a token
 

@@ -140,6 +140,20 @@ def test_twelve_sentences_are_kept_in_less_than_300_kb():
     assert "sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0" in about
 
 
+ARTICLES = {  # all of them, possessives too
+    "the queen thanked": "the queen, the2 waiter",
+    "the old king kissed": "the king, the2 actress, the3 stage",
+    "the actress kissed": "the actress, the2 king, the3 stage",
+    "my aunt": "my aunt, the driver, the2 window",
+    "the king waited": "the king, his daughter",
+    "the teacher": "the teacher, the2 boy, the3 problem",
+    "a tall": "a man, the chapter, the2 book",
+    "the small": "the kitten, the2 milk, an barn",
+    "my sister": "my sister, her car",
+    "the boy lost": "the boy, his key, the2 tree",
+    "the dog": "the dog, the2 dog2, the3 field",
+    "the wind": "the wind, the2 window, the3 window2",
+}
 # Words of the kept sentences (the n-th of its kind, where there are several), and the word that a head should find.
 PAIRS = {
     (1, 3): {
@@ -165,17 +179,8 @@ PAIRS = {
         "the wind": "window broke",
     },
     (2, 9): {"the dog": "dog dog2, dog2 dog", "the wind": "window window2, window2 window"},
-    (3, 1): {
-        "the queen thanked": "the queen, the2 waiter",
-        "the old king kissed": "the king",
-        "the actress kissed": "the2 king",
-        "a tall": "a man, the chapter, the2 book",
-        "the small": "the kitten, the2 milk, an barn",
-        "my sister": "her car",
-        "the boy lost": "the2 tree",
-        "the dog": "the2 dog2, the3 field",
-        "the wind": "the2 window",
-    },
+    (2, 8): ARTICLES,
+    (3, 1): ARTICLES,
 }
 
 
@@ -187,7 +192,7 @@ def place(tokens, word):
 
 @pytest.mark.parametrize("head", PAIRS)
 def test_a_named_head_finds_the_word_that_its_name_says(head):
-    """Its strongest weight on a word, [CLS] and [SEP] aside, falls on the right one in 6 of 7 cases or more."""
+    """Its strongest weight on a word, [CLS] and [SEP] aside, falls on the right one in three of four cases or more."""
     right = []
     for start, pairs in PAIRS[head].items():
         [kept] = [one for one in pretrained.kept_maps() if one.sentence.startswith(start)]
@@ -195,7 +200,7 @@ def test_a_named_head_finds_the_word_that_its_name_says(head):
         for pair in pairs.split(", "):
             query, key = (place(kept.tokens, word) for word in pair.split())
             right.append(words[query].argmax().item() + 1 == key)
-    assert sum(right) >= len(right) * 6 / 7, right
+    assert sum(right) >= 0.75 * len(right), right
 
 
 @pytest.mark.parametrize(("head", "offset", "least"), [((0, 2), -1, 0.95), ((1, 8), 1, 0.5)])
@@ -207,8 +212,8 @@ def test_a_named_head_looks_at_the_neighbour(head, offset, least):
 
 def test_a_named_head_rests_on_cls():
     for kept in pretrained.kept_maps():
-        assert kept.weights[1, 11][:, 0].mean() > 0.7, kept.sentence
+        assert kept.weights[4, 5][:, 0].mean() > 0.75, kept.sentence
 
 
 def test_every_head_with_a_name_is_tested():
-    assert {*PAIRS, (0, 2), (1, 8), (1, 11)} == pretrained.NAMED_HEADS.keys()
+    assert {*PAIRS, (0, 2), (1, 8), (4, 5)} == pretrained.NAMED_HEADS.keys()
