@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_lib import inputs
 from mha_lib.attention import MultiHeadAttention, valid_keys
-from mha_lib.plots import labels
+from mha_lib.pictures.heat_maps import labels
 from mha_lib.widgets.explorer import Explorer, bound, choice, offer, slider
 from mha_lib.widgets.heads_picture import AVERAGE, View, head_name, paint_heads, read_heads
 from mha_lib.widgets.sheet import Sheet

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from ipywidgets import Button, Checkbox, IntSlider, ValueWidget
 
-from mha_lib.plots import PIECE_GAP, head_colour, row_pitch, table_height, table_width, tables_of
+from mha_lib.pictures.picture import head_colour
+from mha_lib.pictures.shape_tables import PIECE_GAP, row_pitch, table_height, table_width, tables_of
 from mha_lib.shapes import (
     FOLDED,
     SPLIT,
