@@ -18,8 +18,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor
 
+from mha_lib.attention.shape_trace import ShapeTrace, Step, read_tag
 from mha_lib.importance import ranks
-from mha_lib.shapes import ShapeTrace, Step, read_tag
 
 # Okabe and Ito 2008: told apart with every common kind of colour vision. One colour a head, in this order.
 HEAD_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2", "#999999")

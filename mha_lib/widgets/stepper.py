@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ipywidgets import Button, Checkbox, IntSlider, ValueWidget
 
-from mha_lib.plots import head_colour, table_width, tables_of
-from mha_lib.shapes import (
+from mha_lib.attention.shape_trace import (
     FOLDED,
     SPLIT,
     TOKENS,
@@ -16,6 +15,7 @@ from mha_lib.shapes import (
     trace_transpose_qkv,
     trace_wrong_reshape,
 )
+from mha_lib.plots import head_colour, table_width, tables_of
 from mha_lib.widgets.explorer import Explorer, bound, slider
 from mha_lib.widgets.sheet import Sheet, tint
 

@@ -12,12 +12,8 @@ import mha_lib
 PACKAGE = Path(mha_lib.__file__).parent
 HEAVY = ["IPython", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision"]
 ORDER = [  # each module, or package of modules, may import those before it
-    "inputs",
     "attention",
-    "peers",
-    "truth_table",
     "setup_check",
-    "shapes",
     "transformer",
     "tasks",
     "progress",
@@ -75,11 +71,11 @@ def test_every_form_of_import_is_seen():
     source = """
 import mha_lib.plots
 import mha_lib.widgets as w
-from mha_lib import checks, shapes
-from mha_lib.peers import load_d2l
+from mha_lib import checks, plots
+from mha_lib.attention.other_libraries import load_d2l
 from . import tasks
 import mha_library, torch.nn
 def later():
     from mha_lib.training import fit
 """
-    assert own_imports(source) == {"plots", "widgets", "checks", "shapes", "peers", "", "training"}
+    assert own_imports(source) == {"plots", "widgets", "checks", "attention", "", "training"}

@@ -6,7 +6,8 @@ import re
 import pytest
 import torch
 
-from mha_lib import plots, shapes
+from mha_lib import plots
+from mha_lib.attention import shape_trace
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_weights_over_image_draws_the_weights_under_the_image(weights):
 
 
 def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
-    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     picture = plots.tagged_numbers(trace)
     assert len(picture.figure.axes) == 4
     for axes, step in zip(picture.figure.axes, trace.steps, strict=True):
@@ -97,7 +98,7 @@ def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
 
 
 def test_tagged_numbers_counts_the_mixed_tables():
-    trace = shapes.trace_wrong_reshape(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    trace = shape_trace.trace_wrong_reshape(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     assert plots.tagged_numbers(trace).reading == "4 of 4 tables mix numbers of different heads."
 
 
@@ -117,7 +118,7 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
         (lambda w: plots.heatmaps(w, key_labels=["a"]), r"key_labels must name 8, got 1: \['a'\]"),
         (lambda w: plots.heatmaps(w, query_labels=["a"]), "query_labels must name 6, got 1"),
         (lambda w: plots.heatmaps(w, titles=["a"]), "titles must name 5, got 1"),
-        (lambda w: plots.tagged_numbers(shapes.ShapeTrace()), "trace must have at least one step"),
+        (lambda w: plots.tagged_numbers(shape_trace.ShapeTrace()), "trace must have at least one step"),
         (
             lambda w: plots.weights_over_image(torch.ones(8, 9), w[:, :2].reshape(5, 4, 4), query="x"),
             "image must divide into 4 × 4 patches, got 8 × 9 pixels",
