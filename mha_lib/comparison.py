@@ -1,4 +1,7 @@
-"""Which measure of importance is right? All of them, held against the exact truth, over as many seeds as you like.
+"""What is each measure of importance good for? All of them, on small models of which every set of heads can be tried.
+
+Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
+that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
 On two processes of this machine, or on a Dask cluster of yours:
 
@@ -24,6 +27,7 @@ from mha_lib.training import trained, tune
 from mha_lib.transformer import Transformer
 
 Measure = Callable[[Transformer, Batch, Task], Tensor]
+RepeatableMeasure = Callable[..., Tensor]  # a measure that takes ``kept``, too
 
 MEASURES: Mapping[str, Measure] = {
     "leave one out, zero, accuracy": imp.leave_one_out,
@@ -41,6 +45,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
+NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 
 # Training draws from torch's one generator and sets its one number of threads: within a process, runs take turns.
 _turn = threading.Lock()
@@ -72,10 +77,13 @@ def compare(
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
 ) -> dict:
-    """Every measure against the exact truth, on one trained model.
+    """Every measure on one trained model: how it agrees with exact Shapley values, and what is left after its cuts.
 
     Measures, exact Shapley values and the greedy order see the first ``num_examples`` held-out examples. Curves are of
     the next ones; oracle and worst are the best and the worst sets there, so every curve lies between them.
+
+    Heads of equal importance have no order: ``curve`` is the mean over all orders in which they could stand (for the
+    greedy order, over NUM_SEARCHES searches), and the one cut that is followed by training is drawn with ``seed``.
 
     Args:
         num_kept: number of heads kept in the cut that is followed by more training …
@@ -88,18 +96,25 @@ def compare(
         ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
         before and after tuning); where each head has an importance, ``sum`` (of all of them; of exact Shapley values,
         what all heads together add to the accuracy) and ``spearman`` (rank correlation with the exact Shapley value);
+        ``tied``, likewise: the number of heads whose importance another head has, too;
         ``training_area``, for measures: the area where they saw training data instead.
+        And ``block_alone``: the rank correlation of exact Shapley values with a guess that knows the blocks alone, and
+        gives every head the mean of its block.
     """
     with _turn:
         task = find_task(task)
         model = trained(task, seed, steps, progress=False)
         seen, rest = task.held_out[:num_examples], task.held_out[num_examples:]
-        truth = imp.evaluate_all(model, rest[:num_examples], task).accuracy
-        importances = all_importances(model, seen, task, measures)
-        sets = {name: imp.sets_kept(importance) for name, importance in importances.items()}
-        sets |= {ORACLE: imp.best_sets(truth), WORST: imp.worst_sets(truth)}
-        curves = {name: truth[numbers] for name, numbers in sets.items()} | {RANDOM: imp.mean_curve(truth)}
-        cuts = {name: numbers[num_kept].item() for name, numbers in sets.items()}
+        table = imp.evaluate_all(model, rest[:num_examples], task).accuracy
+        values = imp.evaluate_all(model, seen, task).accuracy
+        searches = [imp.greedy(values, search) for search in range(NUM_SEARCHES)]
+        importances = all_importances(model, seen, task, values, measures, seed)
+        curves = {name: imp.pruning_curve(table, importance) for name, importance in importances.items()}
+        curves[GREEDY] = torch.stack([imp.pruning_curve(table, search) for search in searches]).mean(dim=0)
+        sets = {name: imp.sets_kept(importance, seed) for name, importance in importances.items()}
+        extremes = {ORACLE: imp.best_sets(table), WORST: imp.worst_sets(table)}
+        curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: imp.mean_curve(table)}
+        cuts = {name: numbers[num_kept].item() for name, numbers in (sets | extremes).items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
         budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
         outcomes = {
@@ -112,11 +127,19 @@ def compare(
         for name, importance in importances.items():
             orders[name]["sum"] = importance.sum().item()
             orders[name]["spearman"] = imp.spearman(importance, importances[SHAPLEY])
+            orders[name]["tied"] = num_tied(importance)
+        agreements = [imp.spearman(search, importances[SHAPLEY]) for search in searches]
+        orders[GREEDY]["spearman"] = sum(agreements) / len(agreements)
         training = training_data(task, seed, num_examples)
         for name, measure in measures.items():
-            numbers = imp.sets_kept(measure(model, training, task))
-            orders[name]["training_area"] = imp.area(truth[numbers])
-        return {"task": task.name, "seed": seed, "orders": orders}
+            orders[name]["training_area"] = imp.area(imp.pruning_curve(table, measure(model, training, task)))
+        fair = importances[SHAPLEY]
+        return {
+            "task": task.name,
+            "seed": seed,
+            "orders": orders,
+            "block_alone": imp.spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+        }
 
 
 def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[str, float]]:
@@ -144,24 +167,29 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 
 
 def all_importances(
-    model: Transformer, batch: Batch, task: Task, measures: Mapping[str, Measure] = MEASURES
+    model: Transformer, batch: Batch, task: Task, values: Tensor, measures: Mapping[str, Measure], seed: int
 ) -> dict[str, Tensor]:
-    """By name: exact Shapley values, the greedy order, each measure, and some taken again after every cut."""
+    """By name: exact Shapley values, a greedy order, each measure, and some taken again after every cut.
+
+    Args:
+        values: accuracy of every set of heads on ``batch``, as from ``evaluate_all``.
+        seed: draws the order of equals in orders of cuts.
+    """
     shape = imp.head_shape(model)
-    values = imp.evaluate_all(model, batch, task).accuracy
-    importances = {SHAPLEY: imp.shapley(values).view(shape), GREEDY: imp.greedy(values).view(shape)}
+    importances = {SHAPLEY: imp.shapley(values).view(shape), GREEDY: imp.greedy(values, seed).view(shape)}
     for name, measure in measures.items():
         importances[name] = measure(model, batch, task)
         if name in TAKEN_AGAIN:
-            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task)
+            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task, seed)
     return importances
 
 
-def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) -> Tensor:
+def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Tensor:
     """Importance as an order of cuts: measure, cut the least important head, measure what is left, and so on.
 
     Args:
         measure: one that takes ``kept``.
+        seed: draws the head that goes where several are least important.
 
     Returns:
         (num_blocks, num_heads): 0 for the head that went first, N − 1 for the one that was left.
@@ -169,9 +197,16 @@ def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) 
     kept = torch.ones(imp.head_shape(model), dtype=torch.float64)
     importance = torch.zeros_like(kept)
     for turn in range(kept.numel()):
-        gone = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf).argmin()
+        left = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf)
+        gone = imp.ranks(left, seed).argmax()  # heads that are gone already rank first
         importance.view(-1)[gone], kept.view(-1)[gone] = turn, 0
     return importance
+
+
+def num_tied(importance: Tensor) -> int:
+    """How many heads have an importance that another head has, too."""
+    _, counts = importance.unique(return_counts=True)
+    return counts[counts > 1].sum().item()
 
 
 def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
@@ -183,10 +218,8 @@ def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int
 
 
 def random_set(model: Transformer, num_kept: int, seed: int) -> int:
-    """Number of a random set of heads."""
-    num_blocks, num_heads = imp.head_shape(model)
-    generator = torch.Generator().manual_seed(seed)
-    return imp.sets_kept(torch.rand(num_blocks * num_heads, generator=generator))[num_kept].item()
+    """Number of a random set of heads: what an importance that tells no heads apart would keep."""
+    return imp.sets_kept(torch.zeros(imp.head_shape(model)), seed)[num_kept].item()
 
 
 def training_data(task: Task, seed: int, num_examples: int) -> Batch:
@@ -202,12 +235,12 @@ def planted_controls(
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
 ) -> dict:
-    """Heads of known importance (``mha_lib.planted``) in a model of the look-ups, and how each measure ranks them.
+    """Heads that were planted (``mha_lib.planted``) in a model of the look-ups, and how each measure ranks them.
 
     Returns:
         What JSON can hold: ``seed``; ``change``, the largest difference that planting made to an output; ``costs``, the
         accuracy that is lost without a planted head, or without both of a pair; ``ranks``, for each measure the places
-        of each control among all heads, from 1, the most important.
+        of each control among all heads, from 1, the most important; equals share the mean of their places.
     """
     with _turn:
         task = find_task("lookups")
@@ -237,9 +270,9 @@ def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
     return found | {"constant, mean": _cost(planted.model, batch, task, [planted.constant], "mean")}
 
 
-def ranks(planted: Planted, importance: Tensor) -> dict[str, list[int]]:
-    """Places of the planted heads in the order of importance, from 1."""
-    rank = imp.ranks(importance)
+def ranks(planted: Planted, importance: Tensor) -> dict[str, list[float]]:
+    """Places of the planted heads in the order of importance, from 1; equals share the mean of their places."""
+    rank = imp.mean_ranks(importance)
     return {name: [rank[place].item() for place in places] for name, places in planted.controls.items()}
 
 

@@ -1,4 +1,4 @@
-"""How important is a head? Measures, and the exact truth to hold them against."""
+"""How important is a head? Measures, and the table of all sets of heads to hold them against."""
 
 from mha_lib.importance.ablation import (
     Scores,
@@ -25,6 +25,8 @@ from mha_lib.importance.subsets import (
     greedy,
     heads_in,
     mean_curve,
+    mean_ranks,
+    pruning_curve,
     ranks,
     sampled_shapley,
     sets_kept,
@@ -49,10 +51,12 @@ __all__ = [
     "heads_in",
     "leave_one_out",
     "mean_curve",
+    "mean_ranks",
     "monte_carlo_shapley",
     "negative_entropy",
     "output_norm",
     "path_gradient",
+    "pruning_curve",
     "ranks",
     "sampled_shapley",
     "sets_kept",
