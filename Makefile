@@ -15,14 +15,14 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets \
-	lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets weights kept-maps \
+	real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
-lab: install ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
+lab: install try-real-models ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
 	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
@@ -46,6 +46,18 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
+
+weights: install ## train the models that ship with the library anew, and write them with their figures
+	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
+
+kept-maps: install ## write where the heads of MiniLM look in twelve sentences anew; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
+
+real-models: install ## install MiniLM, a real model of sentences, of 90 MB: where it fails, all else works without
+	@$(PY) tools/real_models.py
+
+try-real-models: install
+	@$(PY) tools/real_models.py --once || true
 
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .

@@ -51,7 +51,7 @@ def ask(home):
 
     with open(home / "log", "w") as log:
         make = subprocess.Popen(
-            ["make", "--old-file=install", "lab", f"LAB_ARGS={arguments}"],
+            ["make", "--old-file=install", "--old-file=try-real-models", "lab", f"LAB_ARGS={arguments}"],
             cwd=ROOT,
             env=os.environ | variables,
             stdout=log,
