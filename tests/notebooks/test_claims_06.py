@@ -211,7 +211,6 @@ def opposite(value):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 6])
-def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
-    monkeypatch.setattr(training, "trained", partial(training.trained, seed=seed, progress=False))
+def test_the_notebook_holds_for_another_seed(monkeypatch):
+    monkeypatch.setattr(training, "trained", partial(training.trained, seed=2, progress=False))
     assert run_cells(NOTEBOOK)["seen"].targets.shape == (128, 12, 5)
