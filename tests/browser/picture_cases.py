@@ -1,0 +1,67 @@
+"""One of every live picture, and what tests do with it on a page without a kernel."""
+
+import functools
+
+import torch
+
+from mha_lib import pictures
+from mha_lib.tasks import find_task
+
+
+@functools.cache
+def model(name):
+    """An untrained model of a task: what a picture computes does not depend on training."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return find_task(name).model().eval()
+
+
+CASES = {
+    "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
+    "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
+    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
+}
+
+# Every attribute and text that a reader could notice, apart from the line that speaks a moment later.
+LOOKS = """
+section => {
+    const copy = section.cloneNode(true);
+    copy.querySelectorAll('[role=status]').forEach(node => node.remove());
+    copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
+    copy.querySelectorAll('[data-lm-suppress-shortcuts]')
+        .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
+    const inputs = [...section.querySelectorAll('input, select')].map(node => node.checked + node.value);
+    return copy.outerHTML + inputs;
+}
+"""
+NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+class LivePage:
+    """A saved page in Chromium, with its faults."""
+
+    def __init__(self, browser, folder, picture, *, width=1280, scheme="light"):
+        self.path = pictures.save_html(picture, folder / "picture.html")
+        self.context = browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", offline=True
+        )
+        self.page, self.errors, self.requests = self.context.new_page(), [], []
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(self.path.as_uri())
+        self.section = self.page.locator("section.mha-live")
+        self.section.wait_for(timeout=15_000)
+
+    def looks(self):
+        """What a reader sees now."""
+        self.page.evaluate(NEXT_FRAME)
+        return self.section.evaluate(LOOKS)
+
+    def reading(self):
+        """The line that reads the picture."""
+        self.page.evaluate(NEXT_FRAME)
+        return self.section.locator(".reading").text_content()
+
+    def close(self):
+        self.context.close()

@@ -1,0 +1,102 @@
+"""Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from picture_cases import CASES, LivePage
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def live(browser, tmp_path):
+    """``live(picture)`` opens the page that the picture saves."""
+    opened = []
+
+    def live(picture, **options):
+        opened.append(LivePage(browser, tmp_path, picture, **options))
+        return opened[-1]
+
+    yield live
+    for page in opened:
+        assert page.errors == []
+        assert page.requests == [page.path.as_uri()]
+        page.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_control_works_by_keyboard(live, name):
+    page = live(CASES[name]())
+    moves = {"range": ("ArrowRight", "ArrowLeft"), "checkbox": ("Space",), "select-one": ("ArrowDown", "ArrowUp")}
+    controls = page.section.locator("input, select, button")
+    idle = []
+    for i in range(controls.count()):
+        control = controls.nth(i)
+        if control.is_disabled():
+            continue
+        before = page.looks()
+        for key in moves.get(control.evaluate("node => node.type"), ("Enter",)):
+            control.press(key)
+            if page.looks() != before:
+                break
+        else:
+            idle.append(control.evaluate("node => node.ariaLabel ?? node.textContent"))
+    assert set(idle) <= {"all on", "the example before"}  # they lead to where the picture is at that moment
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
+    page = live(CASES[name]())
+    grids = page.section.locator("svg[role=group]")
+    for i in range(grids.count()):
+        stops = grids.nth(i).locator("[tabindex='0']")
+        assert stops.count() == 1
+        before = page.looks()
+        stops.focus()
+        page.page.keyboard.press("ArrowDown")
+        page.page.keyboard.press("ArrowRight")
+        assert page.page.evaluate("document.activeElement.closest('svg[role=group]') !== null")
+        assert page.looks() != before
+        assert page.section.locator("[data-lm-suppress-shortcuts]:focus").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", CASES)
+def test_axe_finds_no_violation(live, name, scheme):
+    page = live(CASES[name](), scheme=scheme)
+    page.page.wait_for_timeout(600)
+    found = Axe().run(page.page, context=".mha-live").response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_phone_shows_all_of_it(live, name):
+    page = live(CASES[name](), width=390)
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.reading()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_stands_in_cells_can_be_read(live, name):
+    """WCAG's contrast of at least 4.5 in every cell with a number, in both themes (axe does not look into SVG)."""
+    for scheme in ("light", "dark"):
+        page = live(CASES[name](), scheme=scheme)
+        assert page.section.evaluate(LEAST_CONTRAST) >= 4.5
+
+
+# Draws the computed colours onto a canvas, which knows every notation, and compares their luminances.
+LEAST_CONTRAST = """
+section => {
+    const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+    const luminance = colour => {
+        pen.fillStyle = colour;
+        pen.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(
+            byte => byte / 255 <= 0.04045 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const contrasts = [...section.querySelectorAll('.cell')].filter(cell => cell.querySelector('text')?.textContent)
+        .map(cell => ['rect', 'text'].map(name => luminance(getComputedStyle(cell.querySelector(name)).fill)))
+        .map(([a, b]) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+    return Math.min(21, ...contrasts);
+}
+"""

@@ -1,0 +1,108 @@
+"""Live pictures as Python sees them: choices are checked, stills have words, modules fit together."""
+
+import io
+import re
+import struct
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+import traitlets
+from PIL import Image
+
+from mha_lib import pictures
+from mha_lib.pictures.live import MODULES, bundle, pack
+from mha_lib.pictures.palette import colours, weight_colours
+from mha_lib.tasks import find_task
+
+ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return find_task("digits").model().eval()
+
+
+@pytest.mark.parametrize("entry", [*ENTRIES, "page.js"])
+def test_names_in_a_bundle_are_unique(entry):
+    text = bundle(entry)
+    names = re.findall(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
+    assert len(names) == len(set(names)) > 0
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_tensors_are_packed_one_after_the_other():
+    packed = pack({"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([7.5])})
+    assert packed["shapes"] == [["a", [2, 3]], ["b", [1]]]
+    assert struct.unpack("<7f", packed["parameters"]) == (0, 1, 2, 3, 4, 5, 7.5)
+
+
+def test_the_scale_of_weights_gets_ever_darker_on_light_and_brighter_on_dark():
+    for dark in (False, True):
+        shades = weight_colours(np.linspace(0, 1, 101), dark).astype(float) @ [0.2126, 0.7152, 0.0722]
+        assert (np.diff(shades) > 0).all() if dark else (np.diff(shades) < 0).all()
+    assert {"query", "key", "value", "low", "mid", "high"} <= colours().keys()
+
+
+@pytest.mark.parametrize(
+    ("choice", "value", "message"),
+    [
+        ("gates", torch.ones(2, 5), r"gates must be numbers from 0 to 1 of shape \(2, 6\)"),
+        ("gates", [[2.0] * 6] * 2, "gates must be numbers from 0 to 1"),
+        ("gates", "all", "gates must be"),
+        ("example", 360, "example must be between 0 and 359, got 360"),
+        ("query", 17, "query must be between 0 and 16, got 17"),
+        ("head", -1, "head must be between 0 and 5"),
+        ("drawn", [0.5] * 63, "drawn must be None or 64 numbers from 0 to 1"),
+        ("drawn", [1.5] * 64, "drawn must be None or 64 numbers"),
+    ],
+)
+def test_a_wrong_choice_is_named(model, choice, value, message):
+    explorer = pictures.HeadExplorer(model)
+    before = getattr(explorer, choice)
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(explorer, choice, value)
+    assert getattr(explorer, choice) == before
+    with pytest.raises(traitlets.TraitError, match=message):
+        pictures.HeadExplorer(model, **{choice: value})
+
+
+def test_choices_can_be_observed_and_linked(model):
+    explorer, slider, seen = pictures.HeadExplorer(model), ipywidgets.IntSlider(max=16), []
+    explorer.observe(lambda change: seen.append(change["new"]), "query")
+    ipywidgets.link((slider, "value"), (explorer, "query"))
+    slider.value = 5
+    explorer.query = 7
+    assert (seen, slider.value) == ([5, 7], 7)
+
+
+def test_gates_reach_the_answer(model):
+    explorer = pictures.HeadExplorer(model, example=4)
+    whole, _ = explorer.answer()
+    explorer.gates = torch.zeros(2, 6)
+    none, _ = explorer.answer()
+    batch = find_task("digits").held_out[4:5]
+    with torch.no_grad():
+        torch.testing.assert_close(whole, model(batch.inputs)[0, 0])
+        torch.testing.assert_close(none, model(batch.inputs, None, torch.zeros(2, 6))[0, 0])
+
+
+def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
+    explorer = pictures.HeadExplorer(model, example=3, query=6)
+    data, _ = explorer._repr_mimebundle_()
+    assert data["text/plain"] == repr(explorer)
+    html = data["text/html"]
+    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch 6', html)
+    assert "<figcaption>" in html and "<script" not in html
+    still = explorer.still()
+    assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
+    assert len(still.png) < 20_000
+
+
+def test_a_saved_page_needs_nothing_else(model, tmp_path):
+    page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text()
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert page.count("<img alt=") == 1
