@@ -20,6 +20,7 @@ CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
+    "layer": lambda: pictures.LayerExplorer.random(valid_lens=[4, 0], head=1, cell=7),
 }
 
 # Every attribute and text that a reader could notice, apart from the line that speaks a moment later.
@@ -46,12 +47,13 @@ class LivePage:
             color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", offline=True
         )
         self.page, self.errors, self.requests = self.context.new_page(), [], []
+        self.page.set_default_timeout(5_000)
         self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(self.path.as_uri())
         self.section = self.page.locator("section.mha-live")
-        self.section.wait_for(timeout=15_000)
+        self.section.wait_for()
 
     def looks(self):
         """What a reader sees now."""

@@ -1,8 +1,11 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import pytest
+import torch
 from axe_playwright_python.sync_playwright import Axe
 from picture_cases import CASES, LivePage
+
+from mha_lib import pictures
 
 pytestmark = pytest.mark.browser
 
@@ -57,6 +60,47 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
         assert page.page.evaluate("document.activeElement.closest('svg[role=group]') !== null")
         assert page.looks() != before
         assert page.section.locator("[data-lm-suppress-shortcuts]:focus").count() == 1
+
+
+def test_the_layer_explorer_shows_torchs_numbers(live):
+    explorer = pictures.LayerExplorer.random(60, 6, seed=3, example=1, head=4, valid_lens=[6, 4])
+    page = live(explorer)
+    page.section.get_by_label("num_heads").press("ArrowLeft")
+    page.section.get_by_label("valid_lens[1]").press("ArrowRight")
+    explorer.num_heads, explorer.valid_lens = 5, torch.tensor([6, 5])
+    page.looks()
+    shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
+    weights = explorer.weights()[1, 4]
+    for i, label in enumerate(shown):
+        query, key = divmod(i, 6)
+        weight = "masked" if key == 5 else f"{weights[query, key]:.2f}"
+        assert label == f"query {query}, key {key}: {weight}"
+
+
+def test_a_drawn_digit_is_read_and_kept(live):
+    page = live(CASES["digits"]())
+    before = page.looks()
+    page.section.get_by_role("button", name="Draw").click()
+    box = page.section.locator(".paper svg").bounding_box()
+    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.page.mouse.down()
+    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 10)
+    page.page.mouse.up()
+    assert page.looks() != before
+    darkness = "nodes => nodes.map(node => Number(node.style.getPropertyValue('--dark')))"
+    ink = page.section.locator(".ink rect").evaluate_all(darkness)
+    assert sum(ink[i] > 0.5 for i in range(64)) >= 8 and all(ink[8 * row] == 0 for row in range(8))
+    assert "Your drawing" in page.reading()
+
+
+def test_break_it_changes_the_answer_with_few_heads(live):
+    page = live(CASES["digits"]())
+    before = page.section.locator(".says strong").text_content()
+    page.section.get_by_role("button", name="break it").click()
+    page.page.mouse.move(0, 0)
+    page.looks()
+    assert page.section.locator(".says strong").text_content() != before
+    assert page.section.locator("[aria-checked=false]").count() <= 3
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

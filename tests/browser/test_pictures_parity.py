@@ -7,6 +7,7 @@ import pytest
 import torch
 from picture_cases import model
 
+from mha_lib import MultiHeadAttention
 from mha_lib.pictures.live import bundle, pack
 from mha_lib.tasks import find_task
 
@@ -84,3 +85,37 @@ def test_forward_pass(page, name):
         weights = torch.cat([layer[example].flatten() for layer in net.attention_weights])
         torch.testing.assert_close(torch.tensor(found_weights), weights, atol=1e-5, rtol=0)
         torch.testing.assert_close(torch.tensor(found_logits), logits[example].flatten(), atol=1e-5, rtol=1e-5)
+
+
+def test_heads_of_a_layer(page):
+    """Every number of heads that divides 60, lengths from 0 to all."""
+    load(page, "attention.js")
+    generator = torch.Generator().manual_seed(2)
+    for case in range(50):
+        num_heads = [1, 2, 3, 4, 5, 6, 10, 12, 20][case % 9]
+        num_queries, num_keys = (int(torch.randint(1, 9, (), generator=generator)) for _ in range(2))
+        length = case % (num_keys + 1)
+        queries, keys = (torch.randn(1, n, 60, generator=generator) for n in (num_queries, num_keys))
+        layer = MultiHeadAttention(60, num_heads, query_size=60, key_size=60, value_size=60, bias=case % 2 == 1)
+        projections = {"W_q": layer.W_q, "W_k": layer.W_k}
+        packed = pack(
+            {"queries": queries, "keys": keys}
+            | {f"{name}.{part}": tensor for name, p in projections.items() for part, tensor in p.named_parameters()}
+        )
+        with torch.no_grad():
+            layer(queries, keys, keys, torch.tensor([length]))
+        found = page.evaluate(
+            """({ parameters, shapes, heads, length }) => {
+                const t = code.unpack(bytes(parameters), shapes);
+                const [q, k] = ["W_q", "W_k"].map((name, i) =>
+                    code.linear([t.queries, t.keys][i], t[`${name}.weight`], t[`${name}.bias`]));
+                return code.attentionWeights(q, k, heads, length).flatMap(head => [...head.data]);
+            }""",
+            {
+                "parameters": base64.b64encode(packed["parameters"]).decode(),
+                "shapes": packed["shapes"],
+                "heads": num_heads,
+                "length": length,
+            },
+        )
+        torch.testing.assert_close(torch.tensor(found).float(), layer.attention_weights.flatten(), atol=1e-5, rtol=0)

@@ -2,7 +2,9 @@
 
 import { drawn, element, set, short, times } from "./elements.js";
 
-const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
+const COARSE = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6"; // hatches of a small cell
+const DENSE =
+  "M.05,.25 .25,.05 M.05,.5 .5,.05 M.05,.75 .75,.05 M.05,1 1,.05 M.25,.95 .95,.25 M.5,.95 .95,.5 M.75,.95 .95,.75";
 
 /**
  * Cells of one unit each in an <svg>. Options: `gap` between cells, `numbers` written into them, `onpick(cell)` and
@@ -34,8 +36,9 @@ export function heatMap(rows, columns, { gap = 0.06, numbers = false, onpick, on
         if (numbers) cell.children[1].textContent = hidden ? "" : short(weights[i]);
         if (hidden === cell.classList.contains("masked")) return;
         cell.classList.toggle("masked", hidden);
-        if (hidden) cell.append(drawn("path", { class: "hatches", d: HATCHES }));
-        else cell.lastChild.remove();
+        if (hidden) {
+          cell.append(drawn("path", { class: numbers ? "hatches fine" : "hatches", d: numbers ? DENSE : COARSE }));
+        } else cell.lastChild.remove();
       });
     },
     mark(chosen) {
