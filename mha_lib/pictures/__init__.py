@@ -4,7 +4,21 @@ Needs anywidget and pillow: ``pip install mha-lib[widgets]``.
 """
 
 from mha_lib.pictures.head_explorer import HeadExplorer
+from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html, script
+from mha_lib.pictures.mask_explorer import MaskExplorer
+from mha_lib.pictures.slow_motion import SlowMotion
+from mha_lib.pictures.transpose_stepper import TransposeStepper
 
-__all__ = ["HeadExplorer", "LayerExplorer", "LivePicture", "save_html", "script"]
+__all__ = [
+    "HeadExplorer",
+    "KernelExplorer",
+    "LayerExplorer",
+    "LivePicture",
+    "MaskExplorer",
+    "SlowMotion",
+    "TransposeStepper",
+    "save_html",
+    "script",
+]

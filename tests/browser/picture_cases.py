@@ -16,11 +16,23 @@ def model(name):
         return find_task(name).model().eval()
 
 
+def points():
+    """Twelve keys and values."""
+    x = torch.linspace(0, 6, 12) ** 1.2
+    return x, torch.sin(x) + 0.1 * x.round()
+
+
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
     "layer": lambda: pictures.LayerExplorer.random(valid_lens=[4, 0], head=1, cell=7),
+    "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
+    "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
+    "kernel": lambda: pictures.KernelExplorer(
+        *points(), truth=torch.sin, learned_bandwidth=0.7, units={"hours": 1.0, "minutes": 60.0}
+    ),
+    "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
 }
 
 # Every attribute and text that a reader could notice, apart from the line that speaks a moment later.

@@ -32,9 +32,11 @@ def test_every_control_works_by_keyboard(live, name):
     moves = {"range": ("ArrowRight", "ArrowLeft"), "checkbox": ("Space",), "select-one": ("ArrowDown", "ArrowUp")}
     controls = page.section.locator("input, select, button")
     idle = []
-    for i in range(controls.count()):
+    i = -1
+    while (i := i + 1) < controls.count():  # a control may take others away
         control = controls.nth(i)
-        if control.is_disabled():
+        is_there = control.get_attribute("aria-pressed") == "true"  # and leads to where the picture is already
+        if control.is_disabled() or not control.is_visible() or is_there:
             continue
         before = page.looks()
         for key in moves.get(control.evaluate("node => node.type"), ("Enter",)):
@@ -43,7 +45,7 @@ def test_every_control_works_by_keyboard(live, name):
                 break
         else:
             idle.append(control.evaluate("node => node.ariaLabel ?? node.textContent"))
-    assert set(idle) <= {"all on", "the example before"}  # they lead to where the picture is at that moment
+    assert idle == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,7 +58,8 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
         before = page.looks()
         stops.focus()
         page.page.keyboard.press("ArrowDown")
-        page.page.keyboard.press("ArrowRight")
+        for _ in range(i + 1):  # in each grid to another place, since one may follow the other
+            page.page.keyboard.press("ArrowRight")
         assert page.page.evaluate("document.activeElement.closest('svg[role=group]') !== null")
         assert page.looks() != before
         assert page.section.locator("[data-lm-suppress-shortcuts]:focus").count() == 1
@@ -89,7 +92,7 @@ def test_a_drawn_digit_is_read_and_kept(live):
     assert page.looks() != before
     darkness = "nodes => nodes.map(node => Number(node.style.getPropertyValue('--dark')))"
     ink = page.section.locator(".ink rect").evaluate_all(darkness)
-    assert sum(ink[i] > 0.5 for i in range(64)) >= 8 and all(ink[8 * row] == 0 for row in range(8))
+    assert sum(ink[i] > 0.4 for i in range(64)) >= 8 and all(ink[8 * row] == 0 for row in range(8))
     assert "Your drawing" in page.reading()
 
 

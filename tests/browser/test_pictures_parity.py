@@ -5,9 +5,9 @@ import re
 
 import pytest
 import torch
-from picture_cases import model
+from picture_cases import NEXT_FRAME, LivePage, model, points
 
-from mha_lib import MultiHeadAttention
+from mha_lib import MultiHeadAttention, pictures
 from mha_lib.pictures.live import bundle, pack
 from mha_lib.tasks import find_task
 
@@ -119,3 +119,83 @@ def test_heads_of_a_layer(page):
             },
         )
         torch.testing.assert_close(torch.tensor(found).float(), layer.attention_weights.flatten(), atol=1e-5, rtol=0)
+
+
+PLACES = """
+tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))), +tag.textContent])
+"""
+SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
+
+
+def test_every_way_to_mask(browser, tmp_path):
+    """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
+    for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
+        explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
+        live = LivePage(browser, tmp_path, explorer)
+        per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
+        masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
+        scores = explorer.scores[1].double() / 4 + shift
+        expected = [explorer.weights(), *(scores.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
+        maps = live.section.locator("svg[role=group]")
+        for way, weights in enumerate(expected, start=1):
+            shown = maps.nth(way).locator(".cell").evaluate_all(SHOWN)
+            hides = masked.flatten() if way == 1 else torch.zeros(24, dtype=torch.bool)
+            words = [
+                "masked" if hidden else "NaN" if weight != weight else f"{weight:.2f}"
+                for weight, hidden in zip(weights.flatten().tolist(), hides.tolist(), strict=True)
+            ]
+            assert shown == words, (lengths, shift, way)
+        live.close()
+
+
+def test_kernel_pooling(browser, tmp_path):
+    for bandwidth, query in ((0.3, 1.0), (2.0, 5.5), (0.05, 3.3)):
+        explorer = pictures.KernelExplorer(*points(), bandwidth=bandwidth, query=query)
+        (value,), (weights,) = explorer.pool(torch.tensor([query]))
+        live = LivePage(browser, tmp_path, explorer)
+        live.page.evaluate(NEXT_FRAME)
+        text = live.reading()
+        assert f"pooled value is {value:.2f}".replace("-", "−") in text
+        assert f"largest weight is {weights.max():.2f}" in text
+        shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
+        torch.testing.assert_close(torch.tensor(shown).float() ** 2, weights, atol=2e-3, rtol=0)
+        live.close()
+
+
+def test_numbers_stand_where_torch_puts_them(browser, tmp_path):
+    """Each step of the stepper, read off the page row by row, is torch's tensor; so is the wrong reshape."""
+    for wrong in (False, True):
+        stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, wrong=wrong)
+        live = LivePage(browser, tmp_path, stepper)
+        for number, step in enumerate(stepper.steps()):
+            live.section.locator(".path button").nth(number).click()
+            live.page.evaluate(NEXT_FRAME)
+            tags = live.section.locator(".tag").evaluate_all(PLACES)
+            rows = {}
+            for y, x, tag in sorted(tags):
+                rows.setdefault(y, []).append((x, tag))
+            heads_first = step.axes[1] == "heads"
+            tables = step.tensor.flatten(0, 1) if heads_first else step.tensor
+            tables = tables.flatten(2) if tables.dim() == 4 else tables
+            shown = sorted(tuple(tag for _, tag in row) for row in rows.values())
+            columns = len(shown[0]) // tables.shape[2]
+            assert len(shown[0]) == columns * tables.shape[2]
+            expected = sorted(
+                tuple(torch.cat([tables[t, r] for t in range(first, min(first + columns, len(tables)))]).tolist())
+                for first in range(0, len(tables), columns)
+                for r in range(tables.shape[1])
+            )
+            assert shown == expected, (wrong, number)
+        live.close()
+
+
+def test_slow_motion(browser, tmp_path):
+    """Weights and output of every query and length, 0 included, as torch computes them."""
+    for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
+        motion = pictures.SlowMotion(query=query, valid_len=length, step=4)
+        weights, output = motion.result()
+        live = LivePage(browser, tmp_path, motion)
+        for name, numbers in (("weight", weights), ("output", output)):
+            shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
+            assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
+        live.close()

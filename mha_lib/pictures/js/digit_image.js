@@ -53,7 +53,7 @@ export function outlineOf(image) {
 }
 
 const DOTS = 32; // dots a side, of which 4 × 4 make a pixel, as in the images that the model was trained on
-const BRUSH = 2.3; // radius in dots
+const BRUSH = 2.7; // radius in dots
 
 /** A drawing; places are shares of its side, 0 to 1. */
 export function drawing() {

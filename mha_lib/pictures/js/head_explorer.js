@@ -29,14 +29,9 @@ function build({ model, choose, repaint, say }) {
     choose({ example: Math.max(0, Math.min(example.count - 1, i)), drawn: null });
   };
   const browser = slider("example", { min: 0, max: example.count - 1, onmove: show });
-  const browse = element(
-    "div",
-    { class: "browse" },
-    button("‹", () => show(model.get("example") - 1), { "aria-label": "the example before" }),
-    browser.node,
-    button("›", () => show(model.get("example") + 1), { "aria-label": "the next example" }),
-    ...(stage.tool ? [stage.tool] : []),
-  );
+  const earlier = button("‹", () => show(model.get("example") - 1), { "aria-label": "the example before" });
+  const later = button("›", () => show(model.get("example") + 1), { "aria-label": "the next example" });
+  const browse = element("div", { class: "browse" }, earlier, browser.node, later, ...(stage.tool ? [stage.tool] : []));
 
   // ------------------------------------------------------------------------------------------------- the heads
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard(layer, head)));
@@ -167,6 +162,8 @@ function build({ model, choose, repaint, say }) {
       set(shown.node, { "aria-label": `${blocks[layer]}, head ${head}: ${strongest(layer, head, query)}` });
     }
     for (const [preset, node] of presetButtons) set(node, { "aria-pressed": String(preset) === String(gates) });
+    earlier.disabled = i === 0;
+    later.disabled = i === example.count - 1;
     browser.show(i, stage.isOwn() ? "yours" : `${i} of ${example.count}`);
     say(
       message || `${pointed?.layer === undefined && pointed?.key === undefined ? heads(gates) : pointedAt()} ${answer}`,
