@@ -15,22 +15,22 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-widgets lint clean test-book-pins nbgrader \
-	check install
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets weights kept-maps \
+	real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
-lab: install ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
-	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" --LabApp.app_settings_dir="$(CURDIR)/.ci/lab" \
+lab: install try-real-models ## open the course in JupyterLab (arguments for it: LAB_ARGS="--port=9999")
+	@$(PY) -m jupyterlab --ServerApp.root_dir="$(CURDIR)" \
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
 test: lint check ## lint, run all tests, compare every notebook with its committed outputs
 
 notebooks: install ## execute all notebooks and write their outputs in place
-	@$(PY) .ci/notebooks.py
+	@$(PY) tools/notebooks.py
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
@@ -41,8 +41,23 @@ bench-full: install ## the same in all cells, and write the results: half an hou
 bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
 	@$(PY) -m benchmarks.heads
 
+bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
+	@$(PY) -m benchmarks.notebooks
+
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
+
+weights: install ## train the models that ship with the library anew, and write them with their figures
+	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
+
+kept-maps: install ## write where the heads of MiniLM look in twelve sentences anew; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
+
+real-models: install ## install MiniLM, a real model of sentences, of 90 MB: where it fails, all else works without
+	@$(PY) tools/real_models.py
+
+try-real-models: install
+	@$(PY) tools/real_models.py --once || true
 
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .
@@ -63,10 +78,9 @@ nbgrader: ## install nbgrader beside all this: from then on make test grades the
 check: install
 	@rm -rf $(MODELS)
 	$(PYTEST) $(TESTS)
-	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 \
-		--nbval-sanitize-with=tests/notebooks/nbval_sanitize.cfg notebooks
+	@$(PY) tools/alone.py
 
 install:
 	@command -v "$(PYTHON)" >/dev/null || { echo 'There is no $(PYTHON) here. This needs Python 3.11 or newer;' \
 		'name yours: make lab PYTHON=python3.12, make test-book-pins BOOK_PYTHON=python3.11'; exit 1; }
-	@"$(PYTHON)" .ci/install.py $(VENV)
+	@"$(PYTHON)" tools/install.py $(VENV)

@@ -1,7 +1,7 @@
 """Every measure of a head's importance against the exact truth, over eight seeds: ``python -m benchmarks.heads``.
 
-Takes over an hour of CPU time, on two processes. Writes heads.json, which the notebook on pruning reads, and the
-same as tables, heads.md. Times are not in them, so that another run on the same machine changes nothing.
+Takes over an hour of CPU time, on two processes. Writes heads.json into the library, where the notebook on pruning
+reads it, and the same as tables, heads.md. Times are not in them, so that another run on one machine changes nothing.
 """
 
 import json
@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import mha_lib
 from benchmarks.report import markdown
 from mha_lib.comparison import compare, planted_controls, summarise, sweep
 
 SEEDS = range(8)
-RESULTS = Path(__file__).with_suffix(".json")
+RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "heads.json"
 REPORT = Path(__file__).with_suffix(".md")
 ENOUGH = 0.98
 TASKS = {

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
+import mha_lib
 from benchmarks import measure
 from benchmarks.contenders import Cell
 from benchmarks.report import markdown
 from mha_lib.pruning import prune_attention
 from mha_lib.transformer import Block
 
-RESULTS = Path(__file__).with_suffix(".json")
+RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "pruning_speed.json"
 # What is measured: a cell, and how many of its heads are kept.
 CUTS = (
     (Cell(32, 64, 256, 8), 4),
@@ -32,7 +33,7 @@ RATIOS = ("layer", "masked layer", "block", "masked block")
 
 
 def main(full: bool) -> None:
-    """Print the table; in full also write it to pruning_speed.json, which the notebook on pruning reads."""
+    """Print the table; in full also write it to pruning_speed.json in the library, for the notebook on pruning."""
     environment = measure.ALLOCATORS["memory kept"]
     arguments = ["--rows", *["--full"] * full]
     rows = measure.in_process_of_its_own("benchmarks.pruning_speed", *arguments, environment=environment)

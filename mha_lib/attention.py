@@ -48,14 +48,11 @@ def masked_softmax(scores: Tensor, valid_lens: Tensor | None = None) -> Tensor:
 
     Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in the cases above).
     """
+    inputs.check_floats("scores", scores, inputs.SCORES)
     if valid_lens is None:
         return torch.softmax(scores, dim=-1)
-    if scores.dim() not in (3, 4):
-        raise ValueError(
-            "scores must have shape (batch, num_queries, num_keys) or (batch, num_heads, num_queries, num_keys), "
-            f"got {tuple(scores.shape)}"
-        )
     inputs.check_valid_lens(valid_lens, scores.shape[0], *scores.shape[-2:])
+    inputs.check_device("valid_lens", valid_lens, scores.device, "scores")
     valid = _valid_scores(valid_lens, scores)
     return _softmax_over(valid, torch.where(valid, scores, 0.0))  # a copy, without what stood at invalid keys
 
@@ -95,6 +92,7 @@ class AttentionPooling(nn.Module):
 
     def __init__(self, dropout: float = 0.0):
         super().__init__()
+        inputs.check_dropout(dropout)
         self.dropout = nn.Dropout(dropout)
         self._last_call = None
 
@@ -126,7 +124,8 @@ class AttentionPooling(nn.Module):
         if self._last_call is None:
             raise RuntimeError(
                 "attention_weights: there are none. Call the layer first; a call under torch.compile, export "
-                "or a function transform such as vmap keeps none, nor does a copy of a layer"
+                "or a function transform such as vmap keeps none, nor does a copy of a layer; torch.jit.trace, which "
+                "reads them before any call, cannot record attention layers: use torch.export or torch.compile"
             )
         weights_of, tensors, versions = self._last_call
         if versions != _versions(tensors):
@@ -172,8 +171,7 @@ class KernelPooling(AttentionPooling):
 
     def __init__(self, bandwidth: float = 1.0, learnable: bool = False):
         super().__init__()
-        if not bandwidth > 0:
-            raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+        inputs.check_bandwidth(bandwidth)
         self.log_bandwidth = nn.Parameter(torch.tensor(math.log(bandwidth)), requires_grad=learnable)
 
     @property
@@ -237,9 +235,11 @@ class DotProductAttention(AttentionPooling):
 
     Attributes:
         skip_padding: whether long examples with ``valid_lens`` (batch,) are attended to one at a time, each with its
-            valid keys alone. The result is the same; on the CPU it is faster the more padding there is.
-        keep_weights: whether a call computes its weights and keeps them. The result is the same; it is faster where
-            the weights of every call are read, and takes their memory also where they are not.
+            valid keys alone. The result is the same up to rounding; on the CPU it is faster the more padding there is.
+        keep_weights: whether a call computes its weights by the formula and keeps them. It is faster where the weights
+            of every call are read, and takes their memory also where they are not. The result is the same up to
+            rounding, with one exception: in float16 a score above 65,504 is infinite and its row NaN, where the kernel
+            computes in float32 and gives the right answer.
 
     Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
     """
@@ -251,10 +251,11 @@ class DotProductAttention(AttentionPooling):
         return _dot_product_scores(queries, keys)
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None) -> Tensor:
-        inputs.check_sequences(queries, keys, values, ranks=(3, 4))
+        inputs.check_sequences(queries, keys, values, inputs.SEQUENCES_WITH_HEADS)
         inputs.check_same_size(queries, keys)
         if valid_lens is not None:
             inputs.check_valid_lens(valid_lens, queries.shape[0], queries.shape[-2], keys.shape[-2])
+            inputs.check_device("valid_lens", valid_lens, queries.device, "queries")
             valid_lens = valid_lens.detach().clone()
         if self.keep_weights:
             return self._average(_dot_product_weights(queries, keys, valid_lens), values)
@@ -304,10 +305,10 @@ def _padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor
     """Whether an example has work enough to pay for a call of its own (measured on the CPU)."""
     return (
         valid_lens is not None
+        and inputs.values_readable(valid_lens)  # before any size: an exported layer asks none and stays open for all
         and valid_lens.dim() == 1
         and len(valid_lens) > 0
         and queries.shape[-2] * keys.shape[-2] >= 256 * 256
-        and inputs.values_readable(valid_lens)
         and queries.device.type == "cpu"
     )
 
@@ -431,6 +432,7 @@ class MultiHeadAttention(nn.Module):
         heads = self.attention(Q, K, V, valid_lens)  # (batch, num_heads, num_queries, head_size)
         if head_mask is not None:
             inputs.check_head_mask(head_mask, queries.shape[0], self.num_heads)
+            inputs.check_device("head_mask", head_mask, queries.device, "queries")
             heads = heads * head_mask[..., None, None].to(heads.dtype)
         return self.W_o(merge_heads(heads))
 

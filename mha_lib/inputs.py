@@ -1,10 +1,17 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
-from numbers import Integral
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # torch computes in no other
+# What the axes stand for, by their number.
+SEQUENCES = {3: "(batch, number, size)"}
+SEQUENCES_WITH_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
+SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_queries, num_keys)"}
 
 
 def in_function_transform() -> bool:
@@ -47,16 +54,56 @@ def check_divisible(num_hiddens: int, num_heads: int) -> None:
         )
 
 
-def check_sequences(queries: Tensor, keys: Tensor, values: Tensor, ranks: tuple[int, ...] = (3,)) -> None:
-    """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype)."""
-    wanted = " or ".join({3: "(batch, number, size)", 4: "(batch, num_heads, number, size)"}[r] for r in ranks)
+def check_dropout(dropout: float) -> None:
+    """Refuse what is not a probability."""
+    if isinstance(dropout, bool) or not isinstance(dropout, Real):
+        raise TypeError(f"dropout must be a number from 0 to 1, got {dropout!r}")
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be from 0 to 1, got {dropout}")
+
+
+def check_bandwidth(bandwidth: float) -> None:
+    """Refuse what is not a positive number."""
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
+        raise TypeError(f"bandwidth must be a number, got {bandwidth!r}")
+    if not bandwidth > 0:
+        raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+
+
+def check_untraced() -> None:
+    """Refuse ``torch.jit.trace``, which would take the lengths of one call for those of every call."""
+    if torch.jit.is_tracing():
+        raise RuntimeError("torch.jit.trace cannot record attention layers: use torch.export or torch.compile")
+
+
+def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
+    """Refuse what is not a dense tensor; ``shapes`` are those it may have."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor of shape {_one_of(shapes)}, got {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {tensor.layout}")
+
+
+def check_device(name: str, tensor: Tensor, device: torch.device, of: str) -> None:
+    """Refuse a tensor that is elsewhere than what ``of`` names."""
+    if tensor.device != device:
+        raise ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
+
+
+def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
+    """Refuse what is not a dense tensor of floating-point numbers with one of these numbers of axes."""
+    check_tensor(name, tensor, ranks.values())
+    if tensor.dim() not in ranks:
+        raise ValueError(f"{name} must have shape {_one_of(ranks.values())}, got {tuple(tensor.shape)}")
+    if tensor.dtype not in FLOATS:
+        raise TypeError(f"{name} must hold floating-point numbers of 16, 32 or 64 bits, got {tensor.dtype}")
+
+
+def check_sequences(queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES) -> None:
+    """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device)."""
+    check_untraced()
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name} must be a tensor of shape {wanted}, got {type(tensor).__name__}")
-        if tensor.dim() not in ranks:
-            raise ValueError(f"{name} must have shape {wanted}, got {tuple(tensor.shape)}")
-        if not tensor.is_floating_point():
-            raise TypeError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+        check_floats(name, tensor, ranks)
     for name, tensor in (("keys", keys), ("values", values)):
         if tensor.shape[:-2] != queries.shape[:-2]:
             raise ValueError(
@@ -65,6 +112,7 @@ def check_sequences(queries: Tensor, keys: Tensor, values: Tensor, ranks: tuple[
             )
         if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):
             raise TypeError(f"{name} must have the dtype of queries, {queries.dtype}, got {tensor.dtype}")
+        check_device(name, tensor, queries.device, "queries")
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"values must be as many as keys: {keys.shape[-2]} keys, {values.shape[-2]} values")
 
@@ -80,9 +128,8 @@ def check_same_size(queries: Tensor, keys: Tensor) -> None:
 
 def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> None:
     """Refuse lengths that are not counts of keys, one for each example or one for each query."""
-    needed = f"({batch_size},) or ({batch_size}, {num_queries})"
-    if not isinstance(valid_lens, Tensor):
-        raise TypeError(f"valid_lens must be a tensor of shape {needed}, got {type(valid_lens).__name__}")
+    shapes = (batch_size,), (batch_size, num_queries)
+    check_tensor("valid_lens", valid_lens, shapes)
     if valid_lens.dtype == torch.bool:
         raise TypeError(
             "valid_lens must hold counts of valid keys, got a bool mask; "
@@ -90,26 +137,27 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
         )
     if valid_lens.is_complex():
         raise TypeError(f"valid_lens must hold counts of valid keys, got {valid_lens.dtype}")
-    if tuple(valid_lens.shape) not in ((batch_size,), (batch_size, num_queries)):
-        raise ValueError(f"valid_lens must have shape {needed}, got {tuple(valid_lens.shape)}")
+    _check_shape("valid_lens", valid_lens, shapes)
     if valid_lens.numel() == 0 or not values_readable(valid_lens):
         return
-    shortest, longest = (end.item() for end in valid_lens.aminmax())
+    # torch compares numbers of some types only: all of them fit into one of these two.
+    counts = valid_lens.double() if valid_lens.is_floating_point() else valid_lens.long()
+    shortest, longest = (end.item() for end in counts.aminmax())
     if not (shortest >= 0 and longest <= num_keys):
         raise ValueError(
             f"valid_lens must lie between 0 and the number of keys, {num_keys}; got {shortest} to {longest}"
         )
-    if valid_lens.is_floating_point() and (valid_lens != valid_lens.floor()).any():
-        raise ValueError(f"valid_lens must hold whole numbers, got {valid_lens[valid_lens != valid_lens.floor()][0]}")
+    if valid_lens.is_floating_point() and (counts != counts.floor()).any():
+        raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
 
 
 def check_head_mask(head_mask: Tensor, batch_size: int, num_heads: int) -> None:
     """Refuse gates that are not one a head, or one a head and example."""
-    needed = f"({num_heads},) or ({batch_size}, {num_heads})"
-    if not isinstance(head_mask, Tensor):
-        raise TypeError(f"head_mask must be a tensor of shape {needed}, got {type(head_mask).__name__}")
-    if tuple(head_mask.shape) not in ((num_heads,), (batch_size, num_heads)):
-        raise ValueError(f"head_mask must have shape {needed}, one gate a head, got {tuple(head_mask.shape)}")
+    shapes = (num_heads,), (batch_size, num_heads)
+    check_tensor("head_mask", head_mask, shapes)
+    if head_mask.is_complex():
+        raise TypeError(f"head_mask must hold real numbers, got {head_mask.dtype}")
+    _check_shape("head_mask", head_mask, shapes, ", one gate a head")
 
 
 def check_projection(name: str, tensor: Tensor, weight: Tensor, size_name: str) -> None:
@@ -126,3 +174,22 @@ def check_projection(name: str, tensor: Tensor, weight: Tensor, size_name: str) 
             f"{name} must have the dtype of the layer's parameters, {weight.dtype}, got {tensor.dtype}; "
             f"convert one of them, for example layer.to({tensor.dtype})"
         )
+    check_device(name, tensor, weight.device, "the layer's parameters")
+
+
+# What is wrong is put into words only where something is: text on the way would tie a compiled graph to its sizes.
+
+
+def _check_shape(name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "") -> None:
+    """Refuse a tensor that has none of these shapes."""
+    # Size by size: to look a tuple up in others would tie a compiled graph to the sizes of this call.
+    if not any(tensor.dim() == len(shape) and _same(tensor.shape, shape) for shape in shapes):
+        raise ValueError(f"{name} must have shape {_one_of(shapes)}{why}, got {tuple(tensor.shape)}")
+
+
+def _same(sizes: Sequence[int], others: Sequence[int]) -> bool:
+    return all(size == other for size, other in zip(sizes, others, strict=True))
+
+
+def _one_of(shapes: Iterable) -> str:
+    return " or ".join(map(str, shapes))

@@ -12,6 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -19,7 +20,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from mha_lib.importance import ranks
-from mha_lib.shapes import ShapeTrace, Step, read_tag
+from mha_lib.shapes import ShapeTrace, Step, read_tag, spell_out
 
 # Okabe and Ito 2008: told apart with every common kind of colour vision. One colour a head, in this order.
 HEAD_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2", "#999999")
@@ -28,10 +29,12 @@ IMAGE_COLOURS = "Oranges"
 PAPER = LinearSegmentedColormap.from_list("paper", ["white", "white"])
 # Colour and dash of the lines in one chart, told apart without colour too.
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
-INK = LinearSegmentedColormap.from_list("ink", [(0, 0, 0, 0), (0, 0, 0, 1)])
+INK = "0.25"  # the outline of the ink on a map of weights, whose colours belong to the weights alone
 DPI = 120
 LETTER = 0.06  # inches, a letter of a label
 MOST_LABELS = 20
+# Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
+PIECE_GAP, TOKEN_GAP = 0.3, 0.4
 
 
 class Picture:
@@ -76,7 +79,7 @@ def tagged_numbers(trace: ShapeTrace) -> Picture:
     if not trace.steps:
         raise ValueError("trace must have at least one step, got none")
     tables = [tables_of(step) for step in trace.steps]
-    heights = [max(len(rows) for _, rows in group) + 1.7 for group in tables]
+    heights = [max(table_height(rows) for _, rows in group) + 1.7 for group in tables]
     width = max(sum(table_width(rows) + 1 for _, rows in group) for group in tables)
     figure = Figure(figsize=(max(0.42 * width, 6.2), 0.42 * sum(heights) + 0.4), layout="constrained")
     axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -91,10 +94,11 @@ def tagged_numbers(trace: ShapeTrace) -> Picture:
             x += table_width(rows) + 1
     heads = sorted({read_tag(tag)[2] for tag in trace.steps[0].tensor.flatten().tolist()})
     handles = [Rectangle((0, 0), 1, 1, color=head_colour(head), alpha=0.55, label=f"head {head}") for head in heads]
-    handles.append(Rectangle((0, 0), 0, 0, alpha=0, label="0213 = example 0, token 2, head 1, feature 3"))
+    last = int(trace.steps[0].tensor.flatten()[-1])
+    handles.append(Rectangle((0, 0), 0, 0, alpha=0, label=spell_out(last)))
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize=8, frameon=False)
     what = "Tagged numbers at each step: " + " → ".join(str(tuple(step.tensor.shape)) for step in trace.steps)
-    return Picture(figure, what, read_rooms(trace.steps[-1]))
+    return Picture(figure, what, read_tables(trace.steps[-1]))
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
@@ -113,21 +117,34 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
 
 def table_width(rows: list[list[list[int]]]) -> float:
     """Width of a table in cells; groups within a row stand a little apart."""
-    return sum(len(group) for group in rows[0]) + 0.3 * (len(rows[0]) - 1)
+    return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
+
+
+def table_height(rows: list[list[list[int]]]) -> float:
+    """Height of a table in cells; rows that are cut into groups stand apart, since each is one token's."""
+    return (len(rows) - 1) * row_pitch(rows) + 1
+
+
+def row_pitch(rows: list[list[list[int]]]) -> float:
+    """How far down in cells the next row begins."""
+    return 1 + TOKEN_GAP * (len(rows[0]) > 1)
 
 
 def draw_table(panel: Axes, x: float, name: str, rows: list[list[list[int]]]) -> None:
-    """Draw a table of tagged numbers with its left upper corner at (x, 0)."""
+    """Draw a table of tagged numbers with its left upper corner at (x, 0); a row of several groups gets a frame."""
     panel.text(x, -0.25, name, fontsize=8, color="0.35")
-    for y, row in enumerate(rows):
-        left = x
+    for number, row in enumerate(rows):
+        left, y = x, number * row_pitch(rows)
+        if len(row) > 1:
+            corner, width = (x - 0.1, y - 0.1), table_width(rows) + 0.2
+            panel.add_patch(Rectangle(corner, width, 1.2, fill=False, edgecolor="0.35", clip_on=False))
         for group in row:
             for tag in group:
                 colour = head_colour(read_tag(tag)[2])
                 panel.add_patch(Rectangle((left, y), 1, 1, facecolor=colour, alpha=0.55, edgecolor="white"))
                 panel.text(left + 0.5, y + 0.52, f"{tag:04d}", ha="center", va="center", fontsize=7)
                 left += 1
-            left += 0.3
+            left += PIECE_GAP
 
 
 def head_colour(head: int) -> str:
@@ -135,15 +152,15 @@ def head_colour(head: int) -> str:
     return HEAD_COLOURS[head % len(HEAD_COLOURS)]
 
 
-def read_rooms(step: Step) -> str:
+def read_tables(step: Step) -> str:
     """One line on where the heads' numbers ended up, counted from the tensor."""
     if step.axes[-1] != "features":
         return "Every token holds all its heads side by side."
-    rooms = step.tensor.reshape(-1, *step.tensor.shape[-2:])
-    mixed = sum(len({read_tag(tag)[2] for tag in room.flatten().tolist()}) > 1 for room in rooms)
+    tables = step.tensor.reshape(-1, *step.tensor.shape[-2:])
+    mixed = sum(len({read_tag(tag)[2] for tag in table.flatten().tolist()}) > 1 for table in tables)
     if mixed:
-        return f"{mixed} of {len(rooms)} tables mix numbers of different heads."
-    return f"Each of the {len(rooms)} tables holds the numbers of one head of one example."
+        return f"{mixed} of {len(tables)} tables mix numbers of different heads."
+    return f"Each of the {len(tables)} tables holds the numbers of one head of one example."
 
 
 def heatmaps(
@@ -231,10 +248,10 @@ def weights_over_image(
     titles: Sequence[str] | None = None,
     columns: int = 4,
 ) -> Picture:
-    """Where each head looks on an image, for one query: the patches' weights drawn over the pixels.
+    """Where each head looks on an image, for one query: the patches' weights in colour, the ink as an outline.
 
     Args:
-        image: (height, width), larger is brighter.
+        image: (height, width), larger is more ink.
         weights: (num_heads, patch_rows, patch_columns), the query's weight on each patch.
         query: what the query is, for example "patch 5" or "class token".
         query_patch: (row, column) of the query, outlined on the image; None if it is not on the image.
@@ -270,13 +287,28 @@ def weights_over_image(
     for panel, title, grid in zip(axes.flat[1:], titles, weights.tolist(), strict=False):
         panel.set_title(title, fontsize=9)
         panel.imshow(grid, cmap=IMAGE_COLOURS, norm=scale, extent=extent)
-        panel.imshow((0.45 * ink).tolist(), cmap=INK, vmin=0, vmax=1, extent=extent)
+        panel.add_collection(LineCollection(ink_outline(ink), colors=INK, linewidths=1))
     add_colour_bar(figure, axes, scale, IMAGE_COLOURS)
     peaks = [divmod(int(grid.argmax()), patch_columns) for grid in weights]
     reading = "Most weight on patch (row, column): " + "; ".join(
         f"{title} {peak}" for title, peak in zip(titles, peaks, strict=True)
     )
     return Picture(figure, f"Attention of {query} over an image, {num_heads} heads", reading + ".")
+
+
+def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The line around the dark pixels of an image, those above one half, edge by edge.
+
+    Args:
+        ink: (height, width), from 0 to 1.
+
+    Returns:
+        ((x, y), (x, y)) of each edge between a dark pixel and one that is not, or the border, in pixels.
+    """
+    dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
+    upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
+    lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
+    return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
 
 
 def one_example(weights: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""A progress bar that is gone when the work is done: nothing of it stays in a saved notebook."""
+"""A progress bar that is gone when the work is done: a saved notebook shows nothing of it."""
 
+import html
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ Item = TypeVar("Item")
 def progress_bar(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
     """The ``items``, ``total`` of them, while a bar shows how many are done.
 
-    In a notebook the bar is a widget, on a terminal a line of text; elsewhere ``label`` is printed once, to stderr.
+    In a notebook the bar is a piece of HTML, on a terminal a line of text; elsewhere ``label`` is printed once, to
+    stderr.
     """
     with _bar(label, total) as show:
         for done, item in enumerate(items):
@@ -22,37 +24,36 @@ def progress_bar(items: Iterable[Item], total: int, label: str) -> Iterator[Item
 
 def _bar(label: str, total: int):
     if _in_notebook():
-        return _widget_bar(label, total)
+        return _html_bar(label, total)
     return _text_bar(label, total)
 
 
 def _in_notebook() -> bool:
-    """Whether a notebook's kernel runs this, and can show widgets."""
+    """Whether a notebook's kernel runs this."""
     if "ipykernel" not in sys.modules:
         return False
     from IPython import get_ipython
 
-    if getattr(get_ipython(), "kernel", None) is None:
-        return False
-    try:
-        import ipywidgets  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return getattr(get_ipython(), "kernel", None) is not None
 
 
 @contextmanager
-def _widget_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    from IPython.display import display
-    from ipywidgets import IntProgress, Layout
+def _html_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar in an output that is emptied at the end.
 
-    style, layout = {"description_width": "initial"}, Layout(width="90%")
-    bar = IntProgress(max=total, description=label, style=style, layout=layout)
-    display(bar)
+    A widget would leave its name behind when it is closed: in a saved notebook, JupyterLab then shows an error.
+    """
+    from IPython.display import display
+
+    def bar(done: int) -> dict[str, str]:
+        words = html.escape(label)
+        return {"text/html": f'<label>{words} <progress value="{done}" max="{total}"></progress></label>'}
+
+    output = display(bar(0), raw=True, display_id=True)
     try:
-        yield lambda done: setattr(bar, "value", done)
+        yield lambda done: output.update(bar(done), raw=True)
     finally:
-        bar.close()
+        output.update({"text/html": ""}, raw=True)
 
 
 @contextmanager

@@ -1,15 +1,14 @@
-"""Results of long runs, kept in the repository's folder ``benchmarks``: tables over many seeds, speeds."""
+"""Results of long runs, which ship with the library: tables over many seeds, speeds."""
 
 import json
-from pathlib import Path
+
+from mha_lib.models.package_data import package_data
 
 COMMANDS = {"heads": "make bench-heads", "pruning_speed": "make bench-full"}
 
 
 def kept_results(name: str) -> dict | list:
-    """What ``benchmarks/<name>.json`` holds.
-
-    The folder is looked for beside this library, then in the working directory and in those above it.
+    """What a long run found, for notebooks that show it without running it.
 
     Args:
         name: "heads", what ``mha_lib.comparison`` found over eight seeds: for "lookups" and "dates" the results of
@@ -18,16 +17,8 @@ def kept_results(name: str) -> dict | list:
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.
-        FileNotFoundError: the file is in none of the folders; the message names the command that makes it.
+        FileNotFoundError: this copy of the library lacks them; the message names the command that makes them.
     """
     if name not in COMMANDS:
         raise ValueError(f"name must be one of {', '.join(COMMANDS)}, got {name!r}")
-    here = Path.cwd()
-    for folder in (Path(__file__).resolve().parents[1], here, *here.parents):
-        path = folder / "benchmarks" / f"{name}.json"
-        if path.is_file():
-            return json.loads(path.read_text(encoding="utf-8"))
-    raise FileNotFoundError(
-        f"there is no benchmarks/{name}.json beside mha_lib, in this folder or above it. It comes with the "
-        f"repository; copy it from there, or run `{COMMANDS[name]}` there to make it"
-    )
+    return json.loads(package_data(f"heads/results/{name}.json", COMMANDS[name]))

@@ -1,9 +1,11 @@
 """Follow a tensor through reshapes: its shape at every step, and where every single number goes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib import inputs
 from mha_lib.attention import merge_heads, split_heads
@@ -100,6 +102,31 @@ def trace_wrong_reshape(X: Tensor, num_heads: int) -> ShapeTrace:
     return trace
 
 
+class CopyCounter(TorchDispatchMode):
+    """Counts the tensors that torch copies while it is entered, also those that ``reshape`` and ``@`` copy unasked."""
+
+    def __init__(self):
+        super().__init__()
+        self.copies = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.copies += operation.overloadpacket in (torch.ops.aten.clone, torch.ops.aten.copy_)
+        return operation(*args, **(kwargs or {}))
+
+
+def count_copies(function: Callable, *args: Tensor) -> int:
+    """How many tensors ``function(*args)`` copies to another place in memory.
+
+    >>> count_copies(lambda X: X.transpose(0, 1), torch.zeros(2, 3))
+    0
+    >>> count_copies(lambda X: X.transpose(0, 1).reshape(6), torch.zeros(2, 3))
+    1
+    """
+    with CopyCounter() as counter:
+        function(*args)
+    return counter.copies
+
+
 def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: int) -> Tensor:
     """Tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
 
@@ -122,3 +149,9 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
 def read_tag(tag: int) -> tuple[int, int, int, int]:
     """(example, token, head, feature) of a number made by ``tagged_tokens``."""
     return tag // 1000, tag // 100 % 10, tag // 10 % 10, tag % 10
+
+
+def spell_out(tag: int) -> str:
+    """What the digits of a number made by ``tagged_tokens`` mean, in words."""
+    example, token, head, feature = read_tag(tag)
+    return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"

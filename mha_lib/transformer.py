@@ -7,6 +7,7 @@ fit into one tensor ``head_mask``, and what follows the last attention is a func
 import torch
 from torch import Tensor, nn
 
+from mha_lib import inputs
 from mha_lib.attention import MultiHeadAttention
 
 
@@ -25,9 +26,13 @@ class TokenEmbedding(nn.Module):
         self.positions = nn.Parameter(torch.randn(max_tokens, num_hiddens))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(batch, n), or (batch, n, fields) for tokens that are the sum of several ids → (batch, n, num_hiddens)."""
-        if ids.shape[1] > len(self.positions):
-            raise ValueError(f"ids must have at most {len(self.positions)} tokens, got {ids.shape[1]}")
+        """(batch, n), or (batch, n, fields) for tokens that are the sum of several ids → (batch, n, num_hiddens).
+
+        Raises:
+            TypeError, ValueError: ``ids`` is no tensor of integers from 0 to vocab_size − 1, or too long.
+        """
+        _check_ids(ids, self.tokens.num_embeddings, len(self.positions))
+        inputs.check_device("ids", ids, self.positions.device, "the layer's parameters")
         vectors = self.tokens(ids)
         if ids.dim() == 3:
             vectors = vectors.sum(dim=2)
@@ -53,8 +58,31 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, patches: Tensor) -> Tensor:
         """(batch, num_patches, patch_size) → (batch, 1 + num_patches, num_hiddens)."""
+        _check_patches(patches, len(self.positions) - 1, self.patches.in_features)
         class_token = self.class_token.expand(len(patches), 1, -1)
         return torch.cat([class_token, self.patches(patches)], dim=1) + self.positions
+
+
+def _check_ids(ids: Tensor, vocab_size: int, max_tokens: int) -> None:
+    """Refuse what are not token ids of a vocabulary, in sequences of at most ``max_tokens``."""
+    inputs.check_tensor("ids", ids, ("(batch, n)", "(batch, n, fields)"))
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"ids must hold integers, torch.int64 or torch.int32, got {ids.dtype}")
+    if ids.dim() not in (2, 3):
+        raise ValueError(f"ids must have shape (batch, n) or (batch, n, fields), got {tuple(ids.shape)}")
+    if ids.shape[1] > max_tokens:
+        raise ValueError(f"ids must have at most {max_tokens} tokens, got {ids.shape[1]}")
+    if ids.numel() and inputs.values_readable(ids):
+        lowest, highest = (end.item() for end in ids.aminmax())
+        if lowest < 0 or highest >= vocab_size:
+            raise ValueError(f"ids must lie between 0 and {vocab_size - 1}, got {lowest} to {highest}")
+
+
+def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
+    """Refuse what are not images, each as ``num_patches`` rows of ``patch_size`` pixels."""
+    inputs.check_floats("patches", patches, {3: f"(batch, {num_patches}, {patch_size})"})
+    if patches.shape[1:] != (num_patches, patch_size):
+        raise ValueError(f"patches must have shape (batch, {num_patches}, {patch_size}), got {tuple(patches.shape)}")
 
 
 class Block(nn.Module):

@@ -75,4 +75,7 @@ def given_parts(value: Any) -> str:
         return f"yours are {len(value)}"
     if isinstance(value, list | tuple) and value and all(isinstance(part, Tensor) for part in value):
         return f"yours have the shapes {', '.join(str(tuple(part.shape)) for part in value)}"
+    if isinstance(value, list | tuple) and value and not all(map(is_number, value)):
+        stranger = next(part for part in value if not is_number(part))
+        return f"yours holds {kind_of(stranger)}"
     return "yours is one number" if isinstance(value, Tensor) and value.dim() == 0 else f"yours is {kind_of(value)}"

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lib.attention import masked_softmax
 from mha_lib.checks.answers import in_tensors
 from mha_lib.checks.calls import kind_of, tensor_from
-from mha_lib.checks.compare import Slip, compare, praise
+from mha_lib.checks.compare import Slip, compare
 from mha_lib.checks.verdict import MistakeError, check
 
 NUM_TOKENS = 6
@@ -38,7 +38,7 @@ def parameter_count(function: Callable[..., int]) -> str:
         (10, 2, 3, False),
     ]
     compare(in_tensors(function), in_tensors(count_parameters), trials, PARAMETER_SLIPS)
-    return praise("the number of heads does not matter: it only says how the same rows are shared out.")
+    return "the number of heads does not matter: it only says how the same rows are shared out."
 
 
 def count_parameters(num_hiddens: int, num_heads: int, input_size: int, bias: bool) -> int:
@@ -124,7 +124,7 @@ def operation_count(function: Callable[..., int]) -> str:
     """
     trials = [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3), (1, 6, 10, 5), (5, 1, 6, 2)]
     compare(in_tensors(function), in_tensors(count_operations), trials, OPERATION_SLIPS)
-    return praise("the maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.")
+    return "the maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same."
 
 
 def count_operations(b: int, n: int, d: int, h: int, maps: int = 4, pairs: float = 2) -> float:
@@ -199,7 +199,7 @@ def sum_over_heads(function: Callable[..., Tensor]) -> str:
         attention_trial(3, 2, 5, (7, 4, 6), 2, 4, [3, 1, 4]),
     ]
     compare(function, mix, trials, HEAD_SLIPS)
-    return praise("the output is a sum with one part for each head, so a head can be taken out without the others.")
+    return "the output is a sum with one part for each head, so a head can be taken out without the others."
 
 
 def attention_trial(

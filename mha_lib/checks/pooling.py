@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.checks.compare import SEEN, Slip, compare, praise
+from mha_lib.checks.compare import SEEN, Slip, compare
 from mha_lib.checks.verdict import check
 
 HALF_WIDTH = 2.0  # hours at which the triangle kernel has come down to 0
@@ -55,7 +55,7 @@ def triangle(function: Callable[[Tensor], Tensor]) -> str:
     compare(
         function, lambda u: (1 - u.abs() / HALF_WIDTH).clamp(min=0), [(distances,), (3 * torch.randn(3, 7),)], slips
     )
-    return praise("1 at the query, less with every minute, nothing from two hours on, the same before and after.")
+    return "1 at the query, less with every minute, nothing from two hours on, the same before and after."
 
 
 @check
@@ -83,7 +83,7 @@ def effective_number(function: Callable[[Tensor], Tensor]) -> str:
             lambda w: 1 / w.square().sum(),
         ),
         Slip(
-            SEEN + "every row gives 1, whatever it holds, because you squared the sum, not the weights.",
+            SEEN + "every row gives 1, whatever it holds. Is a sum squared that is 1 already, or the squares summed?",
             lambda w: 1 / w.sum(dim=1).square(),
         ),
         Slip(SEEN + "it is the root of what is asked for.", lambda w: 1 / w.norm(dim=1)),
@@ -102,7 +102,7 @@ def effective_number(function: Callable[[Tensor], Tensor]) -> str:
         Slip(SEEN + "you looked at the largest weight only.", lambda w: 1 / w.max(dim=1).values),
     ]
     compare(function, lambda w: 1 / w.square().sum(dim=1), trials, slips)
-    return praise("n equal weights count as n keys, a single weight as 1, and everything else lies between.")
+    return "n equal weights count as n keys, a single weight as 1, and everything else lies between."
 
 
 @check
@@ -147,7 +147,7 @@ def gaussian_pooling(function: Callable[..., Tensor]) -> str:
         (torch.randn(6, 2), torch.randn(5, 2), torch.randn(5, 3), 1.8),
     ]
     compare(function, pooling_by(gaussian_score), trials, slips)
-    return praise("keys and values of any size can be pooled; nothing in the formula asks for single numbers.")
+    return "keys and values of any size can be pooled; nothing in the formula asks for single numbers."
 
 
 def gaussian_score(squared_distance: Tensor, sigma: float) -> Tensor:
@@ -224,7 +224,7 @@ def leave_hour_out(function: Callable[..., Tensor]) -> str:
     ]
     trials = [(hours, 2.0), (12 * torch.rand(7), 1.5), (24 * torch.rand(11), 5.0)]
     compare(function, left_out, trials, slips)
-    return praise("nothing within the hour is heard, exactly one hour included, and every row still sums to 1.")
+    return "nothing within the hour is heard, exactly one hour included, and every row still sums to 1."
 
 
 def hour_scores(hours: Tensor, sigma: float) -> Tensor:
@@ -355,7 +355,7 @@ def local_line(function: Callable[..., Tensor]) -> str:
         (6 * torch.rand(4), 6 * torch.rand(9), 1 + torch.randn(9), 0.8),
     ]
     compare(function, line_by(), trials, slips)
-    return praise("readings that lie on a straight line are now met exactly, even at the ends and beyond them.")
+    return "readings that lie on a straight line are now met exactly, even at the ends and beyond them."
 
 
 def kernel_weights(

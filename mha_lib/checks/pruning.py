@@ -1,5 +1,6 @@
 """Checks of notebook 06: fair shares, a search, an honest experiment, an importance measure of one's own."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from torch import Tensor
 from mha_lib import importance
 from mha_lib.checks.answers import in_tensors, is_number
 from mha_lib.checks.calls import call, kind_of, tensor_from
-from mha_lib.checks.compare import Slip, compare, praise, same_order
+from mha_lib.checks.compare import Slip, compare, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check
 from mha_lib.tasks import Batch, Task
 from mha_lib.training import seeded
@@ -173,7 +174,7 @@ def order_of_cuts(function: Callable[[Callable, int], list[int]]) -> str:
     """
     trials = [(Game(num_heads), num_heads) for num_heads in (3, 4, 5, 6, 7)]
     compare(in_tensors(function), in_tensors(greedy_order), trials, ORDER_SLIPS)
-    return praise("after every cut you asked again, in the company of those that are left.")
+    return "after every cut you asked again, in the company of those that are left."
 
 
 def without(kept: list[int], head: int) -> list[int]:
@@ -282,7 +283,7 @@ def honest_gain(function: Callable[[Tensor, Tensor, int], float]) -> str:
     """
     trials = [(*two_tables(num_heads), number) for num_heads, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2))]
     compare(in_tensors(function), in_tensors(gain), trials, GAIN_SLIPS)
-    return praise("chosen on some examples, judged on others, and held against chance at the same size.")
+    return "chosen on some examples, judged on others, and held against chance at the same size."
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, Tensor]:
@@ -412,7 +413,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     both = (("above", cleared), ("not above", missed))
     told += "It is " + "; ".join(f"{word} {', '.join(names)}" for word, names in both if names)
     if score > NEEDED:
-        return praise(f"{told}.")
+        return f"{told}."
     known = (text for name, text in LOW_MEASURES if all(map(same_order, results, library(name))))
     raise MistakeError(f"{told}. {next(known, '')}")
 
@@ -463,26 +464,14 @@ def measured(function: Any, model: Encoder, batch: Batch) -> Tensor:
     Raises:
         MistakeError: the measure changes what it measures, or gives no table of different numbers.
     """
-    seen = []
 
-    def watched(*arguments):
-        seen.append(arguments)
-        return function(*arguments)
+    def watched(model: Encoder, examples: Batch, task: Task) -> Any:
+        before = copy.deepcopy((model.state_dict(), examples))
+        answer = function(model, examples, task)
+        require_untouched(model, examples, *before)
+        return answer
 
     result = call(watched if callable(function) else function, model, batch, TASK)
-    after, examples, _ = seen[0]
-    before = model.state_dict()
-    if any(not torch.equal(value, before[name]) for name, value in after.state_dict().items()):
-        raise MistakeError("your code changes the model's weights: a measure must leave the model as it was.")
-    if not (torch.equal(examples.inputs, batch.inputs) and torch.equal(examples.targets, batch.targets)):
-        raise MistakeError("your code changes the examples in place.")
-    if after.training:
-        raise MistakeError("your code leaves the model in train mode: put it back into eval mode.")
-    if any(parameter.grad is not None for parameter in after.parameters()):
-        raise MistakeError(
-            "your code leaves gradients in the model's parameters: backward adds to them, and the next training step "
-            "would use them. Ask torch.autograd.grad for those of the gates alone."
-        )
     if isinstance(result, Tensor) and result.shape == (len(batch), 2, NUM_HEADS):
         raise MistakeError("there is a table for each example; average over the examples.")
     if isinstance(result, Tensor) and result.shape == (2 * NUM_HEADS,):
@@ -493,6 +482,25 @@ def measured(function: Any, model: Encoder, batch: Batch) -> Tensor:
     if (table == table[0, 0]).all():
         raise MistakeError("every head gets the same number: that is no order.")
     return table
+
+
+def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
+    """Do nothing if a measure has left what it measured as it was.
+
+    Raises:
+        MistakeError: it has not.
+    """
+    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
+        raise MistakeError("your code changes the model's weights: a measure must leave the model as it was.")
+    if not (torch.equal(examples.inputs, given.inputs) and torch.equal(examples.targets, given.targets)):
+        raise MistakeError("your code changes the examples in place.")
+    if model.training:
+        raise MistakeError("your code leaves the model in train mode: put it back into eval mode.")
+    if any(parameter.grad is not None for parameter in model.parameters()):
+        raise MistakeError(
+            "your code leaves gradients in the model's parameters: backward adds to them, and the next training step "
+            "would use them. Ask torch.autograd.grad for those of the gates alone."
+        )
 
 
 @functools.cache

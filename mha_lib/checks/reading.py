@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_lib import describe
 from mha_lib.checks.calls import call, kind_of, tensor_from
-from mha_lib.checks.compare import SEEN, Slip, compare, praise, same_order
+from mha_lib.checks.compare import SEEN, Slip, compare, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check, trimmed
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
@@ -71,8 +71,8 @@ def head_roles(answer: list[str] | dict[int, str]) -> str:
     exchanged = {"previous": "next", "next": "previous"}
     if roles == [exchanged.get(role, role) for role in PLAYED]:
         raise MistakeError(
-            "you read the maps by columns: a row belongs to the word that asks, a column to the word that is looked "
-            "at. The heads with stripes beside the diagonal come out the other way round."
+            "“previous” and “next” have changed places throughout, the rest is right. A row belongs to the word that "
+            "asks, a column to the word that is looked at: which way does a stripe below the diagonal look?"
         )
     right = len(PLAYED) - len(wrong)
     raise MistakeError(f"{right} of {len(PLAYED)} are right; head {wrong[0]}: {objection(wrong[0], roles[wrong[0]])}")
@@ -165,21 +165,29 @@ def reach(function: Callable[[Tensor], Tensor]) -> str:
     for (_, names), result in zip(mixes, numbers, strict=True):
         if disorder(names, result):
             raise MistakeError(misread(mixes, numbers) or confused(names, result))
-    return praise("heads that look near and heads that look far are told apart, sharp or soft, before or after.")
+    return "heads that look near and heads that look far are told apart, sharp or soft, before or after."
 
 
 NEAR = (
     "the token itself",
     "the previous token",
     "the next token",
+    "the token two after",
     "all tokens up to two away",
     "tokens around itself, softly",
 )
-FAR = ("the first token", "the last token", "all tokens evenly", "the mirror place", "half the text away")
+FAR = (
+    "the token three after",
+    "the first token",
+    "the last token",
+    "all tokens evenly",
+    "the mirror place",
+    "half the text away",
+)
 
 
 def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
-    """Weights (batch, 10, n, n) of near and far heads in random order, and where each looks."""
+    """Weights (batch, 12, n, n) of near and far heads in random order, and where each looks."""
     names = NEAR + FAR
     i, j = torch.arange(n)[:, None], torch.arange(n)
     apart = (i - j).abs()
@@ -188,6 +196,8 @@ def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
         "the token itself": by_place["itself"],
         "the previous token": by_place["previous"],
         "the next token": by_place["next"],
+        "the token two after": j == torch.where(i + 2 < n, i + 2, i - 2),  # before, where there is none after
+        "the token three after": j == torch.where(i + 3 < n, i + 3, i - 3),
         "all tokens up to two away": apart <= 2,
         "tokens around itself, softly": 0.4**apart,
         "the first token": by_place["first"],
@@ -198,7 +208,7 @@ def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
     }
     maps = torch.stack([looks[name].float() / looks[name].float().sum(dim=1, keepdim=True) for name in names])
     noise = torch.softmax(torch.randn(batch, len(names), n, n), dim=-1)
-    share = 0.02 + 0.08 * torch.rand(len(names), 1, 1)
+    share = 0.01 + 0.02 * torch.rand(len(names), 1, 1)
     order = torch.randperm(len(names))
     return ((1 - share) * maps + share * noise)[:, order], [names[number] for number in order.tolist()]
 
@@ -309,7 +319,7 @@ def evenness(function: Callable[[Tensor, Tensor], Tensor]) -> str:
     """
     trials = [ragged_weights(2, 4, [2, 4]), ragged_weights(3, 5, [3, 7, 5]), ragged_weights(5, 3, [6, 2, 4, 3])]
     compare(function, mean_evenness, trials, EVENNESS_SLIPS)
-    return praise("1 is an even look at whatever is valid, at any length, and padding has no say.")
+    return "1 is an even look at whatever is valid, at any length, and padding has no say."
 
 
 def ragged_weights(num_heads: int, n: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
@@ -412,7 +422,7 @@ def heard(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
     """
     trials = [heard_trial(2, 2, 3, 4, 2), heard_trial(3, 4, 2, 5, 3), heard_trial(2, 3, 5, 4, 4)]
     compare(function, length_heard, trials, HEARD_SLIPS)
-    return praise("a head whose columns of W_o are 0 has an empty map now, however sharply it looks.")
+    return "a head whose columns of W_o are 0 has an empty map now, however sharply it looks."
 
 
 def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:

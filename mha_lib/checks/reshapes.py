@@ -8,12 +8,12 @@ from torch import Tensor
 
 from mha_lib import attention
 from mha_lib.checks.answers import in_tensors
-from mha_lib.checks.compare import Slip, compare, first_difference, praise
+from mha_lib.checks.compare import Slip, compare, first_difference
 from mha_lib.checks.verdict import MistakeError, check
 from mha_lib.shapes import read_tag, tagged_tokens
 
 TAGGED_HEADS = 2
-TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=TAGGED_HEADS, head_size=3)
+TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=TAGGED_HEADS, head_size=3).float()
 DIGITS = ("example", "token", "head", "feature")
 VIEW_REFUSED = "view size is not compatible"
 
@@ -31,7 +31,7 @@ def origin(function: Callable[..., tuple[int, int, int]]) -> str:
     """
     trials = [(3, 1, 0, 2, 3), (4, 2, 1, 3, 2), (7, 0, 3, 3, 5), (9, 5, 2, 4, 3), (2, 3, 1, 6, 2)]
     compare(in_tensors(function), in_tensors(true_origin), trials, ORIGIN_SLIPS)
-    return praise("a whole division finds the example, its remainder the head, and the head owns head_size columns.")
+    return "a whole division finds the example, its remainder the head, and the head owns head_size columns."
 
 
 def true_origin(table: int, row: int, column: int, h: int, p: int) -> tuple[int, int, int]:
@@ -107,7 +107,7 @@ def transpose_qkv(function: Callable[[Tensor, int], Tensor]) -> str:
     """
     trials = [(TAGS, TAGGED_HEADS), (torch.randn(2, 4, 15), 3), (torch.randn(3, 5, 8), 4), (torch.randn(5, 2, 6), 2)]
     compare_reshapes(function, attention.transpose_qkv, trials, SPLIT_SLIPS)
-    return praise("every number is where it belongs: table i · num_heads + head holds that head's share of example i.")
+    return "every number is where it belongs: table i · num_heads + head holds that head's share of example i."
 
 
 @check
@@ -122,7 +122,7 @@ def transpose_output(function: Callable[[Tensor, int], Tensor]) -> str:
     tables = attention.transpose_qkv(TAGS, TAGGED_HEADS)
     trials = [(tables, TAGGED_HEADS), (torch.randn(6, 4, 5), 3), (torch.randn(12, 5, 2), 4), (torch.randn(10, 2, 3), 2)]
     compare_reshapes(function, attention.transpose_output, trials, MERGE_SLIPS)
-    return praise("every number is back at its token, head after head. A round trip alone would not have shown that.")
+    return "every number is back at its token, head after head. A round trip alone would not have shown that."
 
 
 def compare_reshapes(
@@ -147,13 +147,13 @@ def moved(text: str, imitation: Callable[[Tensor, int], Tensor], reference: Call
     """A mistake that gives the right shape; its text shows the first number of the tagged ``X`` that is misplaced."""
     got, right = imitation(X, TAGGED_HEADS), reference(X, TAGGED_HEADS)
     place = first_difference(got, right)
-    wrong, belongs = got[tuple(place)].item(), right[tuple(place)].item()
+    wrong, belongs = int(got[tuple(place)]), int(right[tuple(place)])
     return Slip(f"with tagged numbers, place {place} holds {in_tags(wrong, belongs)}: {text}", imitation)
 
 
 def is_tag(number: int) -> bool:
     """Whether a number is one of the tags."""
-    return bool((number == TAGS).any())
+    return bool((TAGS == number).any())
 
 
 def in_tags(wrong: int, belongs: int) -> str:
@@ -262,6 +262,7 @@ MERGE_SLIPS = [
         lambda X, h: tables_of(X, h).flatten(1, 2),
     ),
     reshaped("you added the heads up; they belong side by side.", lambda X, h: tables_of(X, h).sum(1)),
+    reshaped("you averaged the heads; they belong side by side.", lambda X, h: tables_of(X, h).mean(1)),
     reshaped(
         "the result lies on its side: tokens and features have changed places.",
         lambda X, h: tables_of(X, h).transpose(2, 3).flatten(1, 2),
@@ -283,7 +284,7 @@ def lengths_for_heads(function: Callable[[Tensor, int], Tensor]) -> str:
     compare(function, repeat_lengths, one_each, LENGTH_SLIPS)
     one_a_query = [(torch.tensor([[1, 2, 3], [6, 5, 4]]), 2), (torch.tensor([[2, 7], [3, 1], [6, 4]]), 5)]
     compare(function, repeat_lengths, one_a_query, QUERY_LENGTH_SLIPS)
-    return praise("each example's lengths stand num_heads times, one after the other, in both forms.")
+    return "each example's lengths stand num_heads times, one after the other, in both forms."
 
 
 def repeat_lengths(valid_lens: Tensor, num_heads: int) -> Tensor:
@@ -374,7 +375,7 @@ def split_fused(function: Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]
     """
     trials = [(torch.randn(3 * h * p, size), h) for h, p, size in ((2, 3, 4), (3, 2, 5), (4, 5, 2), (5, 3, 7))]
     compare(in_tensors(function), unfuse, trials, FUSED_SLIPS)
-    return praise("one transposition turns a stranger's weights into ours: heads and the three matrices change places.")
+    return "one transposition turns a stranger's weights into ours: heads and the three matrices change places."
 
 
 def unfuse(W: Tensor, num_heads: int) -> Tensor:

@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import masked_softmax, valid_keys
-from mha_lib.checks.calls import call
-from mha_lib.checks.compare import SEEN, Slip, compare, praise
+from mha_lib.checks.calls import call_all
+from mha_lib.checks.compare import SEEN, Slip, compare, first_difference, numbers_at
 from mha_lib.checks.pooling import over_keys
 from mha_lib.checks.verdict import MistakeError, check, describe_error
 
-MILLIONS_LOWER = 3  # what scores are lowered by, all alike, which leaves their softmax as it is
+SHIFTS = {  # of all scores alike, which leaves their softmax as it is
+    0.0: "",
+    100.0: " where all scores are 100 higher",
+    -3e6: " where all scores are 3 million lower",
+}
 
 
 @check
@@ -74,7 +78,7 @@ def scaled_scores(function: Callable[..., Tensor]) -> str:
         (3 * torch.randn(3, 2, 7), 3 * torch.randn(3, 6, 7), 3.0),
     ]
     compare(function, right_scores, trials, slips)
-    return praise("d products with two factors each: the score's standard deviation is std²·√d, and now it is 1.")
+    return "d products with two factors each: the score's standard deviation is std²·√d, and now it is 1."
 
 
 def size(vectors: Tensor) -> int:
@@ -117,11 +121,8 @@ def masked_softmax_1d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
         (torch.randn(2, 4, 3), torch.tensor([3, 2])),
     ]
     compare(function, masked_softmax, any_sizes, [])
-    for scores, valid_lens in any_sizes:
-        check_padding(function, scores, valid_lens, "")
-        lower = f" where all scores are {MILLIONS_LOWER} million lower"
-        check_padding(function, scores - MILLIONS_LOWER * 1e6, valid_lens, lower)
-    return praise("padding gets exactly 0, every row sums to 1, and each example has its own length.")
+    check_far_scores(function, any_sizes)
+    return "padding gets exactly 0, every row sums to 1, and each example has its own length."
 
 
 @check
@@ -160,24 +161,45 @@ def masked_softmax_2d(function: Callable[[Tensor, Tensor], Tensor]) -> str:
     ]
     compare(function, masked_softmax, with_empty_rows, empty_row_slips(seen_with(*with_empty_rows[0])))
     check_gradient(function, *with_empty_rows[0])
-    return praise("a query that may look at nothing gets nothing, and no NaN, in the gradient either.")
+    check_far_scores(function, with_empty_rows)
+    return "a query that may look at nothing gets nothing, and no NaN, in the gradient either."
 
 
-def check_padding(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, valid_lens: Tensor, when: str) -> None:
-    """Do nothing if no padding has any weight. What else the weights are is not looked at.
+def check_far_scores(function: Callable[[Tensor, Tensor], Tensor], trials: list[tuple[Tensor, Tensor]]) -> None:
+    """Do nothing if the weights are right at high and at low scores, too, and where padding alone scores high.
 
     Raises:
-        MistakeError: some has; ``when`` says at which scores.
+        MistakeError: they are not, at scores of which the message says how high they are.
     """
-    weights = call(function, scores, valid_lens)
-    places = ((weights > 0) & ~valid_scores(scores, valid_lens)).nonzero()
-    if len(places):
-        place = places[0].tolist()
-        weight = weights[tuple(place)].item()
-        raise MistakeError(
-            f"with valid_lens {valid_lens.tolist()}, padding at {place} gets {weight:.3g} instead of exactly 0{when}: "
-            "a number that takes the place of a score must be lower than every score can be."
-        )
+    for shift, where in SHIFTS.items():
+        check_weights(function, [(scores + shift, lengths) for scores, lengths in trials], where)
+    high = [(torch.where(valid_scores(*trial), trial[0], trial[0] + 30), trial[1]) for trial in trials]
+    check_weights(function, high, " where padding scores 30 higher than valid keys do")
+
+
+def check_weights(function: Callable, trials: list[tuple[Tensor, Tensor]], where: str) -> None:
+    """Do nothing if all weights are right; ``where`` says at which scores.
+
+    Raises:
+        MistakeError: some are not.
+    """
+    for weights, (scores, lengths) in zip(call_all(function, trials), trials, strict=True):
+        padding = ((weights > 0) & ~valid_scores(scores, lengths)).nonzero()
+        if len(padding):
+            place = padding[0].tolist()
+            raise MistakeError(
+                f"with valid_lens {lengths.tolist()}, padding at {place} gets {weights[tuple(place)].item():.3g} "
+                f"instead of exactly 0{where}: does a number take the place of a score that a score can be "
+                "lower than?"
+            )
+        right = masked_softmax(scores, lengths)
+        if (place := first_difference(weights, right)) is not None:
+            wrong, needed = numbers_at(place, weights, right)
+            raise MistakeError(
+                f"with valid_lens {lengths.tolist()}, place {place} holds {wrong} instead of {needed}{where}, "
+                "although the softmax asks only for differences between scores: does a power overflow, or vanish, on "
+                "the way?"
+            )
 
 
 def seen_with(scores: Tensor, valid_lens: Tensor) -> str:
@@ -269,26 +291,34 @@ def check_gradient(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor,
         MistakeError: there is no gradient, or NaN in it, or something on its way was changed in place.
     """
 
-    def weights_of_new_scores(scores: Tensor, valid_lens: Tensor) -> tuple[Tensor, Tensor]:
+    def checked(scores: Tensor, valid_lens: Tensor) -> Tensor:
         scores = scores.clone().requires_grad_()
-        return function(scores, valid_lens), scores
+        return gradient_of(function(scores, valid_lens), scores)
 
-    weights, scores = call(weights_of_new_scores, scores, valid_lens)
+    (gradient,) = call_all(checked, [(scores, valid_lens)])
+    if not gradient.isfinite().all():
+        place = gradient.isfinite().logical_not().nonzero()[0].tolist()
+        raise MistakeError(
+            f"the weights are right, but the gradient of the scores holds NaN at {place}, where the length is 0. Does "
+            "NaN arise on the way, and is replaced later?"
+        )
+
+
+def gradient_of(weights: Tensor, scores: Tensor) -> Tensor:
+    """How the sum of squared weights changes with the scores.
+
+    Raises:
+        MistakeError: no gradient finds its way back.
+    """
     if not weights.requires_grad:
         raise MistakeError(
             "the weights are right, but no gradient flows back from them to the scores: stay with tensors all the way."
         )
     try:
-        (gradient,) = torch.autograd.grad(weights.square().sum(), scores)
+        return torch.autograd.grad(weights.square().sum(), scores)[0]
     except RuntimeError as error:
         reason = describe_error(error)
         raise MistakeError(f"the weights are right, but the gradient does not find its way back ({reason}).") from None
-    if not gradient.isfinite().all():
-        place = gradient.isfinite().logical_not().nonzero()[0].tolist()
-        raise MistakeError(
-            f"the weights are right, but the gradient of the scores holds NaN at {place}, where the length is 0: NaN "
-            "was made on the way and replaced later. Do not let it arise."
-        )
 
 
 @check
@@ -305,12 +335,13 @@ def additive_attention(function: Callable[..., Tensor]) -> str:
     at = "place {place} holds {got} instead of {right}: "
     slips = [
         Slip(
-            at + "without tanh the part of the query is the same for all keys, and all queries get one and the same "
-            "answer.",
+            at + "all queries of an example get one and the same answer. The scores are right up to tanh: what does a "
+            "row of them owe to its query, if nothing bends the sum?",
             additive(lambda q, k, w: (q + k) @ w),
         ),
         Slip(
-            at + "tanh bends each projection on its own; it belongs around their sum.",
+            at + "all queries of an example get one and the same answer, by the bent keys alone. Does the query take "
+            "part, and does it meet the key before tanh, or after?",
             additive(lambda q, k, w: (torch.tanh(q) + torch.tanh(k)) @ w),
         ),
         Slip(
@@ -348,7 +379,7 @@ def additive_attention(function: Callable[..., Tensor]) -> str:
     ]
     sizes = [(2, 3, 4, 5, 6, 7, 8), (3, 5, 2, 4, 3, 6, 1)]
     compare(function, additive(bent), [additive_trial(*numbers) for numbers in sizes], slips)
-    return praise("queries and keys of different sizes meet, every pair in one table, and the values are averaged.")
+    return "queries and keys of different sizes meet, every pair in one table, and the values are averaged."
 
 
 def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_hiddens, value_size) -> tuple:
@@ -419,7 +450,7 @@ def distance_weights(function: Callable[[Tensor, Tensor], Tensor]) -> str:
     ]
     trials = [(torch.randn(2, 3, 5), torch.randn(2, 4, 5)), (torch.randn(4, 2, 3), torch.randn(4, 6, 3))]
     compare(function, lambda q, k: over_keys(distance_scores(q, k)), trials, slips)
-    return praise("a distance is a dot product in which long keys pay for their length.")
+    return "a distance is a dot product in which long keys pay for their length."
 
 
 def distance_scores(queries: Tensor, keys: Tensor) -> Tensor:

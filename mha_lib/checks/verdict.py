@@ -1,11 +1,14 @@
 """What a check says of an answer."""
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
 LONGEST = 160  # characters of an error's message that a learner is shown
 
 
@@ -49,18 +52,31 @@ def check(examine: Callable[..., str]) -> Callable[..., Verdict]:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerators too
             try:
-                return Verdict("right", examine(*answers, **options))
+                return judged("right", examine(*answers, **options))
             except NotYetError as reason:
                 return Verdict("not yet", one_line(reason))
             except MistakeError as reason:
-                return Verdict("wrong", one_line(reason))
+                return judged("wrong", one_line(reason))
             except KeyboardInterrupt:
                 raise
             except BaseException as surprise:
-                return Verdict("wrong", f"this check cannot make sense of it ({describe_error(surprise)}).")
+                return judged("wrong", f"this check cannot make sense of it ({describe_error(surprise)}).")
 
     checked.__annotations__ = {**examine.__annotations__, "return": Verdict}
     return checked
+
+
+def judged(state: str, text: str) -> Verdict:
+    """A verdict on an answer that was run; where nothing could have cut it short, it says so."""
+    return Verdict(state, text if can_fork() else f"{text} ({NO_LIMIT})")
+
+
+def can_fork() -> bool:
+    """Whether answers can run in a forked process: not on Windows, nor on macOS, whose libraries may not survive it.
+
+    Where torch has an accelerator, a forked process cannot compute gradients.
+    """
+    return hasattr(os, "fork") and sys.platform != "darwin" and not torch.accelerator.is_available()
 
 
 def describe_error(error: BaseException) -> str:

@@ -7,7 +7,7 @@ import torch
 from ipywidgets import Button, GridBox, IntSlider, SelectionSlider, ValueWidget
 from torch import Tensor
 
-from mha_lib.plots import IMAGE_COLOURS
+from mha_lib.plots import IMAGE_COLOURS, INK, ink_outline
 from mha_lib.tasks import TASKS, to_patches
 from mha_lib.transformer import Transformer
 from mha_lib.widgets.explorer import Explorer, bound, slider
@@ -18,7 +18,6 @@ TOKENS = ["class", *PATCHES]
 WIDTH, LEFT, TOP, PITCH = 840, 226, 40, 98
 PIXEL, SMALL_PIXEL = 24, 11  # how large a pixel of the image is drawn, alone and under the weights
 CHOSEN = "#0072B2"
-INK = 0.45  # how dark the image is drawn over the weights
 
 
 def image_explorer(model: Transformer, images: Tensor, *, targets: Tensor | None = None) -> Explorer:
@@ -65,12 +64,12 @@ def image_explorer(model: Transformer, images: Tensor, *, targets: Tensor | None
 
 
 def paint_rows(image: Tensor, query: str, rows: Mapping[str, Tensor], title: str) -> Sheet:
-    """The image with the query outlined, and each head's weights (num_heads, 17) under the image, layer by layer."""
+    """The image with the query outlined, and each head's weights (num_heads, 17) in colour, layer by layer."""
     side = 8 * SMALL_PIXEL
     sheet = Sheet(WIDTH, TOP + max(len(rows) * (side + 54), 300))
     sheet.write(8, 4, title, size=13)
-    darkness = image.numpy()
-    sheet.paste(8, TOP, enlarged(greys(darkness), PIXEL, PIXEL))
+    outline = ink_outline(image)
+    sheet.paste(8, TOP, enlarged(greys(image.numpy()), PIXEL, PIXEL))
     sheet.outline(8, TOP, 8 * PIXEL, 8 * PIXEL, "0.6")
     outline_query(sheet, 8, TOP, PIXEL, query, 3)
     text = f"query: patch {query}" if query in PATCHES else "query: class token, beside the image"
@@ -79,7 +78,8 @@ def paint_rows(image: Tensor, query: str, rows: Mapping[str, Tensor], title: str
         top = TOP + row * (side + 54)
         for head, (on_class, *on_patches) in enumerate(weights.tolist()):
             left = LEFT + head * PITCH
-            paint_weights(sheet, left, top, darkness, np.array(on_patches).reshape(4, 4))
+            paint_weights(sheet, left, top, np.array(on_patches).reshape(4, 4))
+            paint_ink(sheet, left, top, outline)
             outline_query(sheet, left, top, SMALL_PIXEL, query, 2)
             sheet.write(left, top - 3, f"{name}, head {head}", anchor="ld", size=11)
             sheet.paste(left, top + side + 5, enlarged(shades(np.array([[on_class]])), 14, 14))
@@ -99,11 +99,17 @@ def outline_query(sheet: Sheet, left: int, top: int, pixel: int, query: str, thi
         )
 
 
-def paint_weights(sheet: Sheet, left: int, top: int, darkness: np.ndarray, weights: np.ndarray) -> None:
-    """Weights on the patches (4, 4) in colour, with the image (8, 8) over them in grey."""
-    colours = enlarged(shades(weights), 2, 2) * (1 - INK * darkness[..., None])
-    sheet.paste(left, top, enlarged(colours.astype(np.uint8), SMALL_PIXEL, SMALL_PIXEL))
+def paint_weights(sheet: Sheet, left: int, top: int, weights: np.ndarray) -> None:
+    """Weights on the patches (4, 4) in colour."""
+    sheet.paste(left, top, enlarged(shades(weights), 2 * SMALL_PIXEL, 2 * SMALL_PIXEL))
     sheet.outline(left, top, 8 * SMALL_PIXEL, 8 * SMALL_PIXEL, "0.6")
+
+
+def paint_ink(sheet: Sheet, left: int, top: int, outline: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
+    """The outline of the ink, one pixel thin, so that the patches keep the colours of their weights."""
+    for (x0, y0), (x1, y1) in outline:
+        size = (x1 - x0) * SMALL_PIXEL + 1, (y1 - y0) * SMALL_PIXEL + 1
+        sheet.fill(left + x0 * SMALL_PIXEL, top + y0 * SMALL_PIXEL, *size, INK)
 
 
 def paint_colours(sheet: Sheet, left: int, top: int, width: int) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from ipywidgets import Button, Checkbox, IntSlider, ValueWidget
 
-from mha_lib.plots import head_colour, table_width, tables_of
+from mha_lib.plots import PIECE_GAP, head_colour, row_pitch, table_height, table_width, tables_of
 from mha_lib.shapes import (
     FOLDED,
     SPLIT,
     TOKENS,
     Step,
     read_tag,
+    spell_out,
     tagged_tokens,
     trace_transpose_output,
     trace_transpose_qkv,
@@ -20,7 +21,7 @@ from mha_lib.widgets.explorer import Explorer, bound, slider
 from mha_lib.widgets.sheet import Sheet, tint
 
 WIDTH, CELL_WIDTH, CELL_HEIGHT, LINE = 840, 34, 22, 19
-WRONG_ROOM = "#C00000"
+WRONG_TABLE = "#C00000"
 
 
 def transpose_stepper() -> Explorer:
@@ -68,7 +69,7 @@ def moves(wrong: bool, batch_size: int, num_tokens: int, num_heads: int, head_si
 def paint_step(steps: list[Step], current: int, num_heads: int) -> Sheet:
     """The list of all steps with their shapes, and the numbers as they stand at the current one."""
     top = 16 + LINE * len(steps)
-    heights = [places(step, num_heads)[-1][1] + CELL_HEIGHT * len(tables_of(step)[0][1]) for step in steps]
+    heights = [places(step, num_heads)[-1][1] + pixel_height(tables_of(step)[0][1]) for step in steps]
     sheet = Sheet(WIDTH, top + max(heights) + 40)
     for number, step in enumerate(steps):
         y = 4 + number * LINE
@@ -87,22 +88,32 @@ def paint_step(steps: list[Step], current: int, num_heads: int) -> Sheet:
         paint_table(sheet, left, top + y, rows)
         if step.axes == FOLDED:
             outline_strangers(sheet, left, top + y, rows, number % num_heads)
-    example = "0213 = example 0, token 2, head 1, feature 3"
-    sheet.write(8, sheet.pixels.shape[0] - 4, example, anchor="ld", size=11, colour="0.3")
+    address = spell_out(int(step.tensor.max()))
+    sheet.write(8, sheet.pixels.shape[0] - 4, address, anchor="ld", size=11, colour="0.3")
     return sheet
 
 
 def places(step: Step, num_heads: int) -> list[tuple[int, int]]:
-    """Where the step's tables stand, side by side as long as there is room."""
+    """Where the step's tables stand, side by side as long as they fit."""
     x, y, corners = 8, 20, []
     for number, (_, rows) in enumerate(tables_of(step)):
         name_width = 7 * len(table_name(step, number, num_heads))
         width = max(round(table_width(rows) * CELL_WIDTH), name_width)
         if x + width > WIDTH and corners:
-            x, y = 8, y + CELL_HEIGHT * len(rows) + 28
+            x, y = 8, y + pixel_height(rows) + 28
         corners.append((x, y))
         x += width + 18
     return corners
+
+
+def pixel_height(rows: list[list[list[int]]]) -> int:
+    """The height of a table."""
+    return round(table_height(rows) * CELL_HEIGHT)
+
+
+def row_top(rows: list[list[list[int]]], y: int) -> int:
+    """How far below its table's upper edge row y begins."""
+    return round(y * row_pitch(rows) * CELL_HEIGHT)
 
 
 def table_name(step: Step, number: int, num_heads: int) -> str:
@@ -120,46 +131,50 @@ def cells(left: int, top: int, rows: list[list[list[int]]]) -> Iterator[tuple[in
         x = left
         for group in row:
             for tag in group:
-                yield tag, x, top + y * CELL_HEIGHT
+                yield tag, x, top + row_top(rows, y)
                 x += CELL_WIDTH
-            x += 10
+            x += round(PIECE_GAP * CELL_WIDTH)
 
 
 def paint_table(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]]) -> None:
-    """The numbers of a table; the colour of a cell is its number's head."""
+    """The numbers of a table; the colour of a cell is its number's head. A row of several groups gets a frame."""
+    if len(rows[0]) > 1:
+        width = round(table_width(rows) * CELL_WIDTH) + 3
+        for y in range(len(rows)):
+            sheet.outline(left - 2, top + row_top(rows, y) - 2, width, CELL_HEIGHT + 3, "0.35")
     for tag, x, y in cells(left, top, rows):
         sheet.fill(x, y, CELL_WIDTH - 1, CELL_HEIGHT - 1, tint(head_colour(read_tag(tag)[2])))
         sheet.write(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2, f"{tag:04d}", anchor="mm", size=11)
 
 
 def is_stranger(tag: int, head: int) -> bool:
-    """Whether a number is in the room of a head that is not its own (no reshape brings it into another example's)."""
+    """Whether a number is in the table of a head that is not its own (no reshape brings it into another example's)."""
     return read_tag(tag)[2] != head
 
 
 def outline_strangers(sheet: Sheet, left: int, top: int, rows: list[list[list[int]]], head: int) -> None:
-    """Outline the numbers that are in the wrong room."""
+    """Outline the numbers that are in the wrong table."""
     for tag, x, y in cells(left, top, rows):
         if is_stranger(tag, head):
-            sheet.outline(x + 2, y + 2, CELL_WIDTH - 5, CELL_HEIGHT - 5, WRONG_ROOM, 2)
+            sheet.outline(x + 2, y + 2, CELL_WIDTH - 5, CELL_HEIGHT - 5, WRONG_TABLE, 2)
 
 
 def read_step(steps: list[Step], current: int, num_heads: int) -> str:
-    """One line on the current step: its move, its shape, and whether every number is in the right room."""
+    """One line on the current step: its move, its shape, and whether every number is in the right table."""
     step = steps[current]
     shape = f"{tuple(step.tensor.shape)}, {', '.join(step.axes)}"
-    return f"Step {current} of {len(steps) - 1}, {step.operation}: {shape}. {read_rooms(steps, current, num_heads)}"
+    return f"Step {current} of {len(steps) - 1}, {step.operation}: {shape}. {read_tables(steps, current, num_heads)}"
 
 
-def read_rooms(steps: list[Step], current: int, num_heads: int) -> str:
+def read_tables(steps: list[Step], current: int, num_heads: int) -> str:
     """What became of the heads' numbers."""
     step, start = steps[current], steps[0].tensor
     if step.axes in (TOKENS, SPLIT):
         if current == len(steps) - 1:
             return "Every number is back at its start. After the wrong reshape it is too: a round trip proves nothing."
         return "Every token holds the numbers of all heads."
-    rooms = step.tensor.reshape(-1, *step.tensor.shape[-2:]).flatten(start_dim=1).tolist()
-    strangers = sum(is_stranger(tag, room % num_heads) for room, tags in enumerate(rooms) for tag in tags)
+    tables = step.tensor.reshape(-1, *step.tensor.shape[-2:]).flatten(start_dim=1).tolist()
+    strangers = sum(is_stranger(tag, table % num_heads) for table, tags in enumerate(tables) for tag in tags)
     if strangers:
-        return f"{strangers} of {start.numel()} numbers are in the wrong room, outlined: they belong to another head."
-    return "Every room holds the numbers of one head of one example."
+        return f"{strangers} of {start.numel()} numbers are in the wrong table, outlined: they belong to another head."
+    return "Every table holds the numbers of one head of one example."

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from lab_page import ROOT, Lab, NotebookPage
+from lab_page import PATIENCE, ROOT, Lab, NotebookPage
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -35,7 +35,7 @@ def browser():
         pytest.skip("browser tests need Chromium, which is not on the PATH (Debian: apt install chromium)")
     sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need playwright")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)
         yield browser
         browser.close()
 
@@ -53,7 +53,7 @@ def open_notebook(browser, lab, request):
     yield open_notebook
     failed = getattr(request.node, "failed", False)
     for number, page in enumerate(pages):
-        if failed:
+        if failed and not page.is_closed():
             SCREENSHOTS.mkdir(exist_ok=True)
             page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}-{number}.png")
         page.close()

@@ -15,7 +15,9 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS, RUN_SECONDS, MOVE_SECONDS = 120, 300, 15
+PATIENCE = 600  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
+BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 CONTROL_ROLES = {"slider", "textbox", "combobox", "checkbox", "button", "spinbutton", "radio", "listbox"}
 CONTROLS = "[role=slider], select, input[type=checkbox]"
 
@@ -47,9 +49,9 @@ class Lab:
             "--expose-app-in-browser",
             f"--port={self.address.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
+            f"--MappingKernelManager.kernel_info_timeout={PATIENCE}",
             f"--ServerApp.root_dir={self.folder}",
             f"--IdentityProvider.token={self.token}",
-            f"--LabApp.app_settings_dir={ROOT / '.ci' / 'lab'}",
         ]
 
     def ask(self, path, method="GET"):
@@ -57,12 +59,12 @@ class Lab:
         request = urllib.request.Request(
             self.address + path, method=method, headers={"Authorization": f"token {self.token}"}
         )
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.loads(response.read() or "null")
 
     def wait(self):
         """Return when the server answers."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
                 return self.ask("/api/status")
@@ -78,7 +80,7 @@ class Lab:
     def stop(self):
         """End the server and its kernels."""
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
 
     def write(self, name, *sources):
         """Make a notebook of code cells; returns its path below ``folder``."""
@@ -111,11 +113,12 @@ class NotebookPage:
 
     def __init__(self, page, lab, path):
         self.page, self.console_errors = page, []
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("console", self.note)
         page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
         page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
-        self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for(timeout=1000 * START_SECONDS)
+        self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for()
         # The toolbar says "idle" before the kernel can take work; what is run then is lost.
         self.do(
             "const context = jupyterapp.shell.currentWidget.sessionContext;"
@@ -131,7 +134,7 @@ class NotebookPage:
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
         start = "() => { window.ended = false; (async () => { %s })().finally(() => { window.ended = true }) }"
         self.page.evaluate(start % script)
-        self.page.wait_for_function("window.ended", timeout=1000 * RUN_SECONDS)
+        self.page.wait_for_function("window.ended")
 
     def run_all(self):
         """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""
@@ -140,17 +143,24 @@ class NotebookPage:
             "await jupyterapp.commands.execute('notebook:run-all-cells')"
         )
 
-    def code_cells(self):
-        """The code cells as the notebook's model holds them (what is in the page changes between releases)."""
+    def save(self):
+        """Save the notebook, as Ctrl+S does."""
+        self.do("await jupyterapp.commands.execute('docmanager:save')")
+
+    def cells(self):
+        """The cells as the notebook's model holds them (what is in the page changes between releases)."""
         content = self.page.evaluate("jupyterapp.shell.currentWidget.content.model.toJSON()")
-        cells = [dict(cell, source="".join(cell["source"])) for cell in content["cells"]]
-        return [cell for cell in cells if cell["cell_type"] == "code" and cell["source"].strip()]
+        return [dict(cell, source="".join(cell["source"])) for cell in content["cells"]]
+
+    def code_cells(self):
+        """The code cells that are not empty."""
+        return [cell for cell in self.cells() if cell["cell_type"] == "code" and cell["source"].strip()]
 
     def explorers(self):
         """All interactive pictures, one after the other, each brought into view with its picture."""
         for explorer in self.panel.locator(".mha-explorer").all():
             explorer.scroll_into_view_if_needed()
-            explorer.locator("img").wait_for(timeout=1000 * MOVE_SECONDS)
+            explorer.locator("img").wait_for()
             yield explorer
 
 
@@ -163,6 +173,21 @@ def cell_faults(cells):
         for output in cell["outputs"]:
             if output["output_type"] == "error" and "raises-exception" not in cell["metadata"].get("tags", []):
                 yield f"{output['ename']}: {output['evalue']} in: {start}"
+
+
+def faults_after_reopening(notebook):
+    """What JupyterLab cannot display of a notebook that was run, saved and opened again.
+
+    In the place of each interactive picture there must be at least a picture with alt text.
+    """
+    shown = notebook.panel.locator(".jp-Cell")
+    for number, cell in enumerate(notebook.cells()):
+        if any(WIDGET_VIEW in output.get("data", {}) for output in cell.get("outputs", [])):
+            area = shown.nth(number).locator(".jp-OutputArea")
+            area.scroll_into_view_if_needed()
+            described = area.get_by_role("img", name=re.compile(r"\w"))
+            described.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for()
+    return notebook.panel.get_by_text(BROKEN_WIDGET).all_inner_texts()
 
 
 def picture(explorer):
@@ -180,15 +205,15 @@ def press(control, *keys):
             return
 
 
-def changes(explorer, before):
-    """Whether another picture comes in time."""
-    deadline = time.monotonic() + MOVE_SECONDS
+def changes(explorer, before, patience=PATIENCE):
+    """Whether another picture comes."""
+    deadline = time.monotonic() + patience
     while picture(explorer) == before and time.monotonic() < deadline:
         time.sleep(0.02)
     return picture(explorer) != before
 
 
-def keyboard_faults(explorer):
+def keyboard_faults(explorer, patience=PATIENCE):
     """Controls that leave the picture as it is when they are moved by keyboard; greyed ones are passed over.
 
     Every slider, list and checkbox is moved, and after them the first two buttons are pressed.
@@ -199,12 +224,12 @@ def keyboard_faults(explorer):
             continue
         before = picture(explorer)
         press(control, *keys[control.evaluate("node => node.getAttribute('role') ?? node.type")])
-        if not changes(explorer, before):
+        if not changes(explorer, before, patience):
             yield f"no new picture from {label_of(control)}"
     for button in explorer.locator("button").all()[:2]:
         before = picture(explorer)
         button.press("Enter")
-        if not changes(explorer, before):
+        if not changes(explorer, before, patience):
             yield f"no new picture from {button.text_content()}"
 
 

@@ -5,6 +5,8 @@ from lab_page import (
     ROOT,
     accessibility_faults,
     cell_faults,
+    changes,
+    faults_after_reopening,
     keyboard_faults,
     picture,
     press,
@@ -24,6 +26,8 @@ from mha_lib.widgets.explorer import Explorer
 from mha_lib.widgets.sheet import Sheet
 Explorer("", {"number": IntSlider()}, lambda number: (Sheet(50, 50), ""))
 """
+
+CLOSED = "from ipywidgets import IntProgress; bar = IntProgress(); display(bar); bar.close()"
 
 HEADS = """
 import torch
@@ -50,15 +54,19 @@ explorer => {
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS)
-def test_notebook(path, open_notebook, usual_errors):
+def test_notebook(path, open_notebook, lab, usual_errors):
+    """Everything runs, every control answers, and what was saved is still there when it is opened again."""
     notebook = open_notebook(path)
     notebook.run_all()
     assert list(cell_faults(notebook.code_cells())) == []
     for explorer in notebook.explorers():
         assert list(accessibility_faults(notebook.page, explorer)) == []
         assert list(keyboard_faults(explorer)) == []
-    assert notebook.panel.get_by_text("Error displaying widget").count() == 0
     assert set(notebook.console_errors) - usual_errors == set()
+    notebook.save()
+    notebook.page.close()
+    lab.end_kernels()
+    assert faults_after_reopening(open_notebook(path)) == []
 
 
 def test_faults_are_seen(open_notebook, lab, usual_errors):
@@ -74,7 +82,15 @@ def test_faults_are_seen(open_notebook, lab, usual_errors):
     ]
     nameless = {"slider without a name", "textbox without a name", "image without a name"}
     assert set(accessibility_faults(notebook.page, explorer)) == nameless
-    assert [fault.split(" from ")[0] for fault in keyboard_faults(explorer)] == ["no new picture"]
+    assert [fault.split(" from ")[0] for fault in keyboard_faults(explorer, patience=2)] == ["no new picture"]
+
+
+def test_a_widget_that_is_not_saved_is_seen(open_notebook, lab):
+    notebook = open_notebook(lab.write("closed.ipynb", CLOSED))
+    notebook.run_all()
+    notebook.save()
+    notebook.page.close()
+    assert faults_after_reopening(open_notebook("closed.ipynb")) == ["Error displaying widget: model not found"]
 
 
 def test_the_picture_is_steady(open_notebook, lab):
@@ -86,11 +102,10 @@ def test_the_picture_is_steady(open_notebook, lab):
     slider.focus()
     explorer.evaluate(WATCH)
     for _ in range(30):
+        before = picture(explorer)
         press(slider, "ArrowRight")
-        notebook.page.wait_for_timeout(30)
-    last = picture(explorer)
-    notebook.page.wait_for_timeout(500)
+        assert changes(explorer, before)
     seen = notebook.page.evaluate("({...seen, places: seen.places.size, pictures: seen.pictures.size})")
-    assert seen["frames"] > 30 and seen["pictures"] >= 10 and last
+    assert seen["frames"] > 1 and seen["pictures"] > 1
     assert seen["missing"] == 0
     assert seen["places"] == 1

@@ -21,30 +21,23 @@ WITHOUT_EXERCISES = ("00", "07")
 EXERCISE = r"(?m)^\*\*Exercise (\d+) \(.*?\d+ minutes.*?\)"
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 OPENING = {
     r"\A# \S": "# Title",
     r"(?m)^\*\*Goal:\*\* \S": "**Goal:** …",
     r"(?m)^\*\*Time:\*\* about \d+ minutes": "**Time:** about N minutes",
 }
+NUMPY_SCALAR = r"\bnp\.(?:(?:float|int|uint|bool|str)\w*\(|True_|False_)"
+PATH_OF_A_MACHINE = r"(?<![\w.:/])(?:/[\w.-]+){2,}|\b[A-Z]:\\\w+"
 
 
-def opening(notebook, path):
-    """The first cell has title, goal and minutes."""
+def framed(notebook, path):
+    """Title, goal and minutes come first, a summary last; both ends link the notebooks before and after this one."""
     for pattern, what in OPENING.items():
         if not re.search(pattern, prose(notebook.cells[0])):
             yield f"the first cell has no line '{what}'"
-
-
-def closing(notebook, path):
-    """The notebook ends with a summary, which exercises and an outlook may follow."""
     headings = re.findall(r"(?m)^## (.+)$", "\n".join(map(prose, notebook.cells)))
     if "Summary" not in headings[-3:]:
         yield "'## Summary' is not among the last three headings"
-
-
-def navigation(notebook, path):
-    """The first and the last cell link the notebooks before and after this one."""
     notebooks = sorted(path.parent.glob("[0-9][0-9]_*.ipynb"))
     here = notebooks.index(path)
     for where, cell in (("first", notebook.cells[0]), ("last", notebook.cells[-1])):
@@ -53,134 +46,73 @@ def navigation(notebook, path):
                 yield f"the {where} cell does not link {neighbour.name}"
 
 
-def links_resolve(notebook, path):
-    """Every relative link and picture in the text leads to a file."""
-    for cell in notebook.cells:
-        for link in links(cell):
-            if not (path.parent / unquote(urlsplit(link).path)).exists():
-                yield f"{cell.id} links {link}, which does not exist"
-
-
-def text_pictures_described(notebook, path):
-    """Every picture in the text has alt text."""
-    for cell in notebook.cells:
-        markdown = [{"alt": alt} for alt in re.findall(r"!\[(.*?)\]\(", prose(cell))]
-        if not described(markdown + tags(prose(cell), "img")):
-            yield f"{cell.id} has a picture without alt text"
-
-
-def output_pictures_described(notebook, path):
-    """Every picture among the outputs is an ``<img>`` with alt text, alone or beside a bare image."""
-    for cell, output in saved_outputs(notebook):
-        data = output.get("data", {})
-        images = tags(data.get("text/html", ""), "img")
-        if not described(images):
-            yield f"{cell.id} shows an <img> without alt text"
-        if not images and any(mime.startswith("image/") for mime in data):
-            yield f"{cell.id} shows a bare image, which cannot have alt text"
-
-
-def code_introduced(notebook, path):
-    """Text stands directly before every code cell, but for the check of an exercise, which follows its stub."""
+def in_small_steps(notebook, path):
+    """Text stands before every code cell, but for an exercise's check; cells are short, and most show something."""
     introduced = False
     for cell in notebook.cells:
         if cell.cell_type == "code" and not introduced:
             yield f"{cell.id} is a code cell without text before it"
         introduced = cell.cell_type == "markdown" or is_stub(cell)
+    lengths = {cell.id: len(re.findall(r"(?m)^.*\S", cell.source)) for cell in code(notebook)}
+    yield from (f"{cell} has {lines} lines of code" for cell, lines in lengths.items() if lines > MAX_LINES)
+    if median(lengths.values()) > MAX_MEDIAN_LINES:
+        yield f"the median code cell has {median(lengths.values())} lines"
+    complete = [cell for cell in code(notebook) if not is_stub(cell)]
+    yield from too_few("show a result", MIN_SHARE_SHOWN, complete, lambda cell: bool(cell.outputs))
+    yield from too_few("have compared text or an assert", MIN_SHARE_COMPARED, complete, is_compared)
 
 
-def code_short(notebook, path):
-    """No code cell is long, and most are very short; blank lines do not count."""
-    lengths = [len(re.findall(r"(?m)^.*\S", cell.source)) for cell in code(notebook)]
-    for cell, length in zip(code(notebook), lengths, strict=True):
-        if length > MAX_LINES:
-            yield f"{cell.id} has {length} lines of code, more than {MAX_LINES}"
-    if lengths and median(lengths) > MAX_MEDIAN_LINES:
-        yield f"the median code cell has {median(lengths)} lines, more than {MAX_MEDIAN_LINES}"
+def links_resolve(notebook, path):
+    """Every relative link and picture in the text leads to a file, and the picture has alt text."""
+    for cell in notebook.cells:
+        for link in links(cell):
+            if not (path.parent / unquote(urlsplit(link).path)).exists():
+                yield f"{cell.id} links {link}, which does not exist"
+        markdown = [{"alt": alt} for alt in re.findall(r"!\[(.*?)\]\(", prose(cell))]
+        if not described(markdown + tags(prose(cell), "img")):
+            yield f"{cell.id} has a picture without alt text"
 
 
-def results_shown(notebook, path):
-    """Nearly every code cell shows something; a stub need not."""
-    yield from too_few("show a result", MIN_SHARE_SHOWN, complete(notebook), lambda cell: bool(cell.outputs))
-
-
-def results_compared(notebook, path):
-    """In most code cells nbval compares some text, or an assert stands."""
-    yield from too_few("have compared text or an assert", MIN_SHARE_COMPARED, complete(notebook), is_compared)
-
-
-def executed_in_order(notebook, path):
-    """The outputs come from one run of all cells, top to bottom."""
+def saved_by_make(notebook, path):
+    """The outputs come from one run of all cells, top to bottom; the file is quick to load and to review."""
     for number, cell in enumerate(code(notebook), start=1):
         if cell.execution_count != number:
             yield f"{cell.id} has execution count {cell.execution_count}, not {number}"
-
-
-def no_errors(notebook, path):
-    """No cell failed, unless it is tagged as meant to fail."""
-    for cell, output in saved_outputs(notebook):
-        if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
-            yield f"{cell.id} failed with {output.ename}"
-
-
-def no_stderr(notebook, path):
-    """No warning, log line or text progress bar is left."""
-    for cell, output in saved_outputs(notebook):
-        if output.get("name") == "stderr":
-            yield f"{cell.id} wrote to stderr"
-
-
-def no_widget_state(notebook, path):
-    """Nothing is saved that only a running kernel could draw."""
-    if "widgets" in notebook.metadata:
-        yield "metadata.widgets is saved, which makes GitHub refuse the notebook"
-    for cell, output in saved_outputs(notebook):
-        if WIDGET_VIEW in output.get("data", {}):
-            yield f"{cell.id} saves a widget view, which shows nothing without a kernel"
-
-
-def ids_stable(notebook, path):
-    """Cell ids are ``<file stem>-NN``, each used once."""
-    seen = set()
     for cell in notebook.cells:
         if not re.fullmatch(rf"{re.escape(path.stem)}-\d\d+", cell.id):
             yield f"cell id {cell.id} is not of the form {path.stem}-NN"
-        if cell.id in seen:
-            yield f"cell id {cell.id} is used twice"
-        seen.add(cell.id)
+    if "widgets" in notebook.metadata:
+        yield "metadata.widgets is saved, which makes GitHub refuse the notebook"
+    if len(nbformat.writes(notebook).encode()) > MAX_BYTES:
+        yield f"the notebook has more than {MAX_BYTES} bytes"
 
 
-def plain_numbers(notebook, path):
-    """No numpy scalar is shown: its repr depends on the numpy version."""
-    for cell, output in saved_outputs(notebook):
-        scalar = re.search(r"\bnp\.((float|int|uint|bool|str)\w*\(|True_|False_)", text(output))
-        if scalar:
-            yield f"{cell.id} shows a numpy scalar: {scalar.group()}"
-
-
-def no_machine_paths(notebook, path):
-    """No output names a folder of the machine it was made on."""
-    for cell, output in saved_outputs(notebook):
-        folder = re.search(r"(?<![\w.:/])(/[\w.-]+){2,}|\b[A-Z]:\\\w+", text(output))
-        if folder:
-            yield f"{cell.id} shows a path of this machine: {folder.group()}"
-
-
-def small(notebook, path):
-    """The file is quick to load and to review."""
-    size = len(nbformat.writes(notebook).encode())
-    if size > MAX_BYTES:
-        yield f"the notebook has {size} bytes, more than {MAX_BYTES}"
+def outputs_good_everywhere(notebook, path):
+    """No output is an accident, depends on a machine or on numpy's version, or is a picture that not all can see."""
+    for cell in code(notebook):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            images = tags(data.get("text/html", ""), "img")
+            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
+                yield f"{cell.id} failed with {output.ename}"
+            if output.get("name") == "stderr":
+                yield f"{cell.id} wrote to stderr"
+            if make_notebooks.WIDGET_VIEW in data:
+                yield f"{cell.id} saves a widget view, which shows nothing without a kernel"
+            if not described(images):
+                yield f"{cell.id} shows an <img> without alt text"
+            if not images and any(mime.startswith("image/") for mime in data):
+                yield f"{cell.id} shows a bare image, which cannot have alt text"
+            for pattern in (NUMPY_SCALAR, PATH_OF_A_MACHINE):
+                yield from (f"{cell.id} shows {found}" for found in re.findall(pattern, text(output)))
 
 
 def exercises_checked(notebook, path):
     """A few exercises, numbered from 1, each with a stub and, right after it, its check; some notebooks have none."""
     numbers = exercises(notebook)
     low, high = (0, 0) if path.stem[:2] in WITHOUT_EXERCISES else (MIN_EXERCISES, MAX_EXERCISES)
-    if not low <= len(numbers) <= high:
-        yield f"{len(numbers)} exercises, not {low} to {high}"
-    if numbers != list(range(1, len(numbers) + 1)):
-        yield f"the exercises are numbered {numbers}"
+    if numbers != list(range(1, len(numbers) + 1)) or not low <= len(numbers) <= high:
+        yield f"the exercises are numbered {numbers}, not from 1 to {low} or at most {high}"
     unsolved = [cell for cell in code(notebook) if is_stub(cell)]
     if len(unsolved) != len(numbers):
         yield f"{len(numbers)} exercises, but {len(unsolved)} stubs"
@@ -189,90 +121,47 @@ def exercises_checked(notebook, path):
             yield f"{stub.id} is a stub without a check after it"
         elif is_stub(stub) and "Not yet" not in "".join(map(text, following.outputs)):
             yield f"{following.id} does not say 'Not yet'"
-
-
-def no_grading(notebook, path):
-    """What nbgrader reads stands in the solutions alone: it makes the learners' notebooks from them."""
     for cell in notebook.cells:
         if "nbgrader" in cell.metadata:
-            yield f"{cell.id} has metadata for nbgrader"
+            yield f"{cell.id} has metadata for nbgrader, which belong in the solutions"
 
 
-def titled(notebook, path):
-    """Solutions have a title and a link to the notebook that they belong to."""
-    if not re.search(r"\A# \S", prose(notebook.cells[0])):
-        yield "the first cell has no line '# Title'"
-    if f"../{path.name}" not in links(notebook.cells[0]):
-        yield f"the first cell does not link ../{path.name}"
-
-
-def same_exercises(notebook, path):
-    """Solutions hold the exercises of their notebook, each with a solution."""
+def solves_the_exercises(notebook, path):
+    """Solutions have a title, a link to the notebook that they belong to, and its exercises."""
+    if not re.search(r"\A# \S", prose(notebook.cells[0])) or f"../{path.name}" not in links(notebook.cells[0]):
+        yield f"the first cell needs a line '# Title' and a link to ../{path.name}"
     asked = exercises(make_notebooks.read(path.parents[1] / path.name))
-    if exercises(notebook) != asked:
-        yield f"solutions of the exercises {exercises(notebook)}, asked are {asked}"
-    solved = len(stubs.stubs_from(notebook))
-    if solved != len(asked):
-        yield f"{solved} solution cells for {len(asked)} exercises"
+    if exercises(notebook) != asked or len(stubs.stubs_from(notebook)) != len(asked):
+        yield f"{len(stubs.stubs_from(notebook))} solutions of the exercises {exercises(notebook)}, asked are {asked}"
 
 
 def gradable(notebook, path):
-    """Every solution is followed by a check with points, and nbgrader is told which is which."""
-    seen = set()
+    """Every solution is followed by a check with points, this by its reason, and nbgrader is told which is which."""
+    seen, reasons = set(), set()
     for cell, following in pairs(notebook):
         grading = cell.metadata.get("nbgrader", {})
         if stubs.is_solution(cell):
             if not (following and is_graded(following)):
                 yield f"{cell.id} is a solution without a graded check after it"
-            if not fits(grading, SOLUTION):
+            if grading != grading | SOLUTION:
                 yield f"{cell.id} needs the metadata of a solution: {SOLUTION}"
         elif grading:
-            if not fits(grading, GRADED) or not grading.get("points", 0) > 0:
+            if grading != grading | GRADED or not grading.get("points", 0) > 0:
                 yield f"{cell.id} needs the metadata of a graded check: {GRADED}, and points"
             if not re.search(r"(?m)^assert \w", cell.source):
                 yield f"{cell.id} is graded, but asserts nothing"
+            reasons.add(following.id if following else None)
         if grading and grading.get("grade_id") in seen | {None}:
             yield f"{cell.id} needs a grade_id of its own"
         seen.add(grading.get("grade_id"))
+    tagged = {cell.id for cell in notebook.cells if "reason" in cell.metadata.get("tags", [])}
+    if tagged != reasons:
+        yield f"texts tagged 'reason' are {tagged}, those after graded checks {reasons}"
 
 
-def reasons_marked(notebook, path):
-    """After every graded check comes a text that says why, tagged so that learners' copies leave it out."""
-    expected = {following.id for cell, following in pairs(notebook) if following and is_graded(cell)}
-    found = {cell.id for cell in notebook.cells if "reason" in cell.metadata.get("tags", [])}
-    for cell, following in pairs(notebook):
-        if is_graded(cell) and not (following and following.id in found):
-            yield f"{cell.id} is graded, but no text tagged 'reason' follows"
-    for cell_id in sorted(found - expected):
-        yield f"{cell_id} is tagged 'reason', but follows no graded cell"
-
-
-FILE_CHECKS = (
-    links_resolve,
-    text_pictures_described,
-    output_pictures_described,
-    executed_in_order,
-    no_errors,
-    no_stderr,
-    no_widget_state,
-    ids_stable,
-    plain_numbers,
-    no_machine_paths,
-    small,
-)
-STORY_CHECKS = (
-    opening,
-    closing,
-    navigation,
-    code_introduced,
-    code_short,
-    results_shown,
-    results_compared,
-    exercises_checked,
-    no_grading,
-    *FILE_CHECKS,
-)
-SOLUTION_CHECKS = (titled, same_exercises, gradable, reasons_marked, *FILE_CHECKS)
+FILE_CHECKS = (links_resolve, saved_by_make, outputs_good_everywhere)
+STORY_CHECKS = (framed, in_small_steps, exercises_checked, *FILE_CHECKS)
+SOLUTION_CHECKS = (solves_the_exercises, gradable, *FILE_CHECKS)
 
 
 def is_stub(cell):
@@ -285,11 +174,6 @@ def is_graded(cell):
     return cell.metadata.get("nbgrader", {}).get("grade", False)
 
 
-def complete(notebook):
-    """The code cells that wait for nobody."""
-    return [cell for cell in code(notebook) if not is_stub(cell)]
-
-
 def pairs(notebook):
     """Every code cell and the cell after it, None after the last."""
     return [pair for pair in zip_longest(notebook.cells, notebook.cells[1:]) if pair[0].cell_type == "code"]
@@ -298,15 +182,6 @@ def pairs(notebook):
 def exercises(notebook):
     """The numbers of the exercises, as they come."""
     return [int(number) for cell in notebook.cells for number in re.findall(EXERCISE, prose(cell))]
-
-
-def fits(grading, kind):
-    """Whether metadata holds all that a kind of cell has, apart from what is the cell's own."""
-    return grading == grading | kind
-
-
-def saved_outputs(notebook):
-    return [(cell, output) for cell in code(notebook) for output in cell.outputs]
 
 
 def text(output):

@@ -2,8 +2,6 @@
 
 import ast
 import importlib.util
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +10,11 @@ from IPython.core.inputtransformer2 import TransformerManager
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
-SANITIZE = ROOT / "tests" / "notebooks" / "nbval_sanitize.cfg"
 
 
 def load(name):
     """A module behind ``make notebooks``, whose folder no import can name."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # one of them imports the other
     spec.loader.exec_module(module)
@@ -26,19 +23,6 @@ def load(name):
 
 stubs = load("stubs")
 make_notebooks = load("notebooks")
-
-
-def run_nbval(*notebooks, sanitize=SANITIZE, **environment):
-    """Run nbval on notebooks in a pytest of its own, with extra environment variables."""
-    options = ["--nbval", "--nbval-current-env", f"--nbval-sanitize-with={sanitize}"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *notebooks],
-        cwd=notebooks[0].parent,
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def code(notebook):

@@ -1,5 +1,7 @@
 """What the cells of 01 and 02 define is right: each definition is held against the library on random input."""
 
+import math
+
 import pytest
 import torch
 from notebook_tools import ROOT, cell_definitions
@@ -116,6 +118,63 @@ def test_no_width_beats_the_one_learned_in_01(in_01, readings):
         for width in [w.item(), *torch.logspace(-1, 1, 40).tolist()]
     )
     assert learned < min(others) + 0.001
+
+
+def test_forty_widths_lower_what_they_were_trained_on_and_mostly_leave_the_truth():
+    """01 says it of twelve days: less leave-one-out error on all of them, farther from the true tide on eight."""
+    generator = torch.Generator().manual_seed(3)
+    hours = 24 * torch.rand(12, 40, generator=generator).double()
+    heights = tide(hours) + 0.5 * torch.randn(12, 40, generator=generator)
+    one, forty = (learned_by_day(hours, heights, torch.ones(12, count)) for count in (1, 40))
+    assert (forty["leave one out"] < one["leave one out"]).all()
+    assert (forty["truth"] > one["truth"]).sum() == 8
+    assert forty["truth"].mean() > one["truth"].mean()
+
+
+def tide(hours):
+    """The tide of 01."""
+    return 2 * torch.sin(2 * math.pi * hours / 12.4) + 0.7 * torch.sin(2 * math.pi * hours / 24.8)
+
+
+def learned_by_day(hours, heights, w):
+    """For each day (a row), widths learned by leave-one-out, and the two errors that they then have."""
+    w = w.double().requires_grad_()
+    grid = torch.linspace(0, 24, 241).double().expand(len(hours), -1)
+    itself = torch.eye(hours.shape[1], dtype=torch.bool)
+
+    def errors(queries, targets, mask):
+        scores = -0.5 * ((queries[:, :, None] - hours[:, None, :]) * w[:, None, :]) ** 2
+        weights = torch.softmax(scores.masked_fill(mask, -math.inf), dim=2)
+        return ((weights @ heights[:, :, None])[:, :, 0] - targets).square().mean(dim=1).sqrt()
+
+    optimizer = torch.optim.Adam([w], lr=0.1)
+    for _ in range(300):
+        optimizer.zero_grad()
+        errors(hours, heights, itself).square().sum().backward()
+        optimizer.step()
+    return {
+        "leave one out": errors(hours, heights, itself).detach(),
+        "truth": errors(grid, tide(grid), torch.tensor(False)).detach(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("d", "dead_without"), [(4, (0.0, 0.01)), (64, (0.15, 0.25)), (1024, (0.6, 0.7))], ids=["4", "64", "1024"]
+)
+def test_without_the_root_the_gradient_of_the_query_dies_but_is_not_smaller_on_average(d, dead_without):
+    """What 02 measures by autograd, by the formula ∂α/∂q = α (k* − Σ αⱼ kⱼ) / scale."""
+    torch.manual_seed(8)
+    queries, keys = torch.randn(2000, 1, d), torch.randn(2000, 10, d)
+    lengths = {}
+    for scale in (1, math.sqrt(d)):
+        weights = torch.softmax((queries * keys).sum(dim=2) / scale, dim=1)
+        largest, best = weights.max(dim=1)
+        pull = keys[torch.arange(2000), best] - (weights[:, :, None] * keys).sum(dim=1)
+        lengths[scale] = (largest[:, None] * pull).norm(dim=1) / scale
+    without, divided = lengths.values()
+    assert without.mean() > divided.mean()
+    assert dead_without[0] <= (without < 0.01).float().mean() <= dead_without[1]
+    assert (divided < 0.01).float().mean() == 0
 
 
 @pytest.mark.parametrize("valid_lens", LENGTHS, ids=["none", "per example", "per query"])

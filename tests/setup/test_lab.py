@@ -47,24 +47,24 @@ def ask(home):
     def ask(path, data=None):
         body = json.dumps(data).encode() if data else None
         request = urllib.request.Request(f"http://{server}{path}", body, {"Authorization": f"token {TOKEN}"})
-        return urllib.request.urlopen(request, timeout=60)
+        return urllib.request.urlopen(request)
 
     with open(home / "log", "w") as log:
         make = subprocess.Popen(
-            ["make", "--old-file=install", "lab", f"LAB_ARGS={arguments}"],
+            ["make", "--old-file=install", "--old-file=try-real-models", "lab", f"LAB_ARGS={arguments}"],
             cwd=ROOT,
             env=os.environ | variables,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    for _ in range(240):
+    while make.poll() is None:
         try:
             ask("/api/status")
             break
         except OSError:
-            assert make.poll() is None, (home / "log").read_text()
             time.sleep(0.25)
+    assert make.poll() is None, (home / "log").read_text()
     yield ask
     os.killpg(make.pid, signal.SIGTERM)
     make.wait()
@@ -81,18 +81,24 @@ def test_the_kernel_is_the_environments_own(ask, home):
     client = BlockingKernelClient(connection_file=str(home / "runtime" / f"kernel-{kernel}.json"))
     client.load_connection_file()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready()
     asked = {"python": "sys.executable"}
-    reply = client.execute("import sys", user_expressions=asked, reply=True, timeout=60)["content"]
+    reply = client.execute("import sys", user_expressions=asked, reply=True)["content"]
     client.stop_channels()
     answer = reply["user_expressions"]["python"]["data"]["text/plain"]
     assert answer == repr(str(ROOT / ".venv/bin/python"))
 
 
+def default_of(ask, plugin, setting):
+    """What the lab does where the user has set nothing."""
+    plugins = json.load(ask("/lab/api/settings"))["settings"]
+    (schema,) = [each["schema"] for each in plugins if each["id"] == plugin]
+    return schema["properties"][setting]["default"]
+
+
 def test_it_asks_nothing_about_news(ask):
-    [plugin] = [
-        plugin
-        for plugin in json.load(ask("/lab/api/settings"))["settings"]
-        if plugin["id"] == "@jupyterlab/apputils-extension:notification"
-    ]
-    assert plugin["schema"]["properties"]["fetchNews"]["default"] == "false"
+    assert default_of(ask, "@jupyterlab/apputils-extension:notification", "fetchNews") == "false"
+
+
+def test_it_keeps_widgets_in_saved_notebooks(ask):
+    assert default_of(ask, "@jupyter-widgets/jupyterlab-manager:plugin", "saveState") is True

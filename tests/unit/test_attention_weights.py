@@ -159,6 +159,12 @@ def test_keeping_the_weights_changes_no_result(dropout, factor, num_tokens):
     torch.testing.assert_close(results[0], results[1])
 
 
+def test_kept_weights_overflow_in_half_precision_where_the_kernel_does_not():
+    X = torch.full((1, 2, 4), 200.0, dtype=torch.float16)  # scores of 80,000: more than float16 can hold
+    assert torch.equal(DotProductAttention()(X, X, X), X)
+    assert keeping(DotProductAttention())(X, X, X).isnan().all()
+
+
 @pytest.mark.parametrize("gradients", [True, False])
 def test_kept_weights_are_computed_once_and_stay_when_the_queries_change(monkeypatch, gradients):
     calls = []

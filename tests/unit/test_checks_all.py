@@ -105,7 +105,7 @@ def test_a_stub_is_not_yet_an_answer(check, stub):
 
 @pytest.mark.parametrize("check", OF_FUNCTIONS, ids=lambda check: check.__name__)
 def test_a_hang_is_cut_short(check, monkeypatch):
-    monkeypatch.setitem(calls.call.__kwdefaults__, "seconds", 0.2)
+    monkeypatch.setattr(calls, "SECONDS", 0.2)
     assert "ran for more than 0.2 seconds" in str(ask(check, hangs))
 
 
@@ -124,8 +124,3 @@ def test_a_change_in_place_is_told(check):
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_a_check_says_what_is_asked_and_where_it_comes_from(check):
     assert check.__doc__ and "Source: " in check.__doc__ and "Args:" in check.__doc__
-
-
-@pytest.mark.parametrize("check", OF_FUNCTIONS, ids=lambda check: check.__name__)
-def test_praise_tells_where_nothing_could_have_cut_the_answer_short(check):
-    assert "return praise(" in inspect.getsource(check)

@@ -321,27 +321,15 @@ def test_what_an_implementation_raises_is_what_a_test_sees():
     assert panel.shape(None).startswith("it raises TypeError")
 
 
-@pytest.mark.skipif(not calls.has_time_limit(), reason="no time limit on this system")
 def test_an_implementation_that_never_ends_is_cut_short(monkeypatch):
-    monkeypatch.setattr(panel, "SECONDS", 0.1)
-    assert panel.shape(NeverEnds) == "it ran for more than 0.1 seconds"
+    monkeypatch.setattr(calls, "SECONDS", 0.1)
+    assert panel.shape(NeverEnds) == "your code ran for more than 0.1 seconds."
 
 
-def test_an_interrupt_gets_through():
-    class Interrupted(exhibits.Layer):
-        def forward(self, *inputs):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        panel.shape(Interrupted)
-
-
-def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone():
-    drawn = []
-
+def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone(capsys):
     class Remembers(exhibits.Layer):
         def forward(self, *inputs):
-            drawn.append(inputs[0].clone())
+            print(inputs[0].sum().item())
             return super().forward(*inputs)
 
     for seed in (5, 6):
@@ -349,7 +337,8 @@ def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_
         state = torch.get_rng_state()
         panel.shape(Remembers)
         assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(*drawn)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
 
 
 def test_tests_look_at_parameters_of_their_own_making():

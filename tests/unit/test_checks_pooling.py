@@ -153,7 +153,7 @@ EXERCISES = [
             "still to be turned over": lambda w: (w * w).sum(dim=1),
             "summed over the queries": lambda w: 1 / (w**2).sum(dim=0),
             "summed over all at once": lambda w: 1 / (w**2).sum(),
-            "squared the sum": lambda w: 1 / w.sum(dim=1) ** 2,
+            "every row gives 1": lambda w: 1 / w.sum(dim=1) ** 2,
             "the root of what is asked for": lambda w: (w**2).sum(dim=1) ** -0.5,
             "took the mean": lambda w: 1 / (w**2).mean(dim=1),
             "entropy": lambda w: torch.distributions.Categorical(w).entropy().exp(),

@@ -58,7 +58,7 @@ def changed(**roles):
 
 
 MISREAD = [
-    (changed(head1="previous", head3="next"), "you read the maps by columns"),
+    (changed(head1="previous", head3="next"), "have changed places throughout"),
     (TRUE[::-1], "in reverse order"),
     (changed(head0="itself"), "words that occur more than once give only"),
     (changed(head5="same word"), "to the places where the same word stands again"),
@@ -163,7 +163,6 @@ REACH = Answers(
         lambda w: torch.einsum("bhij,ij->h", w, far_apart(w)),
         lambda w: (w * far_apart(w) ** 2).sum(dim=-1).mean(dim=(0, 2)).sqrt(),
         lambda w: share_beyond(w, steps=2),
-        lambda w: share_beyond(w, steps=3),
         lambda w: 1 - sum(w.diagonal(k, 2, 3).sum(dim=(0, 2)) for k in (-2, -1, 0, 1, 2)) / w[:, 0].sum(),
         lambda w: describe.mean_distance(w[:1]),
     ],
@@ -181,6 +180,7 @@ REACH = Answers(
         "one number for all heads": lambda w: (w * far_apart(w)).sum(dim=-1).mean(),
     },
     unlisted=[
+        lambda w: share_beyond(w, steps=3),
         lambda w: describe.entropy(w) + describe.mean_distance(w) / 100,
         lambda w: w[..., :3].sum(dim=(0, 2, 3)),
         lambda w: -w[..., -1].sum(dim=(0, 2)),

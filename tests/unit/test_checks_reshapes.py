@@ -213,6 +213,7 @@ MERGES = Answers(
         "the last step is missing": lambda X, h: by_example(X, h).permute(0, 2, 1, 3),
         "below one another": lambda X, h: torch.cat(by_example(X, h).unbind(1), dim=1),
         "added the heads up": lambda X, h: sum(by_example(X, h).unbind(1)),
+        "averaged the heads": lambda X, h: X.unflatten(0, (-1, h)).mean(1),
         "lies on its side": lambda X, h: merge_by_loops(X, h).mT,
         "copied into it": merge_by_view,
     },

@@ -49,6 +49,12 @@ def by_exponentials(scores, valid_lens):
     return exponentials / exponentials.sum(dim=-1, keepdim=True).clamp(min=1e-12)
 
 
+def by_shifted_exponentials(scores, valid_lens):
+    valid = mask(scores, valid_lens)
+    top = scores.where(valid, -torch.inf).amax(dim=-1, keepdim=True)
+    return by_exponentials((scores - top.nan_to_num(neginf=0)).where(valid, 0), valid_lens)
+
+
 def renormalised(scores, valid_lens):
     weights = torch.softmax(scores, dim=-1) * mask(scores, valid_lens)
     return weights / weights.sum(dim=-1, keepdim=True)
@@ -218,12 +224,13 @@ EXERCISES = [
     ),
     Answers(
         checks.masked_softmax_1d,
-        right=[softmax_of_slices, by_exponentials, renormalised, with_a_penalty, by_attention_kernel, story],
+        right=[softmax_of_slices, by_shifted_exponentials, renormalised, with_a_penalty, by_attention_kernel, story],
         wrong={
             **MASKS,
             "rows of an example have different lengths": book_with_repeat,
             "are 3 million lower": in_the_style_of_the_book,
-            "exactly 0: a number": lambda s, lens: filled(s, mask(s, lens), fill=-20.0),
+            "are 100 higher": by_exponentials,
+            "exactly 0: does a number": lambda s, lens: filled(s, mask(s, lens), fill=-20.0),
         },
         unlisted=[
             lambda s, lens: filled(s, mask(s, lens + 2)),
@@ -234,7 +241,7 @@ EXERCISES = [
     ),
     Answers(
         checks.masked_softmax_2d,
-        right=[softmax_by_rows, by_exponentials, by_attention_kernel, nan_replaced, story],
+        right=[softmax_by_rows, by_shifted_exponentials, by_attention_kernel, nan_replaced, story],
         wrong={
             **MASKS,
             "share one length, the first": lambda s, lens: filled(s, mask(s, lens[:, 0])),
@@ -336,7 +343,7 @@ def test_the_columns_of_bare_scores_are_no_rows_either():
 @pytest.mark.parametrize(("fill", "words"), [(-17.0, "exactly 0:"), (-50.0, "exactly 0:"), (-2.9e6, "exactly 0 where")])
 def test_a_fill_that_low_scores_come_down_to_is_too_high(fill, words):
     verdict = checks.masked_softmax_1d(lambda s, lens: filled(s, mask(s, lens), fill))
-    assert words in verdict.text and "must be lower than every score" in verdict.text
+    assert words in verdict.text and "take the place of a score" in verdict.text
 
 
 @pytest.mark.parametrize("fill", [-1e9, torch.finfo(torch.float32).min])

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import dask
 import pytest
 import torch
 from distributed import Client, LocalCluster
@@ -125,6 +126,7 @@ def test_a_sweep_over_processes_equals_a_plain_loop(in_this_process):
 
 
 def test_a_sweep_over_a_dask_cluster_equals_a_plain_loop(in_this_process):
+    dask.config.set({"distributed.comm.timeouts.connect": "1 hour"})  # a busy machine takes its time
     with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as workers, Client(workers) as client:
         assert sweep(quick, range(2), client.get_executor()) == in_this_process
 

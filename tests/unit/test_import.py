@@ -22,6 +22,7 @@ ORDER = [  # each module, or package of modules, may import those before it
     "tasks",
     "progress",
     "training",
+    "models",
     "describe",
     "importance",
     "pruning",

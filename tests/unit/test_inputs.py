@@ -63,6 +63,13 @@ SIZE_ERRORS = {
     "no bandwidth": (lambda: KernelPooling(0.0), ValueError, ["bandwidth", "positive", "got 0.0"]),
     "negative bandwidth": (lambda: KernelPooling(-1.0), ValueError, ["bandwidth", "positive", "got -1.0"]),
     "NaN bandwidth": (lambda: KernelPooling(torch.nan), ValueError, ["bandwidth", "positive", "got nan"]),
+    "bandwidth: None": (lambda: KernelPooling(None), TypeError, ["bandwidth", "number", "got None"]),
+    "bandwidth: True": (lambda: KernelPooling(True), TypeError, ["bandwidth", "number", "got True"]),
+    "dropout: None": (lambda: MultiHeadAttention(8, 4, None), TypeError, ["dropout", "number from 0 to 1", "got None"]),
+    "dropout: a bias": (lambda: MultiHeadAttention(8, 4, True), TypeError, ["dropout", "number", "got True"]),
+    "dropout: text": (lambda: AdditiveAttention(8, "0.1"), TypeError, ["dropout", "number", "got '0.1'"]),
+    "negative dropout": (lambda: DotProductAttention(-0.1), ValueError, ["dropout", "from 0 to 1", "got -0.1"]),
+    "NaN dropout": (lambda: DotProductAttention(torch.nan), ValueError, ["dropout", "from 0 to 1", "got nan"]),
     "older order": (
         lambda: MultiHeadAttention(9, 7, 10, 8, 4, 0.5),
         TypeError,
@@ -104,6 +111,21 @@ SEQUENCE_ERRORS = {
     ),
     "queries: integers": (lambda: kernel(QUERIES.long()), TypeError, ["queries", "floating-point", "got torch.int64"]),
     "values: bool": (lambda: kernel(values=VALUES > 0), TypeError, ["values", "floating-point", "got torch.bool"]),
+    "queries: complex": (
+        lambda: dot_product(QUERIES.to(torch.complex64)),
+        TypeError,
+        ["queries", "floating-point", "got torch.complex64"],
+    ),
+    "queries: 8 bits": (
+        lambda: dot_product(QUERIES.to(torch.float8_e4m3fn)),
+        TypeError,
+        ["queries", "floating-point numbers of 16, 32 or 64 bits", "got torch.float8_e4m3fn"],
+    ),
+    "keys: sparse": (
+        lambda: kernel(keys=KEYS[..., :7].to_sparse()),
+        TypeError,
+        ["keys", "dense", "got torch.sparse_coo"],
+    ),
     "keys: other batch": (
         lambda: multi_head(keys=KEYS[:2]),
         ValueError,
@@ -185,6 +207,17 @@ LAYER_ERRORS = {
     ),
     "merge folded: rank": (lambda: transpose_output(QUERIES[0], 5), ValueError, ["X", "num_heads=5", "(5, 7)"]),
     "merge folded: heads": (lambda: transpose_output(QUERIES, "3"), TypeError, ["num_heads", "got '3'"]),
+    "gates: complex": (
+        lambda: multi_head(head_mask=torch.ones(4, dtype=torch.complex64)),
+        TypeError,
+        ["head_mask", "real numbers", "got torch.complex64"],
+    ),
+    "scores: list": (lambda: masked_softmax(SCORES.tolist()), TypeError, ["scores", "tensor", "got list"]),
+    "scores: integers": (
+        lambda: masked_softmax(SCORES.long(), torch.tensor([4, 1, 6])),
+        TypeError,
+        ["scores", "floating-point", "got torch.int64"],
+    ),
     "scores: rank": (
         lambda: masked_softmax(SCORES[0], torch.tensor([1])),
         ValueError,
@@ -197,6 +230,12 @@ LENGTH_ERRORS = {
     "number": (4, TypeError, ["tensor of shape (3,) or (3, 5)", "got int"]),
     "bool mask of the keys": (torch.ones(3, 6, dtype=torch.bool), TypeError, ["counts", "bool mask", "mask.sum(-1)"]),
     "bool of a fitting shape": (torch.ones(3, dtype=torch.bool), TypeError, ["counts", "bool mask", "mask.sum(-1)"]),
+    "sparse": (torch.tensor([4, 1, 6]).to_sparse(), TypeError, ["dense", "got torch.sparse_coo"]),
+    "too long in 16 bits": (
+        torch.tensor([4, 7, 1], dtype=torch.uint16),
+        ValueError,
+        ["between 0 and the number of keys, 6", "got 1 to 7"],
+    ),
     "complex": (torch.ones(3, dtype=torch.complex64), TypeError, ["counts", "got torch.complex64"]),
     "negative": (torch.tensor([4, -1, 6]), ValueError, ["between 0 and the number of keys, 6", "got -1 to 6"]),
     "too long": (torch.tensor([4, 7, 1]), ValueError, ["between 0 and the number of keys, 6", "got 1 to 7"]),
@@ -228,6 +267,41 @@ def check_message(call, exception, fragments):
     assert str(caught.value).startswith(fragments[0])
     for fragment in fragments:
         assert fragment in str(caught.value)
+
+
+ELSEWHERE = {
+    "keys": lambda: multi_head(keys=KEYS.to("meta")),
+    "values": lambda: dot_product(values=VALUES.to("meta")),
+    "queries": lambda: multi_head(QUERIES.to("meta"), KEYS.to("meta"), VALUES.to("meta")),
+    "queries of an additive attention": lambda: additive(QUERIES.to("meta"), KEYS.to("meta"), VALUES.to("meta")),
+    "keys of a kernel": lambda: kernel(keys=KEYS[..., :7].to("meta")),
+    "head_mask": lambda: multi_head(head_mask=torch.ones(4, device="meta")),
+} | {
+    f"valid_lens of {name}": lambda call=call: call(valid_lens=torch.tensor([4, 1, 6], device="meta"))
+    for name, call in {"multi_head": multi_head, "dot_product": dot_product, "additive": additive, "kernel": kernel}
+    .items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ELSEWHERE)
+def test_a_tensor_on_another_device(argument):
+    check_message(ELSEWHERE[argument], ValueError, [argument.split()[0], "on the device of", "cpu", "got meta"])
+
+
+def test_lengths_on_another_device_than_scores():
+    lengths = torch.tensor([4, 1, 6])
+    fragments = ["valid_lens", "on the device of scores", "meta", "got cpu"]
+    check_message(lambda: masked_softmax(SCORES.to("meta"), lengths), ValueError, fragments)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("called_before", [False, True])
+def test_jit_trace(called_before):
+    layer = MultiHeadAttention(8, 4, **SIZES)
+    if called_before:
+        layer(QUERIES, KEYS, VALUES)
+    with pytest.raises(RuntimeError, match=r"torch\.jit\.trace.* cannot record .*: use torch\.export"):
+        torch.jit.trace(layer, (QUERIES, KEYS, VALUES))
 
 
 ERRORS = SIZE_ERRORS | SEQUENCE_ERRORS | LAYER_ERRORS

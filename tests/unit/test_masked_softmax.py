@@ -55,7 +55,10 @@ def test_scores_are_not_written_to_and_may_be_a_leaf_with_gradient():
     assert scores._version == 0
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float64])
+INTEGERS = [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, torch.float16, torch.float64])
 def test_lengths_of_any_number_type(dtype):
     scores = random_numbers(3, 5, 300)
     valid_lens = torch.tensor([4, 0, 100], dtype=dtype)

@@ -1,10 +1,14 @@
 """Pictures show the numbers they were given, on one scale, and say in words what they show."""
 
 import html
+import io
+import itertools
 import re
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from mha_lib import plots, shapes
 
@@ -64,7 +68,7 @@ def test_the_reading_names_the_strongest_link(weights):
     assert "head 2: e → t 0.99" in picture.reading
 
 
-def test_weights_over_image_draws_the_weights_under_the_image(weights):
+def test_weights_over_image_draws_the_image_and_every_heads_weights(weights):
     image = torch.arange(64.0).reshape(8, 8)
     grids = weights[:, :2].reshape(5, 4, 4)
     picture = plots.weights_over_image(image, grids, query="patch 5", query_patch=(1, 2))
@@ -78,6 +82,48 @@ def test_weights_over_image_draws_the_weights_under_the_image(weights):
         assert axes.images[0].get_clim() == (0, pytest.approx(grids.max().item()))
     row, column = divmod(int(grids[3].argmax()), 4)
     assert f"head 3 ({row}, {column})" in picture.reading
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_colour_of_a_patch_is_its_weight_whatever_its_ink(weights, seed):
+    image = torch.rand(8, 8, generator=torch.Generator().manual_seed(seed))
+    grids = weights[:, :2].reshape(5, 4, 4) + 0.05
+    with_ink, without_ink = (
+        plots.weights_over_image(pixels, grids, query="patch 5") for pixels in (image, torch.full((8, 8), 1e-6))
+    )
+    for panel, blank, grid in zip(panels(with_ink)[1:], panels(without_ink)[1:], grids, strict=True):
+        colours = patch_colours(with_ink, panel)
+        assert np.array_equal(colours, patch_colours(without_ink, blank))
+        assert colours.sum(axis=-1).argmin() == grid.argmax()  # the darkest patch is the heaviest
+
+
+def patch_colours(picture, panel):
+    """The colour that most of a patch has in the finished picture: (4, 4, 3)."""
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB")).astype(int)
+    height, width, _ = pixels.shape
+    box = panel.get_position()
+    rows = np.linspace((1 - box.y1) * height, (1 - box.y0) * height, 5).round().astype(int)
+    columns = np.linspace(box.x0 * width, box.x1 * width, 5).round().astype(int)
+    patches = [
+        [pixels[top + 2 : bottom - 2, left + 2 : right - 2] for left, right in itertools.pairwise(columns)]
+        for top, bottom in itertools.pairwise(rows)
+    ]
+    return np.array([[np.median(patch, axis=(0, 1)) for patch in row] for row in patches])
+
+
+def test_the_ink_is_outlined_on_every_head(weights):
+    image = torch.rand(8, 6, generator=torch.Generator().manual_seed(0))
+    dark = {(y, x): image[y, x] > image.max() / 2 for y in range(8) for x in range(6)}
+    edges = set()
+    for y in range(9):
+        for x in range(7):
+            here, left, above = (bool(dark.get(place, False)) for place in ((y, x), (y, x - 1), (y - 1, x)))
+            edges |= {((x, y), (x, y + 1))} if here != left else set()
+            edges |= {((x, y), (x + 1, y))} if here != above else set()
+    picture = plots.weights_over_image(image, weights[:, :2].reshape(5, 8, 2), query="patch 5")
+    for panel in panels(picture)[1:]:
+        (lines,) = panel.collections
+        assert {tuple(map(tuple, line.astype(int).tolist())) for line in lines.get_segments()} == edges
 
 
 def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
@@ -94,6 +140,29 @@ def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
             expected = plots.HEAD_COLOURS[int(text.get_text()[2])]
             assert "#{:02X}{:02X}{:02X}".format(*(round(255 * part) for part in colours[at])) == expected
     assert "holds the numbers of one head" in picture.reading
+
+
+def test_after_the_first_reshape_every_token_still_stands_in_a_frame_of_its_own():
+    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(2, 3, 4, 2), 4)
+    panel = plots.tagged_numbers(trace).figure.axes[1]
+    frames = [patch.get_extents() for patch in panel.patches if not patch.get_fill()]
+    numbers = {
+        int(text.get_text()): text.get_transform().transform(text.get_position())
+        for text in panel.texts
+        if text.get_text().isdigit()
+    }
+    inside = [sorted(tag for tag, place in numbers.items() if frame.contains(*place)) for frame in frames]
+    assert sorted(inside) == trace.steps[0].tensor.flatten(0, 1).tolist()
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
+def test_the_number_in_the_legend_is_in_the_picture(sizes):
+    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(*sizes), sizes[2])
+    figure = plots.tagged_numbers(trace).figure
+    (legend,) = [text.get_text() for text in figure.legends[0].get_texts() if "=" in text.get_text()]
+    tag, address = legend.split(" = ")
+    assert all(tag in [text.get_text() for text in panel.texts] for panel in figure.axes)
+    assert re.findall(r"\d", address) == list(tag)
 
 
 def test_tagged_numbers_counts_the_mixed_tables():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib import shapes
+from mha_lib import shapes, split_heads, transpose_qkv
 
 
 def test_the_book_trace_has_the_book_shapes_and_names_every_axis():
@@ -70,3 +70,20 @@ def test_a_size_that_one_digit_cannot_tell_is_refused(name, size):
 def test_heads_that_do_not_fit_are_refused(trace):
     with pytest.raises(ValueError, match="num_hiddens=100, num_heads=7"):
         trace(torch.randn(2, 4, 100), 7)
+
+
+@pytest.mark.parametrize(
+    ("function", "copies"),
+    [
+        (lambda X: X.view(3, 8).T, 0),
+        (lambda X: X.permute(2, 0, 1).flatten(), 1),
+        (lambda X: X.permute(2, 0, 1).contiguous().clone(), 2),
+        (lambda X: torch.empty_like(X).copy_(X), 1),
+        (lambda X: split_heads(X, 2), 0),
+        (lambda X: transpose_qkv(X, 2), 1),
+        (lambda X: split_heads(X, 2) @ split_heads(X, 2).transpose(2, 3), 2),
+        (lambda X: torch.nn.functional.scaled_dot_product_attention(*[split_heads(X, 2)] * 3), 0),
+    ],
+)
+def test_copies_are_counted(function, copies):
+    assert shapes.count_copies(function, torch.randn(2, 3, 4)) == copies

@@ -169,3 +169,41 @@ def test_gates_that_do_not_fit_are_refused(encoder, gates, error, message):
 def test_too_long_a_sequence_is_refused(encoder):
     with pytest.raises(ValueError, match="ids must have at most 9 tokens, got 10"):
         encoder(torch.zeros(1, 10, dtype=torch.long))
+
+
+BAD_IDS = {
+    "list": ([[3, 1]], TypeError, r"ids must be a tensor of shape \(batch, n\) or .*got list"),
+    "float": (IDS.float(), TypeError, "ids must hold integers, .*got torch.float32"),
+    "bool": (IDS > 2, TypeError, "ids must hold integers, .*got torch.bool"),
+    "1-D": (IDS[0], ValueError, r"ids must have shape \(batch, n\) or \(batch, n, fields\), got \(6,\)"),
+    "negative": (IDS - 2, ValueError, "ids must lie between 0 and 6, got -1 to 4"),
+    "too large": (IDS + 1, ValueError, "ids must lie between 0 and 6, got 2 to 7"),
+    "too large, fields": (IDS[..., None] + 1, ValueError, "ids must lie between 0 and 6, got 2 to 7"),
+    "elsewhere": (IDS.to("meta"), ValueError, "ids must be on the device of the layer's parameters, cpu, got meta"),
+}
+
+
+@pytest.mark.parametrize("ids, error, message", BAD_IDS.values(), ids=BAD_IDS)
+def test_ids_that_are_none_are_refused(encoder, ids, error, message):
+    with pytest.raises(error, match=message):
+        encoder(ids)
+
+
+@pytest.mark.parametrize(
+    "patches, error, message",
+    [
+        (torch.zeros(2, 3, 4).tolist(), TypeError, r"patches must be a tensor of shape \(batch, 3, 4\), got list"),
+        (torch.zeros(3, 4), ValueError, r"patches must have shape \(batch, 3, 4\), got \(3, 4\)"),
+        (torch.zeros(2, 4, 3), ValueError, r"patches must have shape \(batch, 3, 4\), got \(2, 4, 3\)"),
+        (torch.zeros(2, 3, 4).long(), TypeError, "patches must hold floating-point numbers"),
+    ],
+)
+def test_patches_that_do_not_fit_are_refused(patches, error, message):
+    with pytest.raises(error, match=message):
+        PatchEmbedding(patch_size=4, num_patches=3, num_hiddens=5)(patches)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_ids_of_both_kinds_of_integers_and_none_at_all(encoder, dtype):
+    torch.testing.assert_close(encoder(IDS.to(dtype)), encoder(IDS))
+    assert encoder(IDS[:0].to(dtype)).shape == (0, 6, 5)

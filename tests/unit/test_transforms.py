@@ -3,9 +3,10 @@
 import pytest
 import torch
 from references import cases, make_additive, make_layer, random_numbers
+from torch._dynamo.testing import CompileCounter
 from torch.func import functional_call, grad, jacrev, vmap
 
-from mha_lib import DotProductAttention, KernelPooling, attention, masked_softmax
+from mha_lib import DotProductAttention, KernelPooling, MultiHeadAttention, attention, masked_softmax
 
 CASES = cases()
 CASE = CASES["gates, lengths and bias"]
@@ -47,6 +48,42 @@ def test_every_attention_traces_into_one_graph():
     for layer in (DotProductAttention(), KernelPooling().double(), make_additive(attention, square)):
         compiled = torch.compile(layer, fullgraph=True, backend="eager")
         torch.testing.assert_close(compiled(X, X, X, valid_lens), layer(X, X, X, valid_lens))
+
+
+SIZES = (3, 5), (4, 6), (5, 9), (6, 7), (7, 300)
+LENGTHS = {
+    "none": lambda batch_size, num_tokens: None,
+    "per example": lambda batch_size, num_tokens: torch.randint(0, num_tokens + 1, (batch_size,)),
+    "per query": lambda batch_size, num_tokens: torch.randint(0, num_tokens + 1, (batch_size, num_tokens)),
+}
+every_length = pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+
+
+@every_length
+@pytest.mark.parametrize("how, graphs", [({}, 2), ({"dynamic": True}, 1)], ids=["by default", "dynamic"])
+def test_other_sizes_need_no_other_graphs(lengths, how, graphs):
+    """By default one graph for the first sizes and one for all others, as torch's own layer; one if told so."""
+    torch.compiler.reset()
+    counter = CompileCounter()
+    layer = MultiHeadAttention(8, 4, query_size=7, key_size=7, value_size=7).double().eval()
+    compiled = torch.compile(layer, backend=counter, fullgraph=True, **how)
+    for batch_size, num_tokens in SIZES:
+        X, valid_lens = random_numbers(batch_size, num_tokens, 7), lengths(batch_size, num_tokens)
+        torch.testing.assert_close(compiled(X, X, X, valid_lens), layer(X, X, X, valid_lens))
+    assert counter.frame_count == graphs
+
+
+@every_length
+def test_export_with_batch_and_length_left_open(lengths):
+    layer = MultiHeadAttention(8, 4, query_size=7, key_size=7, value_size=7).double().eval()
+    open_sizes = {0: torch.export.Dim("batch_size"), 1: torch.export.Dim("num_tokens")}
+    X, valid_lens = random_numbers(3, 5, 7), lengths(3, 5)
+    of_lengths = None if valid_lens is None else {axis: open_sizes[axis] for axis in range(valid_lens.dim())}
+    shapes = (open_sizes, open_sizes, open_sizes, of_lengths)
+    exported = torch.export.export(layer, (X, X, X, valid_lens), dynamic_shapes=shapes).module()
+    for batch_size, num_tokens in ((1, 5), (2, 400)):
+        X, valid_lens = random_numbers(batch_size, num_tokens, 7), lengths(batch_size, num_tokens)
+        torch.testing.assert_close(exported(X, X, X, valid_lens), layer(X, X, X, valid_lens))
 
 
 def test_export(layer):

@@ -8,7 +8,7 @@ from references import random_numbers
 
 from mha_lib import merge_heads, split_heads, transpose_output, transpose_qkv
 
-few = settings(deadline=None, derandomize=True, max_examples=40)
+few = settings(derandomize=True, max_examples=40)
 
 
 @few

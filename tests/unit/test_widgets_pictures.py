@@ -28,7 +28,7 @@ from widget_tools import (
 
 from mha_lib import widgets
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.plots import HEAD_COLOURS
+from mha_lib.plots import HEAD_COLOURS, INK
 from mha_lib.tasks import TASKS, to_patches
 from mha_lib.widgets import kernel
 from mha_lib.widgets.heat_map import HATCHING, NOT_A_NUMBER
@@ -214,8 +214,21 @@ def test_stepper():
         assert [int(tag) for tag in log.matching(re.compile(r"\d{4}"))] == expected[step].flatten().tolist()
         assert f"Step {step} of {len(shapes) - 1}, " in explorer.reading and str(shapes[step]) in explorer.reading
         assert_cells(explorer, log)
+        cut = step in (1, 5) and not values["wrong"] and values["num_heads"] > 1
+        assert_tokens_apart(log, expected[step], cut)
+        (legend,) = log.matching(re.compile(r"\d{4} = .*"))
+        assert int(legend[:4]) in expected[step] and re.findall(r"\d", legend[4:]) == list(legend[:4])
         kinds.add((values["wrong"], step))
     assert len(kinds) >= 7, "the walk has hardly moved"
+
+
+def assert_tokens_apart(log, tensor, cut):
+    """The rows of a table touch, except where they are tokens cut into heads: there each token stands by itself."""
+    places = {int(text): y for _, y, text, anchor in log.texts if anchor == "mm"}
+    firsts = tensor[:, :, 0, 0] if cut else tensor.reshape(-1, *tensor.shape[-2:])[:, :, 0]  # of each row of each table
+    for table in firsts.tolist():
+        distances = np.diff([places[tag] for tag in table])
+        assert (distances > 28).all() if cut else (distances == 22).all()
 
 
 def expected_steps(wrong, batch_size, num_tokens, num_heads, head_size):
@@ -235,8 +248,8 @@ def expected_steps(wrong, batch_size, num_tokens, num_heads, head_size):
 
 
 def assert_cells(explorer, log):
-    """The colour of every cell is its number's head; an outline says that the number is in a foreign room."""
-    rooms = {(y, x): text for x, y, text, _ in log.texts if re.match(r"\[\d+\] example \d, head", text)}
+    """The colour of every cell is its number's head; an outline says that the number is in a foreign table."""
+    tables = {(y, x): text for x, y, text, _ in log.texts if re.match(r"\[\d+\] example \d, head", text)}
     strangers = 0
     for x, y, tag, anchor in log.texts:
         if anchor != "mm":
@@ -244,11 +257,11 @@ def assert_cells(explorer, log):
         left, top = int(x) - 17, int(y) - 11
         colour = 255 * np.array(matplotlib.colors.to_rgb(HEAD_COLOURS[int(tag[2])]))
         assert np.abs(explorer.sheet.pixels[top + 3, left + 3] - (0.55 * colour + 0.45 * 255)).max() <= 1
-        above = [place for place in rooms if place[0] <= y and place[1] <= x]
-        foreign = bool(above) and re.findall(r"\d+", rooms[max(above)])[1:] != [tag[0], tag[2]]
+        above = [place for place in tables if place[0] <= y and place[1] <= x]
+        foreign = bool(above) and re.findall(r"\d+", tables[max(above)])[1:] != [tag[0], tag[2]]
         assert foreign == (tuple(explorer.sheet.pixels[top, left]) == (192, 0, 0))
         strangers += foreign
-    assert re.findall(r"(\d+) of \d+ numbers are in the wrong room", explorer.reading) == [str(strangers)] * (
+    assert re.findall(r"(\d+) of \d+ numbers are in the wrong table", explorer.reading) == [str(strangers)] * (
         strangers > 0
     )
 
@@ -295,8 +308,8 @@ def test_images():
         token = ["class", *PATCHES].index(values["query"])
         for layer, weights in enumerate(model.attention_weights, start=1):
             for head, row in enumerate(weights[0, :, token].double().numpy()):
-                (picture,) = log.below(f"layer {layer}, head {head}")
-                assert_shows_on_image(picture, row[1:].reshape(4, 4), image.numpy())
+                (place,) = log.places(f"layer {layer}, head {head}")
+                assert_shows_on_image(explorer.sheet, place, row[1:].reshape(4, 4), image.numpy(), token)
             classes = [f"class {weight:.2f}" for weight in weights[0, :, token, 0].tolist()]
             assert log.matching(re.compile(r"class \d.*"))[6 * (layer - 1) : 6 * layer] == classes
             most = [f"head {head} {['class', *PATCHES][row.argmax()]}" for head, row in enumerate(weights[0, :, token])]
@@ -306,13 +319,20 @@ def test_images():
         assert_query_outlined(explorer, log, token)
 
 
-def assert_shows_on_image(picture, weights, image):
-    """Each of 8 × 8 pixels has the colour of its patch's weight, darkened by the image."""
-    middles = np.median(cells(picture, 8, 8), axis=2)
+def assert_shows_on_image(sheet, title, weights, image, token):
+    """Below the title each patch has the colour of its weight, whatever its ink, and thin lines go around the ink."""
+    left, top = int(title[0]), int(title[1]) + 3
+    picture = sheet.pixels[top : top + 88, left : left + 88].astype(int)
+    patches = np.median(cells(picture, 4, 4), axis=2)
     colours = matplotlib.colormaps["Oranges"](np.sqrt(weights))[..., :3] * 255
+    assert np.abs(patches - colours).max() <= 3
+    assert np.isclose(weights.flatten()[patches.sum(axis=-1).argmin()], weights.max(), atol=0.005)
+    ink = np.rint(255 * np.array(matplotlib.colors.to_rgb(INK)))
+    dark = image > 0.5
     for row, column in np.ndindex(8, 8):
-        expected = colours[row // 2, column // 2] * (1 - 0.45 * image[row, column])
-        assert np.abs(middles[row, column] - expected).max() <= 4
+        if 4 * (row // 2) + column // 2 != token - 1:  # where no outline of the query may hide it
+            line = (picture[11 * row + 5, 11 * column] == ink).all()
+            assert line == (dark[row, column] != (column > 0 and dark[row, column - 1]))
 
 
 def assert_query_outlined(explorer, log, token):

@@ -1,7 +1,7 @@
 """Run the notebooks in place and save them in one fixed form: running them again changes no byte.
 
-    python .ci/notebooks.py                          every notebook under notebooks/
-    python .ci/notebooks.py notebooks/03_*.ipynb     only these
+    python tools/notebooks.py                          every notebook under notebooks/
+    python tools/notebooks.py notebooks/03_*.ipynb     only these
 
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
 stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its stub
@@ -28,6 +28,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KEPT_CELL_METADATA = ("tags", "jupyter", "collapsed", "nbgrader", "alt")
 NOTEBOOK_METADATA = {
@@ -59,23 +60,25 @@ def read(path):
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
 
 
-def execute(notebook, folder, env, timeout=None):
+def execute(notebook, folder, env):
     """Run every code cell in a fresh kernel and store the outputs in ``notebook``.
 
     Args:
         folder: the kernel's working directory.
         env: the kernel's environment variables.
-        timeout: seconds that one cell may take; None waits for ever.
 
     Raises:
-        NotebookError: a cell raises (unless it is tagged ``raises-exception``), takes longer than
-            ``timeout``, kills the kernel or writes to stderr.
+        NotebookError: a cell raises (unless it is tagged ``raises-exception``), kills the kernel or writes to
+            stderr.
     """
     client = NotebookClient(
         notebook,
         kernel_manager_class=OwnKernel,
         resources={"metadata": {"path": str(folder)}},
-        timeout=timeout,
+        timeout=None,
+        startup_timeout=PATIENCE,
+        iopub_timeout=PATIENCE,
+        raise_on_iopub_timeout=True,
         record_timing=False,
         store_widget_state=False,
         coalesce_streams=True,
@@ -106,12 +109,14 @@ def set_ids(cells, stem):
 
 
 def normalise_output(output):
-    """``output`` in its saved form; None where nothing but the bare name of a widget is left of it."""
+    """``output`` in its saved form; None where nothing is left of it, or only the bare name of a widget."""
     if output.output_type == "error":
         output.traceback = [f"{output.ename}: {output.evalue}"]
     if "data" in output:
         output.metadata = {}
         if output.data.pop(WIDGET_VIEW, None) and set(output.data) <= {"text/plain"}:
+            return None
+        if not any(output.data.values()):  # a progress bar that is done
             return None
     return output
 

@@ -7,21 +7,19 @@ The syntax is Python 3.6's, so that on an old Python the reader gets a message a
 """
 
 import hashlib
-import itertools
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", ".ci/install.py"]
-COMMAND = {".venv": "make lab", ".venv-book": "make test-book-pins", ".venv-nbgrader": "make nbgrader"}
-OTHER_PYTHON = {
-    ".venv": "PYTHON=python3.12",
-    ".venv-book": "BOOK_PYTHON=python3.11",
-    ".venv-nbgrader": "PYTHON=python3.12",
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
+ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
+    ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
+    ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
+    ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
 }
-SIZE = {".venv": "2 GB", ".venv-book": "2 GB", ".venv-nbgrader": "400 MB"}
 
 START = """
 Installing the packages of {venv}. The first time this takes a few minutes and {size}.
@@ -52,18 +50,13 @@ Then run this again:  {command}
 
 
 def main(venv):
+    command, other, size = ENVIRONMENTS[venv]
+    words = {"venv": venv, "command": command, "other": other, "size": size}
+    words.update(python=sys.executable, version=platform.python_version())
     python, stamp = Path(venv, "bin", "python"), Path(venv, "installed")
     complete = python.exists() and stamp.exists()
     if complete and stamp.read_text() == key():
         return
-    words = {
-        "venv": venv,
-        "python": sys.executable,
-        "version": platform.python_version(),
-        "command": COMMAND[venv],
-        "other": OTHER_PYTHON[venv],
-        "size": SIZE[venv],
-    }
     check_python(words, sys.version_info)
     print(START.format(**words), flush=True)
     if complete:
@@ -73,18 +66,25 @@ def main(venv):
     for arguments in pip_steps(venv, os.environ.get("TORCH_INDEX_URL")):
         run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments], words)
     if venv == ".venv":
-        put_project_on_path(venv)
+        # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
+        # holds when the clone is moved.
+        (next(Path(venv).glob("lib/python*/site-packages")) / "mha_lib.pth").write_text("../../../..\n")
+    # Settings for every JupyterLab that is started from here, by hand too. `saveState` keeps widgets in a saved
+    # notebook: without it, one that is opened again shows an error in their place.
+    settings = Path(venv, "share", "jupyter", "lab", "settings")
+    settings.mkdir(parents=True, exist_ok=True)
+    shutil.copy("tools/overrides.json", str(settings))
     stamp.write_text(key())
 
 
 def key():
     """The hash of all that decides what is installed, and of the place: an environment holds its own path."""
-    parts = [os.getcwdb(), *(Path(name).read_bytes() for name in INPUTS)]
+    parts = [os.getcwdb()] + [Path(name).read_bytes() for name in INPUTS]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def check_python(words, version):
-    """Stop with a message if a Python of this `version` cannot make the environment."""
+    """Stop with a message if a Python of this version cannot make the environment."""
     if version < (3, 11):
         sys.exit(WRONG_PYTHON.format(needed="3.11 or newer", **words))
     if words["venv"] == ".venv-book" and version >= (3, 12):
@@ -107,43 +107,21 @@ def pip_steps(venv, torch_index):
     import tomllib  # new in Python 3.11
 
     pyproject = tomllib.loads(Path("pyproject.toml").read_text())
-    groups = pyproject["dependency-groups"]
-    extras = pyproject["project"]["optional-dependencies"]
-    peers = extras.pop("peers")
-    grading = groups.pop("nbgrader")
+    groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
+    grading, peers = groups.pop("nbgrader"), extras.pop("peers")
     pinned = ["--constraint", "constraints.txt"]
     if venv == ".venv-nbgrader":
         yield [*pinned, *grading]
         return
     if torch_index:
         yield [*pinned, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
-    if venv == ".venv":
-        yield [*pinned, *pyproject["project"]["dependencies"], *chain(extras), *chain(groups)]
-        yield [*pinned, "--no-deps", *peers]  # d2l's own pins would hold numpy and others back to 2023
-    else:
-        yield pip_section(Path("environment.yml").read_text())
+    if venv == ".venv-book":
+        listed = Path("environment.yml").read_text().split("- pip:\n")[1]  # its last part, a line "- d2l==1.0.3" each
+        yield [word for line in listed.splitlines() for word in line.split()[1:]]
         yield [*pinned, *groups["test"]]
-
-
-def chain(lists):
-    """All members of a dictionary of lists."""
-    return itertools.chain.from_iterable(lists.values())
-
-
-def pip_section(environment):
-    """pip's arguments in environment.yml, of which they are the last part: ['d2l==1.0.3', ..., '-e', '.']."""
-    lines = environment.split("- pip:\n")[1].splitlines()
-    return [word for line in lines for word in line.split()[1:]]
-
-
-def put_project_on_path(venv):
-    """Make `import mha_lib` work everywhere in the environment.
-
-    `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
-    holds when the clone is moved.
-    """
-    site_packages = next(Path(venv).glob("lib/python*/site-packages"))
-    (site_packages / "mha_lib.pth").write_text("../../../..\n")
+    else:
+        yield sum([*extras.values(), *groups.values()], [*pinned, *pyproject["project"]["dependencies"]])
+        yield [*pinned, "--no-deps", *peers]  # d2l's own pins would hold numpy and others back to 2023
 
 
 if __name__ == "__main__":

