@@ -22,6 +22,12 @@ def points():
     return x, torch.sin(x) + 0.1 * x.round()
 
 
+def training_run():
+    """Five steps of three heads that grow sharper."""
+    scores = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    return torch.stack([(step * scores).softmax(-1) for step in range(5)])
+
+
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
@@ -33,6 +39,8 @@ CASES = {
         *points(), truth=torch.sin, learned_bandwidth=0.7, units={"hours": 1.0, "minutes": 60.0}
     ),
     "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
+    "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
+    "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 
 # Every attribute and text that a reader could notice, apart from the line that speaks a moment later.

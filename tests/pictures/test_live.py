@@ -106,3 +106,88 @@ def test_a_saved_page_needs_nothing_else(model, tmp_path):
     page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text()
     assert not re.search(r'(?:src|href)="(?!data:)', page)
     assert page.count("<img alt=") == 1
+
+
+PLACES = {
+    "masks": (
+        lambda **first: pictures.MaskExplorer(
+            torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), **first
+        ),
+        [
+            ("valid_lens", [1, 2], "valid_lens must be None, a whole number from 0 to 5, or 3 of them"),
+            ("valid_lens", 6, "valid_lens must be None, a whole number from 0 to 5"),
+            ("divisor", 0.0, "divisor must be between 0.25 and 32"),
+            ("shift", 7, r"shift must be one of \(0, -3000000\)"),
+            ("example", 2, "example must be between 0 and 1"),
+        ],
+    ),
+    "kernel": (
+        lambda **first: pictures.KernelExplorer(torch.tensor([2.0, 0.0, 1.0]), torch.tensor([5.0, 1.0, 3.0]), **first),
+        [
+            ("bandwidth", 0.0, "bandwidth must be above 0"),
+            ("query", 2.5, "query must be between 0 and 2"),
+            ("unit", 1, "unit must be between 0 and 0"),
+        ],
+    ),
+    "transpose": (
+        pictures.TransposeStepper,
+        [("num_heads", 5, "num_heads must be between 1 and 4"), ("step", 7, "step must be between 0 and 6")],
+    ),
+    "slow motion": (
+        pictures.SlowMotion,
+        [("query", 3, "query must be between 0 and 2"), ("valid_len", 5, "valid_len must be between 0 and 4")],
+    ),
+    "sentence": (
+        pictures.SentenceExplorer,
+        [("example", 12, "example must be between 0 and 11"), ("head", 12, "head must be between 0 and 11")],
+    ),
+    "scrubber": (
+        lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
+        [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "choice", "value", "message"),
+    [(make, *case) for make, cases in PLACES.values() for case in cases],
+)
+def test_wrong_choices_of_all_pictures_are_named(make, choice, value, message):
+    picture = make()
+    assert choice in picture.choices
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(picture, choice, value)
+    with pytest.raises(traitlets.TraitError, match=message):
+        make(**{choice: value})
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_all_pictures_have_a_still_one_with_words(name):
+    picture = PLACES[name][0]()
+    still = picture.still()
+    assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
+    assert still.alt.startswith(picture.title) and re.search(r"\d", still.alt) and still.caption
+    assert len(still.png) < 25_000
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pictures.MaskExplorer(torch.zeros(1, 7, 2)), r"at most 6 queries and 6 keys, got \(1, 7, 2\)"),
+        (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
+        (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
+        (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
+        (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),
+    ],
+)
+def test_data_that_do_not_fit_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_sentence_of_another_length_keeps_the_word_inside():
+    explorer = pictures.SentenceExplorer(example=6, query=14)
+    explorer.example = 8
+    assert explorer.query < len(explorer.maps[8].tokens)
+    assert 0 <= explorer.layer < 6
