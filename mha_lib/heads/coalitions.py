@@ -1,0 +1,179 @@
+"""What a table of all sets of heads tells: each head's fair share, the best and the worst set of every size.
+
+A table ``values`` is (2**N,), float64: what each set of N heads is worth, as from ``evaluate_all``. Set number s holds
+head i, counted row by row, if bit i of s is 1; so number 0 is no head and the last is all. Importance comes as (N,):
+``view(head_shape(model))`` gives it the model's shape. A curve is (N + 1,): a value with 0, 1, …, N heads kept.
+
+Heads of equal importance have no order. Where one is needed, it is drawn at random; where orders are compared,
+``mean_ranks`` and ``pruning_curve`` give the exact mean over all draws.
+"""
+
+from collections.abc import Callable
+from itertools import combinations
+from math import comb
+
+import torch
+from torch import Tensor
+
+
+def shapley(values: Tensor) -> Tensor:
+    """Exact Shapley value of every head: what it adds, averaged over all orders in which heads could join.
+
+    φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (v(S + i) − v(S)) over all sets S without i. The shares add up to
+    v(all) − v(none).
+
+    Source: Shapley 1953, "A Value for n-Person Games".
+    """
+    num_heads = _num_heads(values)
+    sizes = _sizes(num_heads)
+    weights = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
+    weights = torch.tensor(weights, dtype=torch.float64)
+    shares = []
+    for head in range(num_heads):
+        without = _sets_without(head, num_heads)
+        gains = values[without + 2**head] - values[without]
+        shares.append((weights[sizes[without]] * gains).sum())
+    return torch.stack(shares)
+
+
+def heads_in(sets: Tensor, num_heads: int) -> Tensor:
+    """Which heads are in the sets of these numbers: bool, (*sets.shape, num_heads)."""
+    return (sets[..., None] >> torch.arange(num_heads) & 1).bool()
+
+
+def best_sets(values: Tensor) -> Tensor:
+    """For each size, the number of the set with the highest value: (N + 1,). They need not be nested.
+
+    Of sets with the same value, the one with the lowest number is given.
+    """
+    sizes = _sizes(_num_heads(values))
+    return torch.stack([torch.where(sizes == size, values, -torch.inf).argmax() for size in range(sizes.max() + 1)])
+
+
+def worst_sets(values: Tensor) -> Tensor:
+    """For each size, the number of the set with the lowest value: (N + 1,)."""
+    return best_sets(-values)
+
+
+def mean_curve(values: Tensor) -> Tensor:
+    """For each size, the mean over all sets of that size: what heads picked at random keep, exactly."""
+    sizes = _sizes(_num_heads(values))
+    return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
+
+
+def ranks(importance: Tensor, seed: int = 0) -> Tensor:
+    """Place of every head among all, 1 for the most important, in the shape of ``importance``.
+
+    Args:
+        seed: draws the order in which equals stand.
+    """
+    flat = importance.flatten()
+    shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
+    order = shuffled[flat[shuffled].argsort(descending=True, stable=True)]
+    return (order.argsort() + 1).view(importance.shape)
+
+
+def mean_ranks(importance: Tensor) -> Tensor:
+    """The same, but equals share the mean of their places: float64, in the shape of ``importance``."""
+    flat = importance.flatten()
+    above = (flat[:, None] < flat).sum(dim=1)
+    equal = (flat[:, None] == flat).sum(dim=1)  # with the head itself
+    return (above + (equal + 1) / 2).double().view(importance.shape)
+
+
+def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
+    """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+
+    Args:
+        importance: (N,), or (num_blocks, num_heads).
+        seed: draws which of equals is kept longer.
+    """
+    order = ranks(importance, seed).flatten().argsort()
+    return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
+
+
+def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
+    """What is left with the k most important heads, for each k; with equals, the mean over all ways to choose of them.
+
+    Where all heads are equal, that is ``mean_curve(values)``: there is no order to follow.
+
+    Args:
+        importance: (N,), or (num_blocks, num_heads).
+    """
+    flat, num_heads = importance.flatten(), _num_heads(values)
+    if len(flat) != num_heads:
+        raise ValueError(f"importance must have a number for each of the {num_heads} heads, got {len(flat)}")
+    curve = [values[0]]
+    for size, last in enumerate(flat.sort(descending=True).values, start=1):  # last: the least important head kept
+        above, equals = (2 ** which.nonzero().flatten() for which in (flat > last, flat == last))
+        choices = torch.tensor(list(combinations(equals.tolist(), size - len(above))))  # (num_choices, num_chosen)
+        curve.append(values[above.sum() + choices.sum(dim=1)].mean())
+    return torch.stack(curve)
+
+
+def greedy(values: Tensor, seed: int = 0) -> Tensor:
+    """Importance as the order of a greedy search: the head that costs least goes, then the next, to the last.
+
+    Args:
+        seed: draws the head that goes where several cost the same.
+
+    Returns:
+        0 for the head that went first, N − 1 for the one that was left.
+    """
+    num_heads = _num_heads(values)
+    generator = torch.Generator().manual_seed(seed)
+    kept, importance = len(values) - 1, torch.zeros(num_heads, dtype=torch.float64)
+    for turn in range(num_heads):
+        present = torch.tensor([head for head in range(num_heads) if kept >> head & 1])
+        left = values[kept - 2**present]
+        cheapest = present[left == left.max()]
+        gone = cheapest[torch.randint(len(cheapest), (), generator=generator)].item()
+        importance[gone] = turn
+        kept -= 2**gone
+    return importance
+
+
+def area(curve: Tensor) -> float:
+    """Mean of a curve over its sizes 0, 1, …, N: one number for a whole order of heads."""
+    return curve.mean().item()
+
+
+def spearman(first: Tensor, second: Tensor) -> float:
+    """Spearman's rank correlation, equals sharing their mean rank; NaN where one side is constant."""
+    pair = torch.stack([mean_ranks(first.flatten()), mean_ranks(second.flatten())])
+    return torch.corrcoef(pair)[0, 1].item()
+
+
+def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
+    """Shapley values estimated from some random orders, for games whose sets are too many for a table.
+
+    Args:
+        value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.
+        num_orders: number of random orders in which heads join.
+
+    Source: Castro, Gómez, Tejada 2009, "Polynomial calculation of the Shapley value based on sampling".
+    """
+    generator = torch.Generator().manual_seed(seed)
+    orders = torch.rand(num_orders, num_heads, generator=generator).argsort(dim=1)
+    place = orders.argsort(dim=1)
+    joined = place[:, None] < torch.arange(num_heads + 1)[:, None]  # (num_orders, size, num_heads)
+    sets, which = joined.flatten(0, 1).unique(dim=0, return_inverse=True)
+    gains = value(sets)[which].view(num_orders, num_heads + 1).diff(dim=1)  # of the head that joins at each place
+    return gains.gather(1, place).mean(dim=0)
+
+
+def _num_heads(values: Tensor) -> int:
+    num_heads = len(values).bit_length() - 1
+    if values.dim() != 1 or len(values) != 2**num_heads:
+        raise ValueError(f"values must have shape (2**num_heads,), got {tuple(values.shape)}")
+    return num_heads
+
+
+def _sizes(num_heads: int) -> Tensor:
+    """Number of heads in each set."""
+    return heads_in(torch.arange(2**num_heads), num_heads).sum(dim=1)
+
+
+def _sets_without(head: int, num_heads: int) -> Tensor:
+    sets = torch.arange(2**num_heads)
+    return sets[(sets >> head & 1) == 0]
