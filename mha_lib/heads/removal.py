@@ -1,7 +1,8 @@
 """Take heads out of a model for real: it does less work, where a gate of 0 only hides the work done.
 
 A head lives in its rows of W_q, W_k and W_v and in its columns of W_o. A layer without these rows and columns gives
-what the whole layer gives with that head's gate at 0.
+what the whole layer gives with that head's gate at 0. Where heads share rows of W_k and W_v (grouped queries), these
+go with the last of them.
 
 A plan says which heads stay: ``{"layer 1": [0, 3], "layer 2": []}``. Blocks that it does not name stay whole.
 """
@@ -42,6 +43,7 @@ class NoHeads(nn.Module):
         values: Tensor,
         valid_lens: Tensor | None = None,
         head_mask: Tensor | None = None,
+        **masks: object,
     ) -> Tensor:
         """Arguments as in ``MultiHeadAttention``; only the number of queries matters."""
         self._weights_shape = len(queries), 0, queries.shape[1], keys.shape[1]
@@ -105,31 +107,46 @@ def prune_attention(
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
     """A layer whose heads are copies of these, in this order; a head may come more than once."""
-    if isinstance(attention.W_q, nn.LazyLinear):
+    if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
     selected = copy.deepcopy(attention)
-    selected.num_heads = len(heads)
-    head_size = attention.W_o.in_features // attention.num_heads
-    rows = torch.cat([torch.arange(head * head_size, (head + 1) * head_size) for head in heads])
-    for linear in (selected.W_q, selected.W_k, selected.W_v):
-        for name, parameter in list(linear.named_parameters()):
-            setattr(linear, name, nn.Parameter(parameter.detach()[rows], parameter.requires_grad))
-        linear.out_features = len(rows)
+    shared = [attention.key_value_head_of[head] for head in heads]
+    is_grouped = attention.num_key_value_heads < attention.num_heads
+    key_value_heads = list(dict.fromkeys(shared)) if is_grouped else shared  # each once, if they are shared
+    selected.num_heads, selected.num_key_value_heads = len(heads), len(key_value_heads)
+    selected.key_value_head_of = list(map(key_value_heads.index, shared)) if is_grouped else list(range(len(heads)))
+    rows = _rows_of(heads, attention.head_size)
+    _keep_rows(selected.W_q, rows)
+    _keep_rows(selected.W_k, _rows_of(key_value_heads, attention.head_size))
+    _keep_rows(selected.W_v, _rows_of(key_value_heads, attention.head_size))
     weight = selected.W_o.weight
     selected.W_o.weight = nn.Parameter(weight.detach()[:, rows], weight.requires_grad)
     selected.W_o.in_features = len(rows)
     return selected
 
 
-def best_heads(model: Transformer, importance: Tensor, number: int) -> dict[str, list[int]]:
-    """The plan that keeps the ``number`` most important heads of the model; of equals, the first.
+def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:
+    """The rows of a projection that belong to these heads, in their order."""
+    return torch.cat([torch.arange(head * head_size, (head + 1) * head_size) for head in heads])
+
+
+def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
+    """Leave these rows of a linear map alone, in this order."""
+    for name, parameter in list(linear.named_parameters()):
+        setattr(linear, name, nn.Parameter(parameter.detach()[rows], parameter.requires_grad))
+    linear.out_features = len(rows)
+
+
+def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
+    """The plan that keeps the ``number`` most important heads of the model.
 
     Args:
         importance: (num_blocks, num_heads).
+        seed: draws which of equals are kept.
     """
     if not 0 <= number <= importance.numel():
         raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
-    return plan_from(model, ranks(importance) <= number)
+    return plan_from(model, ranks(importance, seed) <= number)
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:

@@ -7,8 +7,7 @@ fit into one tensor ``head_mask``, and what follows the last attention is a func
 import torch
 from torch import Tensor, nn
 
-from mha_lib import inputs
-from mha_lib.attention import MultiHeadAttention
+from mha_lib.attention import MultiHeadAttention, arguments
 
 
 class TokenEmbedding(nn.Module):
@@ -32,7 +31,7 @@ class TokenEmbedding(nn.Module):
             TypeError, ValueError: ``ids`` is no tensor of integers from 0 to vocab_size − 1, or too long.
         """
         _check_ids(ids, self.tokens.num_embeddings, len(self.positions))
-        inputs.check_device("ids", ids, self.positions.device, "the layer's parameters")
+        arguments.check_device("ids", ids, self.positions.device, "the layer's parameters")
         vectors = self.tokens(ids)
         if ids.dim() == 3:
             vectors = vectors.sum(dim=2)
@@ -65,14 +64,14 @@ class PatchEmbedding(nn.Module):
 
 def _check_ids(ids: Tensor, vocab_size: int, max_tokens: int) -> None:
     """Refuse what are not token ids of a vocabulary, in sequences of at most ``max_tokens``."""
-    inputs.check_tensor("ids", ids, ("(batch, n)", "(batch, n, fields)"))
+    arguments.check_tensor("ids", ids, ("(batch, n)", "(batch, n, fields)"))
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"ids must hold integers, torch.int64 or torch.int32, got {ids.dtype}")
     if ids.dim() not in (2, 3):
         raise ValueError(f"ids must have shape (batch, n) or (batch, n, fields), got {tuple(ids.shape)}")
     if ids.shape[1] > max_tokens:
         raise ValueError(f"ids must have at most {max_tokens} tokens, got {ids.shape[1]}")
-    if ids.numel() and inputs.values_readable(ids):
+    if ids.numel() and arguments.values_readable(ids):
         lowest, highest = (end.item() for end in ids.aminmax())
         if lowest < 0 or highest >= vocab_size:
             raise ValueError(f"ids must lie between 0 and {vocab_size - 1}, got {lowest} to {highest}")
@@ -80,7 +79,7 @@ def _check_ids(ids: Tensor, vocab_size: int, max_tokens: int) -> None:
 
 def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
     """Refuse what are not images, each as ``num_patches`` rows of ``patch_size`` pixels."""
-    inputs.check_floats("patches", patches, {3: f"(batch, {num_patches}, {patch_size})"})
+    arguments.check_floats("patches", patches, {3: f"(batch, {num_patches}, {patch_size})"})
     if patches.shape[1:] != (num_patches, patch_size):
         raise ValueError(f"patches must have shape (batch, {num_patches}, {patch_size}), got {tuple(patches.shape)}")
 

@@ -4,8 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from mha_lib.attention.shape_trace import ShapeTrace, Step, read_tag, spell_out
 from mha_lib.pictures.picture import Picture, head_colour
-from mha_lib.shapes import ShapeTrace, Step, read_tag, spell_out
 
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
 PIECE_GAP, TOKEN_GAP = 0.3, 0.4

@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from mha_lib import pictures, shapes
+from mha_lib import pictures
+from mha_lib.attention import shape_trace
 from mha_lib.pictures.picture import HEAD_COLOURS
 
 
@@ -128,7 +129,7 @@ def test_the_ink_is_outlined_on_every_head(weights):
 
 
 def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
-    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     picture = pictures.tagged_numbers(trace)
     assert len(picture.figure.axes) == 4
     for axes, step in zip(picture.figure.axes, trace.steps, strict=True):
@@ -144,7 +145,7 @@ def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
 
 
 def test_after_the_first_reshape_every_token_still_stands_in_a_frame_of_its_own():
-    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(2, 3, 4, 2), 4)
+    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 4, 2), 4)
     panel = pictures.tagged_numbers(trace).figure.axes[1]
     frames = [patch.get_extents() for patch in panel.patches if not patch.get_fill()]
     numbers = {
@@ -158,7 +159,7 @@ def test_after_the_first_reshape_every_token_still_stands_in_a_frame_of_its_own(
 
 @pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
 def test_the_number_in_the_legend_is_in_the_picture(sizes):
-    trace = shapes.trace_transpose_qkv(shapes.tagged_tokens(*sizes), sizes[2])
+    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(*sizes), sizes[2])
     figure = pictures.tagged_numbers(trace).figure
     (legend,) = [text.get_text() for text in figure.legends[0].get_texts() if "=" in text.get_text()]
     tag, address = legend.split(" = ")
@@ -167,7 +168,7 @@ def test_the_number_in_the_legend_is_in_the_picture(sizes):
 
 
 def test_tagged_numbers_counts_the_mixed_tables():
-    trace = shapes.trace_wrong_reshape(shapes.tagged_tokens(2, 3, 2, 2), 2)
+    trace = shape_trace.trace_wrong_reshape(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     assert pictures.tagged_numbers(trace).reading == "4 of 4 tables mix numbers of different heads."
 
 
@@ -187,7 +188,7 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
         (lambda w: pictures.heatmaps(w, key_labels=["a"]), r"key_labels must name 8, got 1: \['a'\]"),
         (lambda w: pictures.heatmaps(w, query_labels=["a"]), "query_labels must name 6, got 1"),
         (lambda w: pictures.heatmaps(w, titles=["a"]), "titles must name 5, got 1"),
-        (lambda w: pictures.tagged_numbers(shapes.ShapeTrace()), "trace must have at least one step"),
+        (lambda w: pictures.tagged_numbers(shape_trace.ShapeTrace()), "trace must have at least one step"),
         (
             lambda w: pictures.weights_over_image(torch.ones(8, 9), w[:, :2].reshape(5, 4, 4), query="x"),
             "image must divide into 4 × 4 patches, got 8 × 9 pixels",

@@ -6,7 +6,8 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from mha_lib.attention import MultiHeadAttention, valid_keys
+from mha_lib.attention.multi_head import MultiHeadAttention
+from mha_lib.attention.pooling import DotProductAttention, valid_keys
 
 
 def loop_over_heads(
@@ -42,18 +43,23 @@ def loop_over_heads(
             valid = int(lengths[b, t])
             heads = []
             for h in range(layer.num_heads):
-                rows = slice(h * head_size, (h + 1) * head_size)
+                rows, shared = _rows(h, head_size), _rows(layer.key_value_head_of[h], head_size)
                 q = _project(layer.W_q, rows, queries[b, t])
-                scores = [q.dot(_project(layer.W_k, rows, keys[b, j])) / math.sqrt(head_size) for j in range(valid)]
+                scores = [q.dot(_project(layer.W_k, shared, keys[b, j])) / math.sqrt(head_size) for j in range(valid)]
                 pooled = queries.new_zeros(head_size)
                 if valid:
                     shifted = torch.stack(scores) - max(scores).detach()
                     share = shifted.exp() / shifted.exp().sum()
                     weights[b, h, t, :valid] = share.detach()
-                    pooled = sum(share[j] * _project(layer.W_v, rows, values[b, j]) for j in range(valid))
+                    pooled = sum(share[j] * _project(layer.W_v, shared, values[b, j]) for j in range(valid))
                 heads.append(gates[b, h] * pooled)
             output.append(_project(layer.W_o, slice(None), torch.cat(heads)))
     return torch.stack(output).reshape(batch_size, num_queries, layer.num_hiddens), weights
+
+
+def _rows(head: int, head_size: int) -> slice:
+    """The rows of a projection that belong to a head."""
+    return slice(head * head_size, (head + 1) * head_size)
 
 
 def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
@@ -63,12 +69,14 @@ def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's layer with the weights of ours (batch first, eval or train mode and dropout kept).
+    """torch's layer with the weights of ours (batch first; mode, dropout and what is trained are kept).
 
     Raises:
-        ValueError: ``layer`` has a query size other than ``num_hiddens``, which torch's layer cannot have, or sizes
-            that are still open (call it once first).
+        ValueError: ``layer`` has what torch's layer cannot have: a query size other than ``num_hiddens``, heads that
+            share keys and values, other scores than dot products, maps of which some are trained where torch stacks
+            them; or sizes that are still open (call it once first).
     """
+    _check_is_plain(layer, "torch's")
     for name, linear in (("query_size", layer.W_q), ("key_size", layer.W_k), ("value_size", layer.W_v)):
         if nn.parameter.is_lazy(linear.weight):
             raise ValueError(f"layer has an open {name}: call it once, or give the size, before moving its weights")
@@ -82,14 +90,42 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         layer.num_hiddens, layer.num_heads, dropout, bias=layer.W_o.bias is not None, batch_first=True,
         kdim=key_size, vdim=value_size, device=weight.device, dtype=weight.dtype,
     )  # fmt: skip
+    stacked = [[ours for name in "qkv" if (ours := getattr(layer, f"W_{name}").bias) is not None]]
+    if peer.in_proj_weight is not None:
+        stacked.append([layer.W_q.weight, layer.W_k.weight, layer.W_v.weight])
+    if any(len({ours.requires_grad for ours in parts}) > 1 for parts in stacked):
+        raise ValueError("layer must train W_q, W_k and W_v all or none for torch's layer, which stacks them")
     with torch.no_grad():
         for theirs, ours in _matching_parameters(peer, layer):
             theirs.copy_(ours)
+    for name, theirs in peer.named_parameters():
+        theirs.requires_grad_(layer.get_parameter(_OUR_NAMES[name]).requires_grad)
     return peer.train(layer.training)
 
 
+# Of torch's parameters; of three that are stacked, ours is one.
+_OUR_NAMES = {
+    "in_proj_weight": "W_q.weight", "in_proj_bias": "W_q.bias", "q_proj_weight": "W_q.weight",
+    "k_proj_weight": "W_k.weight", "v_proj_weight": "W_v.weight", "out_proj.weight": "W_o.weight",
+    "out_proj.bias": "W_o.bias",
+}  # fmt: skip
+
+
+def _check_is_plain(layer: MultiHeadAttention, whose: str) -> None:
+    """Refuse a layer that computes what other libraries' layers do not."""
+    if type(layer.attention).scores is not DotProductAttention.scores:
+        raise ValueError(
+            f"layer must attend by plain dot products for {whose} layer, got attention={type(layer.attention).__name__}"
+        )
+    if layer.num_key_value_heads != layer.num_heads:
+        raise ValueError(
+            f"layer must have as many key/value heads as heads for {whose} layer, "
+            f"got num_key_value_heads={layer.num_key_value_heads}, num_heads={layer.num_heads}"
+        )
+
+
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Our layer with the weights of torch's (always batch first, eval or train mode and dropout kept).
+    """Our layer with the weights of torch's (always batch first; mode, dropout and what is trained are kept).
 
     Raises:
         ValueError: ``peer`` was made with ``add_bias_kv`` or ``add_zero_attn``, which our layer does not have.
@@ -102,7 +138,7 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
     ).to(peer.out_proj.weight)  # fmt: skip
     with torch.no_grad():
         for theirs, ours in _matching_parameters(peer, layer):
-            ours.copy_(theirs)
+            ours.copy_(theirs).requires_grad_(theirs.requires_grad)
     return layer.train(peer.training)
 
 
@@ -177,15 +213,21 @@ def _import_d2l() -> ModuleType:
 
 
 def to_d2l(layer: MultiHeadAttention) -> nn.Module:
-    """``d2l.MultiHeadAttention`` with the weights of ours (eval or train mode and dropout kept)."""
+    """``d2l.MultiHeadAttention`` with the weights of ours (mode, dropout and what is trained are kept).
+
+    Raises:
+        ValueError: ``layer`` has what d2l's layer cannot have: heads that share keys and values, or other scores.
+    """
+    _check_is_plain(layer, "d2l's")
     weight, has_bias = layer.W_o.weight, layer.W_o.bias is not None
     peer = load_d2l().MultiHeadAttention(layer.num_hiddens, layer.num_heads, layer.attention.dropout.p, has_bias)
     peer.to(weight).load_state_dict(layer.state_dict())
+    _train_the_same(layer, peer)
     return peer.train(layer.training)
 
 
 def from_d2l(peer: nn.Module) -> MultiHeadAttention:
-    """Our layer with the weights of ``d2l.MultiHeadAttention`` (eval or train mode and dropout kept).
+    """Our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
 
     Raises:
         ValueError: ``peer`` was never called, so that its sizes are still open.
@@ -199,7 +241,14 @@ def from_d2l(peer: nn.Module) -> MultiHeadAttention:
         value_size=state["W_v.weight"].shape[1],
     ).to(state["W_o.weight"])  # fmt: skip
     layer.load_state_dict(state)
+    _train_the_same(peer, layer)
     return layer.train(peer.training)
+
+
+def _train_the_same(source: nn.Module, target: nn.Module) -> None:
+    """Give the parameters of ``target`` the ``requires_grad`` of those of ``source`` that have the same names."""
+    for name, parameter in source.named_parameters():
+        target.get_parameter(name).requires_grad_(parameter.requires_grad)
 
 
 def call_d2l(

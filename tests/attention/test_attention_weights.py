@@ -9,6 +9,7 @@ from references import cases, make_additive, make_layer, random_numbers
 from torch import nn
 
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, attention
+from mha_lib.attention import FusedAttention
 
 CASE = cases()["empty rows"]
 
@@ -24,7 +25,8 @@ LAYERS = {
     "multi-head, kept": lambda dropout: keeping(make_layer(attention, CASE, dropout)),
     "additive": lambda dropout: make_additive(attention, CASE, dropout),
     "dot product": DotProductAttention,
-    "dot product, kept": lambda dropout: keeping(DotProductAttention(dropout)),
+    "fused": FusedAttention,
+    "fused, kept": lambda dropout: keeping(FusedAttention(dropout)),
     "kernel": lambda dropout: KernelPooling().double(),
 }
 every_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -87,8 +89,8 @@ def test_the_weights_of_a_projecting_layer_do_not_follow_inputs_or_parameters_ch
 
 
 @pytest.mark.parametrize("changed", ["queries", "keys"])
-def test_a_dot_product_says_that_its_inputs_were_changed_in_place(changed):
-    layer = DotProductAttention()
+def test_an_attention_that_computes_weights_late_says_that_its_inputs_were_changed_in_place(changed):
+    layer = FusedAttention()
     queries, keys, values, valid_lens = arguments(layer)
     layer(queries, keys, values, valid_lens)
     {"queries": queries, "keys": keys}[changed].add_(1)
@@ -118,7 +120,7 @@ def test_copies_after_a_training_step_work_and_leave_the_weights_behind(make, co
 
 
 def test_a_pickle_holds_no_activations():
-    layer = DotProductAttention()
+    layer = FusedAttention()
     empty = len(pickle.dumps(layer))
     X = random_numbers(1, 1000, 10)
     layer(X, X, X)
@@ -137,11 +139,36 @@ def test_inference_mode(make):
     assert torch.equal(layer.attention_weights, inside)
 
 
-def test_the_weights_cost_no_memory_until_they_are_read():
+@pytest.fixture
+def computed(monkeypatch):
+    """A list that grows each time weights are computed."""
+    calls, weights = [], FusedAttention.weights
+
+    def counted(self, *arguments):
+        calls.append(arguments)
+        return weights(self, *arguments)
+
+    monkeypatch.setattr(FusedAttention, "weights", counted)
+    return calls
+
+
+def test_weights_are_computed_when_they_are_first_read_and_no_second_time(computed):
     layer = make_layer(attention, CASE)
-    layer(*arguments(layer))
-    _, kept, _ = layer.attention._last_call
-    assert [None if X is None else tuple(X.shape) for X in kept] == [(3, 4, 5, 2), (3, 4, 6, 2), (3, 5)]
+    for number_of_calls in (1, 2):
+        layer(*arguments(layer))
+        assert len(computed) == number_of_calls - 1
+        first = layer.attention_weights
+        assert torch.equal(layer.attention_weights, first)
+        assert len(computed) == number_of_calls
+
+
+def test_weights_that_were_read_do_not_follow_queries_changed_later():
+    layer = FusedAttention()
+    queries, keys, values, valid_lens = (X.clone() for X in CASE.same_sizes.arguments)
+    layer(queries, keys, values, valid_lens)
+    before = layer.attention_weights.clone()
+    queries.zero_()
+    assert torch.equal(layer.attention_weights, before)
 
 
 @pytest.mark.parametrize(("dropout", "factor"), [(0.0, 1), (0.5, 2)])
@@ -150,7 +177,7 @@ def test_keeping_the_weights_changes_no_result(dropout, factor, num_tokens):
     given = [random_numbers(3, 2, num_tokens, 4) for _ in range(3)]
     valid_lens = torch.tensor([num_tokens, 0, 2])
     results = []
-    for layer in (DotProductAttention(dropout), keeping(DotProductAttention(dropout))):
+    for layer in (FusedAttention(dropout), keeping(FusedAttention(dropout))):
         layer.dropout.forward = lambda weights: factor * weights
         sequences = [X.clone().requires_grad_() for X in given]
         output = layer.train(dropout > 0)(*sequences, valid_lens)
@@ -161,23 +188,21 @@ def test_keeping_the_weights_changes_no_result(dropout, factor, num_tokens):
 
 def test_kept_weights_overflow_in_half_precision_where_the_kernel_does_not():
     X = torch.full((1, 2, 4), 200.0, dtype=torch.float16)  # scores of 80,000: more than float16 can hold
-    assert torch.equal(DotProductAttention()(X, X, X), X)
-    assert keeping(DotProductAttention())(X, X, X).isnan().all()
+    assert torch.equal(FusedAttention()(X, X, X), X)
+    for by_formula in (keeping(FusedAttention()), DotProductAttention()):
+        assert by_formula(X, X, X).isnan().all()
 
 
 @pytest.mark.parametrize("gradients", [True, False])
-def test_kept_weights_are_computed_once_and_stay_when_the_queries_change(monkeypatch, gradients):
-    calls = []
-    compute = attention._dot_product_weights
-    monkeypatch.setattr(attention, "_dot_product_weights", lambda *given: calls.append(given) or compute(*given))
-    layer = keeping(DotProductAttention())
+def test_kept_weights_are_computed_once_and_stay_when_the_queries_change(computed, gradients):
+    layer = keeping(FusedAttention())
     queries, keys, values, valid_lens = arguments(layer)
     with torch.set_grad_enabled(gradients):
         layer(queries, keys, values, valid_lens)
     before = layer.attention_weights.clone()
     queries.zero_()
     assert torch.equal(layer.attention_weights, before)
-    assert len(calls) == 1
+    assert len(computed) == 1
 
 
 def test_the_parameters_have_the_names_of_the_book():

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
 import torch
-from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
+from torch import Tensor, nn
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # torch computes in no other
 # What the axes stand for, by their number.
 SEQUENCES = {3: "(batch, number, size)"}
-SEQUENCES_WITH_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
+SEQUENCES_OR_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
 SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_queries, num_keys)"}
 
 
@@ -19,13 +18,24 @@ def in_function_transform() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-def values_readable(*tensors: Tensor) -> bool:
-    """Whether numbers inside the tensors may be looked at.
+def in_plain_call(*tensors: Tensor) -> bool:
+    """Whether a call stands for itself, so that its weights may be kept.
 
-    They may not under ``torch.compile``, export, function transforms such as ``vmap``, and on the ``meta`` device:
-    there a tensor stands for many runs, or for none.
+    It does not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, and with fake
+    tensors: there it stands for many calls, or for none.
     """
-    return not (torch.compiler.is_compiling() or in_function_transform() or any(tensor.is_meta for tensor in tensors))
+    if torch.compiler.is_compiling() or in_function_transform():
+        return False
+    modes = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
+    return not any(map(torch._C._get_dispatch_mode, modes)) and not any(hasattr(X, "fake_mode") for X in tensors)
+
+
+def values_readable(*tensors: Tensor) -> bool:
+    """Whether numbers inside the tensors may be looked at, and at once.
+
+    They are not on the ``meta`` device, and to look at them on a GPU would make the program wait for it.
+    """
+    return in_plain_call(*tensors) and all(X.device.type == "cpu" for X in tensors)
 
 
 def _is_autocast_on(tensor: Tensor) -> bool:
@@ -99,7 +109,9 @@ def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
         raise TypeError(f"{name} must hold floating-point numbers of 16, 32 or 64 bits, got {tensor.dtype}")
 
 
-def check_sequences(queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES) -> None:
+def check_sequences(
+    queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS
+) -> None:
     """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device)."""
     check_untraced()
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
@@ -151,30 +163,103 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
         raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
 
 
-def check_head_mask(head_mask: Tensor, batch_size: int, num_heads: int) -> None:
-    """Refuse gates that are not one a head, or one a head and example."""
-    shapes = (num_heads,), (batch_size, num_heads)
+def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
+    """Refuse what is not a mask or bias for scores of this shape, (b, q, k) or (b, h, q, k)."""
+    check_tensor("attn_mask", attn_mask, (_mask_shapes(shape),))
+    if attn_mask.dtype != torch.bool and attn_mask.dtype not in FLOATS:
+        raise TypeError(
+            "attn_mask must be bool, True where a query may attend to a key, or floats that are added to the scores, "
+            f"got {attn_mask.dtype}"
+        )
+    sizes = tuple(attn_mask.shape)
+    if len(sizes) not in (2, len(shape)) or not _spreads_over(sizes, shape[-len(sizes) :]):
+        raise ValueError(f"attn_mask must have shape {_mask_shapes(shape)}, got {sizes}")
+
+
+def _spreads_over(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a mask has a number for each key, and along each other axis one for each place or one for all."""
+    others = zip(sizes[:-1], shape[:-1], strict=True)
+    return sizes[-1] == shape[-1] and all(size == 1 or size == whole for size, whole in others)
+
+
+def _mask_shapes(shape: Sequence[int]) -> str:
+    full = ", ".join(f"{size} or 1" for size in shape[:-1])
+    return f"({shape[-2]}, {shape[-1]}) or ({full}, {shape[-1]})"
+
+
+def check_masks(
+    shape: Sequence[int], device: torch.device, valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
+) -> None:
+    """Refuse masks that do not fit scores of this shape, (b, q, k) or (b, h, q, k), on this device."""
+    if valid_lens is not None:
+        check_valid_lens(valid_lens, shape[0], shape[-2], shape[-1])
+        check_device("valid_lens", valid_lens, device, "the scores")
+    if attn_mask is not None:
+        check_attn_mask(attn_mask, shape)
+        check_device("attn_mask", attn_mask, device, "the scores")
+    if not isinstance(causal, bool):
+        raise TypeError(f"causal must be True or False, got {causal!r}")
+
+
+def check_call(
+    queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
+) -> tuple[int, ...]:
+    """Refuse what one attention cannot take; what it can, has scores of the shape that is returned."""
+    check_sequences(queries, keys, values)
+    shape = *queries.shape[:-1], keys.shape[-2]
+    check_masks(shape, queries.device, valid_lens, attn_mask, causal)
+    return shape
+
+
+def check_head_mask(head_mask: Tensor | None, queries: Tensor, num_heads: int) -> None:
+    """Refuse gates that are not one a head, or one a head and example, or not where the queries are."""
+    if head_mask is None:
+        return
+    shapes = (num_heads,), (queries.shape[0], num_heads)
     check_tensor("head_mask", head_mask, shapes)
     if head_mask.is_complex():
         raise TypeError(f"head_mask must hold real numbers, got {head_mask.dtype}")
     _check_shape("head_mask", head_mask, shapes, ", one gate a head")
+    check_device("head_mask", head_mask, queries.device, "queries")
 
 
-def check_projection(name: str, tensor: Tensor, weight: Tensor, size_name: str) -> None:
-    """Refuse an input that a linear map of the layer cannot take (last axis, dtype).
+def check_projection(name: str, tensor: Tensor, projection: nn.Module, size_name: str) -> None:
+    """Refuse an input that a projection of the layer cannot take (last axis, dtype, device).
 
-    ``weight`` may still be uninitialised (a lazy layer before its first call): then every size fits.
+    What a projection does not tell is not checked: its size while it is lazy, all of it where it is a module of the
+    caller's own that has no ``in_features`` or no ``weight``.
     """
-    if not isinstance(weight, UninitializedParameter) and tensor.shape[-1] != weight.shape[1]:
-        raise ValueError(
-            f"{name} must have size {weight.shape[1]} on the last axis ({size_name}), got {tuple(tensor.shape)}"
-        )
+    size = getattr(projection, "in_features", 0)
+    if size and tensor.shape[-1] != size:
+        raise ValueError(f"{name} must have size {size} on the last axis ({size_name}), got {tuple(tensor.shape)}")
+    weight = getattr(projection, "weight", None)  # of a quantised map a method
+    if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
+        return
     if tensor.dtype != weight.dtype and not _is_autocast_on(tensor):
         raise TypeError(
             f"{name} must have the dtype of the layer's parameters, {weight.dtype}, got {tensor.dtype}; "
             f"convert one of them, for example layer.to({tensor.dtype})"
         )
     check_device(name, tensor, weight.device, "the layer's parameters")
+
+
+def check_groups(num_heads: int, num_key_value_heads: int) -> None:
+    """Refuse key/value heads that do not serve equally many query heads each."""
+    check_size("num_key_value_heads", num_key_value_heads)
+    if num_heads % num_key_value_heads:
+        raise ValueError(
+            f"num_key_value_heads must divide num_heads, got num_key_value_heads={num_key_value_heads}, "
+            f"num_heads={num_heads}"
+        )
+
+
+def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: str, by_keyword: str) -> None:
+    """Refuse arguments in the order of the book's first edition, which would be taken for others."""
+    if older:
+        name, keywords = type(layer).__name__, by_keyword.replace(",", "=…,")
+        raise TypeError(
+            f"{name} takes {by_position} by position; write the book's older order by keyword: {name}({keywords}=…)"
+        )
 
 
 # What is wrong is put into words only where something is: text on the way would tie a compiled graph to its sizes.

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_lib import inputs
-from mha_lib.attention import merge_heads, split_heads
+from mha_lib.attention import arguments, merge_heads, split_heads
 
 TOKENS = ("batch", "tokens", "num_hiddens")
 SPLIT = ("batch", "tokens", "heads", "features")
@@ -94,7 +93,7 @@ def trace_transpose_output(X: Tensor, num_heads: int) -> ShapeTrace:
 
 def trace_wrong_reshape(X: Tensor, num_heads: int) -> ShapeTrace:
     """The tempting short cut: one reshape to the right shape, without the permute. It mixes tokens and heads."""
-    inputs.check_divisible(X.shape[-1], num_heads)
+    arguments.check_divisible(X.shape[-1], num_heads)
     batch_size, number, size = X.shape
     trace = ShapeTrace()
     trace.record("start", X, TOKENS)
@@ -139,7 +138,7 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
     """
     sizes = {"batch_size": batch_size, "num_tokens": num_tokens, "num_heads": num_heads, "head_size": head_size}
     for name, size in sizes.items():
-        inputs.check_size(name, size)
+        arguments.check_size(name, size)
         if size > 10:
             raise ValueError(f"{name} must be at most 10, so that one digit can tell it, got {size}")
     digits = torch.meshgrid(*(torch.arange(size) for size in sizes.values()), indexing="ij")

@@ -2,20 +2,21 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from mha_lib import DotProductAttention, attention
+from mha_lib.attention import FusedAttention
 
 LENGTHS = torch.tensor([0, 256, 100, 1])
 
 
-def one_result(skip_padding, dropout=0.0, dtype=torch.float64, valid_lens=LENGTHS, shape=(4, 2, 256, 3)):
+def one_result(skip_padding, dropout=0.0, dtype=torch.float64, valid_lens=LENGTHS, shape=(4, 2, 256, 3), causal=False):
     """Output, weights and gradients of an attention whose dropout lets everything through."""
     torch.manual_seed(0)
-    layer = DotProductAttention(dropout)
+    layer = FusedAttention(dropout)
     layer.dropout.forward = lambda weights: weights
     layer.skip_padding = skip_padding
     sequences = [torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(3)]
-    output = layer(*sequences, valid_lens)
+    output = layer(*sequences, valid_lens, causal=causal)
     output.backward(torch.randn(shape, dtype=dtype))
     return output, layer.attention_weights, *(X.grad for X in sequences)
 
@@ -25,26 +26,28 @@ def calls(monkeypatch):
     """Lengths of the keys in every call of the fused kernel."""
     lengths = []
 
-    def counted(queries, keys, values, valid_lens=None):
-        lengths.append(keys.shape[-2])
-        return fused(queries, keys, values, valid_lens)
+    fused = F.scaled_dot_product_attention
 
-    fused = attention._fused_attention
-    monkeypatch.setattr(attention, "_fused_attention", counted)
+    def counted(queries, keys, *others, **options):
+        lengths.append(keys.shape[-2])
+        return fused(queries, keys, *others, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     return lengths
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("shape", [(4, 2, 256, 3), (4, 256, 3)])
 @pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS.float()])
-def test_skipping_changes_nothing(dropout, shape, lengths):
-    torch.testing.assert_close(
-        one_result(True, dropout, shape=shape, valid_lens=lengths), one_result(False, dropout, shape=shape)
-    )
+@pytest.mark.parametrize("causal", [False, True])
+def test_skipping_changes_nothing(dropout, shape, lengths, causal):
+    skipped = one_result(True, dropout, shape=shape, valid_lens=lengths, causal=causal)
+    torch.testing.assert_close(skipped, one_result(False, dropout, shape=shape, causal=causal))
 
 
-def test_each_example_sees_its_valid_keys_alone(calls):
-    one_result(True, shape=(4, 2, 256, 3))
+@pytest.mark.parametrize("causal", [False, True])
+def test_each_example_sees_its_valid_keys_alone(calls, causal):
+    one_result(True, shape=(4, 2, 256, 3), causal=causal)
     assert calls == LENGTHS.tolist()
 
 

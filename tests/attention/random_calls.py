@@ -3,7 +3,7 @@
 A right call is held against the formula, written here as one loop over examples, heads and queries, in float64 and in
 NumPy. A spoilt one must be refused by an error that begins with the name of a spoilt argument.
 
-``python tests/unit/random_calls.py 20000 [SEED]`` runs as many as you like.
+``python tests/attention/random_calls.py 20000 [SEED]`` runs as many as you like.
 """
 
 import random

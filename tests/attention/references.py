@@ -156,7 +156,7 @@ def make_additive(library: ModuleType, case: Case, dropout: float = 0.0) -> nn.M
     return library.AdditiveAttention(NUM_HIDDENS, dropout, **sizes).double()
 
 
-FORMULA, KERNEL = "formula", "kernel"  # the two ways of DotProductAttention to the same numbers
+FORMULA, KERNEL = "formula", "kernel"  # the two ways of FusedAttention to the same numbers
 
 
 class KeepAll(nn.Dropout):
@@ -191,10 +191,10 @@ def check_multi_head(library: ModuleType, case: Case, same: Same = assert_same) 
 
 
 def check_dot_product(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    layer = library.DotProductAttention()
     output, weights = dot_product(*case.same_sizes.arguments)
-    same(layer(*case.same_sizes.arguments), output)
-    same(layer.attention_weights, weights)
+    for layer in (library.DotProductAttention(), library.FusedAttention()):
+        same(layer(*case.same_sizes.arguments), output)
+        same(layer.attention_weights, weights)
 
 
 def check_additive(library: ModuleType, case: Case, same: Same = assert_same) -> None:

@@ -5,7 +5,7 @@ import torch
 from references import random_numbers
 
 import mha_lib
-from mha_lib import peers
+from mha_lib.attention import other_libraries
 
 pytest.importorskip("d2l")
 
@@ -21,7 +21,7 @@ every_length = pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGT
 
 @pytest.fixture(scope="module")
 def book():
-    return peers.load_d2l()
+    return other_libraries.load_d2l()
 
 
 def second_edition(library, valid_lens, state=None):

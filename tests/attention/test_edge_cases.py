@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_lib import peers, truth_table
+from mha_lib.attention import edge_cases, other_libraries
 
 CONTESTANTS = ("ours", "d2l", "torch.nn", "torch.nn, no weights", "torch's kernel")
 KNOWN = {
@@ -13,8 +13,8 @@ KNOWN = {
     "valid_len 0, gradients": ("0", "leaks into padding", "NaN", "0", "0"),
     "empty row in 2-D valid_lens": ("0", "uniform over padding", "NaN", "0", "0"),
     "scores near −6e6, 2 of 4 valid": ("right", "100% on padding", "right", "right", "right"),
-    "NaN in padded keys": ("NaN", "no effect", "NaN", "NaN", "NaN"),
-    "NaN in padded values": ("NaN", "NaN", "NaN", "NaN", "NaN"),
+    "NaN in padded keys": ("no effect", "no effect", "NaN", "NaN", "NaN"),
+    "NaN in padded values": ("no effect", "NaN", "NaN", "NaN", "NaN"),
     "tensors of the caller": ("untouched", "untouched", "untouched", "untouched", "untouched"),
     "scores given to masked_softmax": ("untouched", "overwritten", "–", "–", "–"),
     "scores that need a gradient": ("fine", "error: RuntimeError", "–", "–", "–"),
@@ -34,7 +34,7 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def table():
-    return truth_table.truth_table()
+    return edge_cases.truth_table()
 
 
 def test_no_case_is_unknown(table):
@@ -53,10 +53,10 @@ def test_without_d2l_its_column_is_missing(monkeypatch):
     def missing():
         raise ImportError
 
-    monkeypatch.setattr(peers, "load_d2l", missing)
-    assert list(truth_table.contestants()) == [name for name in CONTESTANTS if name != "d2l"]
+    monkeypatch.setattr(other_libraries, "load_d2l", missing)
+    assert list(edge_cases.contestants()) == [name for name in CONTESTANTS if name != "d2l"]
 
 
 def test_as_text():
     table = {"a case": {"ours": "0", "theirs": "NaN"}, "b": {"ours": "right", "theirs": "–"}}
-    assert truth_table.as_text(table) == "        ours   theirs\na case  0      NaN\nb       right  –"
+    assert edge_cases.as_text(table) == "        ours   theirs\na case  0      NaN\nb       right  –"

@@ -103,7 +103,17 @@ SEQUENCE_ERRORS = {
         ValueError,
         ["queries", "(batch, number, size)", "got (5, 7)"],
     ),
-    "keys: rank 4": (lambda: additive(keys=KEYS[None]), ValueError, ["keys", "(batch, number, size)", "(1, 3, 6, 9)"]),
+    "keys: rank 5": (
+        lambda: additive(keys=KEYS[None, None]),
+        ValueError,
+        ["keys", "(batch, number, size) or (batch, num_heads, number, size)", "(1, 1, 3, 6, 9)"],
+    ),
+    "keys: rank 4, queries: rank 3": (lambda: additive(keys=KEYS[None]), ValueError, ["keys", "(1, 3, 6, 9)"]),
+    "multi-head queries: rank 4": (
+        lambda: multi_head(QUERIES[None]),
+        ValueError,
+        ["queries must have shape (batch, number, size), got (1, 3, 5, 7)"],
+    ),
     "values: rank 2, heads allowed": (
         lambda: dot_product(values=VALUES[0]),
         ValueError,
@@ -290,7 +300,7 @@ def test_a_tensor_on_another_device(argument):
 
 def test_lengths_on_another_device_than_scores():
     lengths = torch.tensor([4, 1, 6])
-    fragments = ["valid_lens", "on the device of scores", "meta", "got cpu"]
+    fragments = ["valid_lens", "on the device of the scores", "meta", "got cpu"]
     check_message(lambda: masked_softmax(SCORES.to("meta"), lengths), ValueError, fragments)
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from mha_lib import MultiHeadAttention
-from mha_lib.peers import loop_over_heads
+from mha_lib.attention.other_libraries import loop_over_heads
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))
 INPUT = ("queries", "keys", "values", "valid_lens", "head_mask")
 RESULT = ("output", "attention_weights")

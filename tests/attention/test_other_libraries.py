@@ -1,5 +1,6 @@
 """The same layer elsewhere gives the same numbers: the loop over heads, torch's layer, d2l's layer."""
 
+import importlib.abc
 import importlib.util
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from references import assert_same, cases, make_layer, multi_head, random_number
 from torch import nn
 
 import mha_lib
-from mha_lib import MultiHeadAttention, attention, peers
+from mha_lib import MultiHeadAttention, attention
+from mha_lib.attention import other_libraries
 
 CASES = cases()
 NUM_HIDDENS, NUM_HEADS = 8, 4
@@ -62,7 +64,7 @@ def inputs_of(layer):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_loop_over_heads_is_the_formula(case):
     layer = make_layer(attention, case)
-    output, weights = peers.loop_over_heads(layer, *case.arguments, case.head_mask)
+    output, weights = other_libraries.loop_over_heads(layer, *case.arguments, case.head_mask)
     expected_output, expected_weights = multi_head(layer, *case.arguments, case.head_mask)
     assert_same(output, expected_output)
     assert_same(weights, expected_weights)
@@ -75,7 +77,7 @@ def test_the_loop_over_heads_has_the_gradients_of_the_layer():
     everything = [*tensors, *layer.parameters()]
     loss = layer(*tensors[:3], case.valid_lens, tensors[3]).square().sum()
     expected = torch.autograd.grad(loss, everything)
-    output, weights = peers.loop_over_heads(layer, *tensors[:3], case.valid_lens, tensors[3])
+    output, weights = other_libraries.loop_over_heads(layer, *tensors[:3], case.valid_lens, tensors[3])
     assert not weights.requires_grad
     assert_equal(torch.autograd.grad(output.square().sum(), everything), expected)
 
@@ -86,7 +88,7 @@ def test_the_loop_over_heads_has_the_gradients_of_the_layer():
 def test_to_torch(sizes, bias, valid_lens):
     layer = ours(bias, **sizes)
     arguments = (*inputs_of(layer), valid_lens)
-    output, weights = peers.call_torch(peers.to_torch(layer), *arguments)
+    output, weights = other_libraries.call_torch(other_libraries.to_torch(layer), *arguments)
     assert_equal(output, layer(*arguments))
     assert_equal(weights, layer.attention_weights)
 
@@ -96,9 +98,9 @@ def test_to_torch(sizes, bias, valid_lens):
 @every_length
 def test_from_torch(sizes, bias, valid_lens):
     peer = torchs(bias, **sizes)
-    layer = peers.from_torch(peer)
+    layer = other_libraries.from_torch(peer)
     arguments = (*inputs_of(layer), valid_lens)
-    output, weights = peers.call_torch(peer, *arguments)
+    output, weights = other_libraries.call_torch(peer, *arguments)
     assert_equal(layer(*arguments), output)
     assert_equal(layer.attention_weights, weights)
 
@@ -110,7 +112,7 @@ def test_from_torch(sizes, bias, valid_lens):
 def test_to_d2l(sizes, bias, valid_lens):
     layer = ours(bias, query_size=7, **sizes)
     arguments = (*inputs_of(layer), valid_lens)
-    output, weights = peers.call_d2l(peers.to_d2l(layer), *arguments)
+    output, weights = other_libraries.call_d2l(other_libraries.to_d2l(layer), *arguments)
     assert_equal(output, layer(*arguments))
     assert_equal(weights, layer.attention_weights)
 
@@ -121,9 +123,9 @@ def test_to_d2l(sizes, bias, valid_lens):
 @every_length
 def test_from_d2l(sizes, bias, valid_lens):
     arguments = (*inputs_of(ours(query_size=7, **sizes)), valid_lens)
-    peer = peers.load_d2l().MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0, bias).double().eval()
-    output, weights = peers.call_d2l(peer, *arguments)
-    layer = peers.from_d2l(peer)
+    peer = other_libraries.load_d2l().MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0, bias).double().eval()
+    output, weights = other_libraries.call_d2l(peer, *arguments)
+    layer = other_libraries.from_d2l(peer)
     assert_equal(layer(*arguments), output)
     assert_equal(layer.attention_weights, weights)
 
@@ -132,8 +134,8 @@ def test_from_d2l(sizes, bias, valid_lens):
 @pytest.mark.parametrize(
     "there, back",
     [
-        pytest.param(peers.to_torch, peers.from_torch, id="torch"),
-        pytest.param(peers.to_d2l, peers.from_d2l, id="d2l", marks=needs_d2l),
+        pytest.param(other_libraries.to_torch, other_libraries.from_torch, id="torch"),
+        pytest.param(other_libraries.to_d2l, other_libraries.from_d2l, id="d2l", marks=needs_d2l),
     ],
 )
 def test_there_and_back_keeps_parameters_mode_dropout_and_dtype(there, back, training):
@@ -146,7 +148,7 @@ def test_there_and_back_keeps_parameters_mode_dropout_and_dtype(there, back, tra
     for name, parameter in again.state_dict().items():
         assert torch.equal(parameter, layer.state_dict()[name])
     with torch.no_grad():
-        peer.get_parameter("out_proj.weight" if there is peers.to_torch else "W_o.weight").zero_()
+        peer.get_parameter("out_proj.weight" if there is other_libraries.to_torch else "W_o.weight").zero_()
     assert layer.W_o.weight.any()  # the peer has weights of its own
     assert again.W_o.weight.any()
 
@@ -154,20 +156,20 @@ def test_there_and_back_keeps_parameters_mode_dropout_and_dtype(there, back, tra
 @needs_d2l
 def test_state_dict_has_the_keys_of_d2l():
     for bias in (False, True):
-        peer = peers.load_d2l().MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0, bias)
+        peer = other_libraries.load_d2l().MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0, bias)
         assert ours(bias).state_dict().keys() == peer.state_dict().keys()
     assert (
         mha_lib.AdditiveAttention(8).state_dict().keys()
-        == peers.load_d2l().AdditiveAttention(8, 0.0).state_dict().keys()
+        == other_libraries.load_d2l().AdditiveAttention(8, 0.0).state_dict().keys()
     )
 
 
 def test_the_masks_of_torch_say_what_is_not_allowed():
     lengths = LENGTHS["per example"]
-    (mask,) = peers.torch_masks(lengths, num_keys=6, num_heads=4).values()
+    (mask,) = other_libraries.torch_masks(lengths, num_keys=6, num_heads=4).values()
     assert mask.tolist() == [[key >= length for key in range(6)] for length in lengths.tolist()]
     lengths = LENGTHS["per query"]
-    (mask,) = peers.torch_masks(lengths, num_keys=6, num_heads=4).values()
+    (mask,) = other_libraries.torch_masks(lengths, num_keys=6, num_heads=4).values()
     assert mask.shape == (12, 5, 6)
     for i in range(12):  # torch folds heads into the batch: i = 4 · example + head
         assert mask[i].tolist() == [[key >= length for key in range(6)] for length in lengths[i // 4].tolist()]
@@ -175,17 +177,26 @@ def test_the_masks_of_torch_say_what_is_not_allowed():
 
 REFUSALS = {
     "query_size": (
-        lambda: peers.to_torch(ours(query_size=7)),
+        lambda: other_libraries.to_torch(ours(query_size=7)),
         "query_size = num_hiddens for torch's layer, got 7 and 8",
     ),
-    "open query_size": (lambda: peers.to_torch(MultiHeadAttention(8, 4)), "open query_size: call it once"),
-    "open key_size": (lambda: peers.to_torch(MultiHeadAttention(8, 4, query_size=8)), "open key_size: call it once"),
+    "open query_size": (lambda: other_libraries.to_torch(MultiHeadAttention(8, 4)), "open query_size: call it once"),
+    "open key_size": (
+        lambda: other_libraries.to_torch(MultiHeadAttention(8, 4, query_size=8)),
+        "open key_size: call it once",
+    ),
     "open value_size": (
-        lambda: peers.to_torch(MultiHeadAttention(8, 4, query_size=8, key_size=8)),
+        lambda: other_libraries.to_torch(MultiHeadAttention(8, 4, query_size=8, key_size=8)),
         "open value_size: call it once",
     ),
-    "add_bias_kv": (lambda: peers.from_torch(nn.MultiheadAttention(8, 4, add_bias_kv=True)), "add_bias_kv=False"),
-    "add_zero_attn": (lambda: peers.from_torch(nn.MultiheadAttention(8, 4, add_zero_attn=True)), "add_zero_attn=False"),
+    "add_bias_kv": (
+        lambda: other_libraries.from_torch(nn.MultiheadAttention(8, 4, add_bias_kv=True)),
+        "add_bias_kv=False",
+    ),
+    "add_zero_attn": (
+        lambda: other_libraries.from_torch(nn.MultiheadAttention(8, 4, add_zero_attn=True)),
+        "add_zero_attn=False",
+    ),
 }
 
 
@@ -199,30 +210,34 @@ def test_refusals(call, message):
 @needs_d2l
 def test_a_layer_of_d2l_that_was_never_called_is_refused():
     with pytest.raises(ValueError, match="peer has open sizes: call d2l's layer once"):
-        peers.from_d2l(peers.load_d2l().MultiHeadAttention(8, 4, 0.0))
+        other_libraries.from_d2l(other_libraries.load_d2l().MultiHeadAttention(8, 4, 0.0))
 
 
 @needs_d2l
 def test_load_d2l_is_the_book_package():
-    assert peers.load_d2l().__name__ == "d2l.torch"
-    assert hasattr(peers.load_d2l(), "MultiHeadAttention")
+    assert other_libraries.load_d2l().__name__ == "d2l.torch"
+    assert hasattr(other_libraries.load_d2l(), "MultiHeadAttention")
 
 
 def test_load_d2l_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "d2l", None)  # which makes its import fail
     with pytest.raises(ImportError) as caught:
-        peers.load_d2l()
+        other_libraries.load_d2l()
     for fragment in ("d2l could not be imported", "d2l", "pip install --no-deps d2l==1.0.3"):
         assert fragment in str(caught.value)
 
 
 def test_load_d2l_hides_no_other_error(monkeypatch):
-    def fail():
-        raise RuntimeError("out of memory")
+    class NoMemory(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if name == "d2l":
+                raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(peers, "_import_d2l", fail)
+    for name in [name for name in sys.modules if name.split(".")[0] == "d2l"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoMemory(), *sys.meta_path])
     with pytest.raises(RuntimeError, match="out of memory"):
-        peers.load_d2l()
+        other_libraries.load_d2l()
 
 
 def test_load_d2l_beside_a_torchvision_built_for_another_torch(tmp_path):
@@ -238,12 +253,12 @@ def test_load_d2l_beside_a_torchvision_built_for_another_torch(tmp_path):
     script = """
         import gc
         import torch
-        from mha_lib import peers
+        from mha_lib.attention import other_libraries
         try:
             from d2l import torch as d2l
         except RuntimeError as error:
             print(error)
-        print(peers.load_d2l().__name__)
+        print(other_libraries.load_d2l().__name__)
         gc.collect()
         print(torch.ops.torchvision.nms.default._schema)
     """
