@@ -1,5 +1,6 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
@@ -161,11 +162,26 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
         )
     if valid_lens.is_floating_point() and (counts != counts.floor()).any():
         raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
+    if valid_lens.dim() == 1 and batch_size == num_queries > 2:
+        _warn_of_lengths_for_queries(counts)
+
+
+def _warn_of_lengths_for_queries(counts: Tensor) -> None:
+    """Warn of 1, 2, 3, …, n for n examples of n queries: surely meant for the queries, but read for the examples."""
+    n = len(counts)
+    if counts.tolist() == list(range(1, n + 1)):
+        warnings.warn(
+            f"valid_lens of shape ({n},) is one length for each example, also where there are {n} queries. For causal "
+            f"attention pass causal=True; for one length a query, shape ({n}, {n}): valid_lens.expand({n}, {n})",
+            stacklevel=2,
+        )
 
 
 def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
     """Refuse what is not a mask or bias for scores of this shape, (b, q, k) or (b, h, q, k)."""
-    check_tensor("attn_mask", attn_mask, (_mask_shapes(shape),))
+    if not isinstance(attn_mask, Tensor):  # asked here, since words about the shape are for errors alone, see below
+        raise TypeError(f"attn_mask must be a tensor of shape {_mask_shapes(shape)}, got {type(attn_mask).__name__}")
+    check_tensor("attn_mask", attn_mask, ())
     if attn_mask.dtype != torch.bool and attn_mask.dtype not in FLOATS:
         raise TypeError(
             "attn_mask must be bool, True where a query may attend to a key, or floats that are added to the scores, "
@@ -251,6 +267,16 @@ def check_groups(num_heads: int, num_key_value_heads: int) -> None:
             f"num_key_value_heads must divide num_heads, got num_key_value_heads={num_key_value_heads}, "
             f"num_heads={num_heads}"
         )
+
+
+def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout: float) -> None:
+    """Refuse an attention for the heads that is none, or that comes with a dropout beside its own."""
+    if attention is None:
+        return
+    if not isinstance(attention, kind):
+        raise TypeError(f"attention must be an instance of {kind.__name__}, got {attention!r}")
+    if dropout:
+        raise ValueError(f"dropout must be left to the attention that is given, got {dropout}")
 
 
 def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: str, by_keyword: str) -> None:

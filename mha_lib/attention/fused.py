@@ -59,9 +59,8 @@ class FusedAttention(DotProductAttention):
         bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
         bias = bias.masked_fill(row_is_empty, 0.0)  # softmax of a row of −∞ would be NaN
         weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory)
-        if arguments.values_readable(row_is_empty) and not row_is_empty.any():
-            return weights
-        return weights.masked_fill(row_is_empty, 0.0)
+        no_row_is_empty = arguments.values_readable(row_is_empty) and not row_is_empty.any()
+        return weights if no_row_is_empty else weights.masked_fill(row_is_empty, 0.0)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
         """The output alone."""
@@ -73,8 +72,7 @@ class FusedAttention(DotProductAttention):
         return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
 
     def _is_overridden(self) -> bool:
-        own = type(self)
-        return own.scores is not DotProductAttention.scores or own.weights is not FusedAttention.weights
+        return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
 
     def _on_demand(self, queries, keys, shape, valid_lens, attn_mask, causal) -> Callable[[], Tensor]:
         """A function that gives the weights of a call; until then, its arguments take less memory than these."""

@@ -73,8 +73,7 @@ class MultiHeadAttention(nn.Module):
         arguments.check_groups(num_heads, self.num_key_value_heads)
         queries_per_key = num_heads // self.num_key_value_heads
         self.key_value_head_of = [head // queries_per_key for head in range(num_heads)]
-        if attention is not None and dropout:
-            raise ValueError(f"dropout must be left to the attention that is given, {attention}, got {dropout}")
+        arguments.check_attention(attention, AttentionPooling, dropout)
         self.attention = FusedAttention(dropout) if attention is None else attention
         key_value_hiddens = self.num_key_value_heads * self.head_size
         self.W_q = linear("query_size", query_size, num_hiddens, bias, device, dtype)
@@ -83,10 +82,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads get. Override it for what comes between: rotated queries and keys, keys from a cache.
-
-        g is the number of key/value heads, and h where none is shared.
-        """
+        """What the heads get, g heads for keys and values. Override it to rotate queries and keys, or for a cache."""
         Q = split_heads(self.W_q(queries), self.num_heads)  # (b, q, h · d) -> (b, h, q, d)
         K = split_heads(self.W_k(keys), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
         V = split_heads(self.W_v(values), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
@@ -97,17 +93,16 @@ class MultiHeadAttention(nn.Module):
         head_mask: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False,
         need_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
-        """Attend with every head, then mix the heads. A TypeError or ValueError names an argument that does not fit.
+        """Attend with every head, then mix the heads: (b, q, num_hiddens).
+
+        An argument that does not fit is named by a TypeError or ValueError.
 
         Args:
             queries, keys, values: (b, q, query_size), (b, k, key_size), (b, k, value_size).
             head_mask: gates on the heads' outputs before ``W_o``, None, (h,) or (b, h); 0 switches a head off;
                 differentiable (Michel et al. 2019, section 2.3).
             valid_lens, attn_mask, causal: see the top of ``pooling``.
-            need_weights: also return the weights, differentiable: for a layer that is compiled or exported.
-
-        Returns:
-            (b, q, num_hiddens); with ``need_weights`` also (b, h, q, k).
+            need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
         arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
         arguments.check_projection("queries", queries, self.W_q, "query_size")

@@ -89,7 +89,7 @@ def masked_softmax(
 
 
 class AttentionPooling(nn.Module):
-    """What all attention shares. A subclass says how to compare queries with keys, in ``scores``.
+    """What all attention shares; a subclass says how to compare queries with keys, in ``scores``.
 
     In training, weights are dropped with the probability ``dropout``.
     """
@@ -98,7 +98,7 @@ class AttentionPooling(nn.Module):
         super().__init__()
         arguments.check_dropout(dropout)
         self.dropout = nn.Dropout(dropout)
-        self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to compute them
+        self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """How well every key answers every query: (b, q, k), or (b, h, q, k) inside a multi-head layer."""
@@ -135,9 +135,9 @@ class AttentionPooling(nn.Module):
         """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer."""
         if self._kept is None:
             raise RuntimeError(
-                "attention_weights: there are none. Call the layer first; a call under torch.compile, export "
-                "or a function transform such as vmap keeps none, nor does a copy of a layer; torch.jit.trace, which "
-                "reads them before any call, cannot record attention layers: use torch.export or torch.compile"
+                "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
+                "keeps none (need_weights returns them), nor does a copy of a layer. torch.jit.trace, which reads them "
+                "before any call, cannot record attention layers: use torch.export or torch.compile"
             )
         if callable(self._kept):
             self._kept = self._kept()
@@ -204,10 +204,7 @@ class AdditiveAttention(AttentionPooling):
 
 
 class DotProductAttention(AttentionPooling):
-    """Scaled dot-product attention: score(q, k) = qᵀk / √d.
-
-    Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
-    """
+    """Scaled dot-product attention: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3."""
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)

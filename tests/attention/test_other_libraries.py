@@ -271,3 +271,48 @@ def test_load_d2l_beside_a_torchvision_built_for_another_torch(tmp_path):
         "d2l.torch",
         "torchvision::nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     ]
+
+
+@pytest.mark.parametrize(
+    "there, back",
+    [
+        pytest.param(other_libraries.to_torch, other_libraries.from_torch, id="torch"),
+        pytest.param(other_libraries.to_d2l, other_libraries.from_d2l, id="d2l", marks=needs_d2l),
+    ],
+)
+@pytest.mark.parametrize("trained", [["W_o.weight"], ["W_q", "W_k", "W_v"], ["W_k.weight", "W_o.bias"], []], ids=str)
+def test_there_and_back_keeps_what_is_trained(there, back, trained):
+    layer = ours(bias=True, key_size=9)  # with a size of its own, so that torch keeps the weights apart
+    for name, parameter in layer.named_parameters():
+        parameter.requires_grad_(any(name.startswith(start) for start in trained))
+    peer = there(layer)
+    assert sum(p.requires_grad for p in peer.parameters()) > 0 or not trained
+    again = {name: parameter.requires_grad for name, parameter in back(peer).named_parameters()}
+    assert again == {name: parameter.requires_grad for name, parameter in layer.named_parameters()}
+
+
+def test_what_torch_stacks_is_trained_all_or_none():
+    layer = ours()
+    layer.W_k.weight.requires_grad_(False)
+    with pytest.raises(ValueError, match="layer must train W_q, W_k and W_v all or none for torch's layer"):
+        other_libraries.to_torch(layer)
+    layer = ours(bias=True, key_size=9)
+    layer.W_v.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match="layer must train W_q, W_k and W_v all or none for torch's layer"):
+        other_libraries.to_torch(layer)
+
+
+class Doubled(attention.FusedAttention):
+    def scores(self, queries, keys):
+        return 2 * super().scores(queries, keys)
+
+
+@pytest.mark.parametrize(
+    "there", [other_libraries.to_torch, pytest.param(other_libraries.to_d2l, marks=needs_d2l)], ids=["torch", "d2l"]
+)
+def test_what_other_layers_do_not_have_is_refused(there):
+    sizes = dict.fromkeys(("query_size", "key_size", "value_size"), 8)
+    with pytest.raises(ValueError, match=r"layer must have as many key/value heads as heads .*num_key_value_heads=2"):
+        there(MultiHeadAttention(8, 4, num_key_value_heads=2, **sizes))
+    with pytest.raises(ValueError, match=r"layer must attend by plain dot products .* got attention=Doubled"):
+        there(MultiHeadAttention(8, 4, attention=Doubled(), **sizes))

@@ -219,3 +219,23 @@ def test_a_layer_without_heads_has_none_to_keep():
 def test_a_layer_with_open_sizes():
     with pytest.raises(ValueError, match="attention has open sizes: call it once"):
         prune_attention(MultiHeadAttention(6, 3), [0])
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("kept", [[0, 1, 2, 3], [0, 2, 3], [1], [2, 3], [0, 3], []], ids=str)
+def test_query_heads_taken_out_where_keys_and_values_are_shared(groups, kept):
+    """A key/value head goes with the last of its query heads; what is left gives what gates of 0 give."""
+    sizes = dict(query_size=5, key_size=5, value_size=5)
+    layer = MultiHeadAttention(8, 4, bias=True, num_key_value_heads=groups, **sizes).double()
+    X, valid_lens = torch.randn(2, 6, 5, dtype=torch.float64), torch.tensor([6, 3])
+    gates = torch.tensor([float(head in kept) for head in range(4)], dtype=torch.float64)
+    fewer = prune_attention(layer, kept)
+    torch.testing.assert_close(fewer(X, X, X, valid_lens), layer(X, X, X, valid_lens, gates), rtol=0, atol=1e-12)
+    torch.testing.assert_close(fewer.attention_weights.double(), layer.attention_weights[:, kept], rtol=0, atol=1e-12)
+    if kept:
+        needed = {head * groups // 4 for head in kept}
+        assert fewer.W_k.weight.shape == fewer.W_v.weight.shape == (2 * len(needed), 5)
+        assert fewer.W_q.weight.shape == (2 * len(kept), 5)
+        again = prune_attention(fewer, [len(kept) - 1])
+        gates = torch.tensor([float(head == kept[-1]) for head in range(4)], dtype=torch.float64)
+        torch.testing.assert_close(again(X, X, X), layer(X, X, X, head_mask=gates), rtol=0, atol=1e-12)
