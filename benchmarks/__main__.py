@@ -2,12 +2,14 @@
 
 import argparse
 
-from benchmarks import exact_table, imports, layer, memory, pruning_speed
+from benchmarks import exact_table, imports, layer, masks, memory, pruning_speed
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
 full = parser.parse_args().full
 layer.main(full)
+print()
+masks.main()
 print()
 memory.main(full)
 print()

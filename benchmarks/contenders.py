@@ -80,6 +80,10 @@ def ours_masked(layer: MultiHeadAttention) -> Call:
     return ours(masked)
 
 
+def ours_causal(layer: MultiHeadAttention) -> Call:
+    return lambda X, valid_lens: layer(X, X, X, valid_lens, causal=True)
+
+
 def ours_weights(layer: MultiHeadAttention) -> Call:
     def call(X, valid_lens):
         output = layer(X, X, X, valid_lens)
@@ -116,10 +120,11 @@ def torch_output(layer: MultiHeadAttention) -> Call:
     return call
 
 
-# The names with "weights" give the weights of each head too.
+# The names with "weights" give the weights of each head too; "ours, causal" computes something else than the others.
 CONTENDERS = {
     "ours": ours,
     "ours, masked": ours_masked,
+    "ours, causal": ours_causal,
     "ours, weights": ours_weights,
     "ours, weights kept": ours_weights_kept,
     "d2l, weights": d2l_weights,

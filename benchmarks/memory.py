@@ -12,9 +12,9 @@ import torch
 from benchmarks import measure, report
 from benchmarks.contenders import CONTENDERS, Cell
 
-LAYERS = ("ours", "torch", "ours, weights", "d2l, weights")
+LAYERS = ("ours", "ours, causal", "torch", "ours, weights", "d2l, weights")
 SIZES = (1024, 2048, 4096, 8192, 16384)
-SUBSET = {"ours": (1024, 2048, 4096), "d2l, weights": (4096,)}
+SUBSET = {"ours": (1024, 2048, 4096), "ours, causal": (1024, 2048, 4096), "d2l, weights": (4096,)}
 BUFFERS = 4  # of the size of all attention weights: more than any of the layers holds at once
 GROWTH = 2.2  # at most, when n doubles
 AGAINST_D2L = 25  # times less than d2l at n = 4096, at least
@@ -26,20 +26,29 @@ def main(full: bool) -> None:
     curves, skipped = {name: {} for name in plan}, []
     for name, sizes in plan.items():
         for n in sizes:
-            needed, free = 0 if name in ("ours", "torch") else BUFFERS * cell(n).bytes_of_weights, measure.free_bytes()
+            needed, free = (
+                0 if name in ("ours", "ours, causal", "torch") else BUFFERS * cell(n).bytes_of_weights,
+                measure.free_bytes(),
+            )
             if needed > free / 2:
                 skipped.append(f"{name}, n = {n}: needs some {needed / 2**30:.0f} GiB, over half of what is free")
                 continue
             curves[name][n] = measure.in_process_of_its_own("benchmarks.memory", "--peak", name, n)
-    report.write_memory(curves, skipped, checks(curves["ours"], curves["d2l, weights"]), full)
+    report.write_memory(curves, skipped, checks(curves), full)
 
 
-def checks(ours: dict[int, float], d2l: dict[int, float]) -> list[tuple[str, bool]]:
+def checks(curves: dict[str, dict[int, float]]) -> list[tuple[str, bool]]:
     """What must hold, in words, and whether it does."""
-    growth = max(ours[2 * n] / ours[n] for n in ours if 2 * n in ours)
-    against = d2l[4096] / ours[4096]
+    growths = {}
+    for name in ("ours", "ours, causal"):
+        curve = curves[name]
+        growths[name] = max(curve[2 * n] / curve[n] for n in curve if 2 * n in curve)
+    against = curves["d2l, weights"][4096] / curves["ours"][4096]
     return [
-        (f"doubling n multiplies ours by at most {growth:.2f} (bound {GROWTH})", growth <= GROWTH),
+        *(
+            (f"doubling n multiplies {name} by at most {growth:.2f} (bound {GROWTH})", growth <= GROWTH)
+            for name, growth in growths.items()
+        ),
         (f"at n = 4096 d2l takes {against:.0f} times ours (bound {AGAINST_D2L})", against >= AGAINST_D2L),
     ]
 
