@@ -64,6 +64,8 @@ try-real-models: install
 lint: install ## check the style of all code
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(VENV)/bin/deno fmt --quiet --check
+	@$(VENV)/bin/deno lint --quiet
 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-nbgrader .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info

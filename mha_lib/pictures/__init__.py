@@ -1,18 +1,42 @@
-"""Pictures of attention: charts and heat maps, each with its text twin."""
+"""Pictures of attention: still ones, each with its text twin, and live ones, which the browser computes.
+
+Python sees and sets every choice of a live picture. Needs matplotlib, anywidget and pillow:
+``pip install mha-lib[plots,widgets]``.
+"""
 
 from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves
+from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
+from mha_lib.pictures.kernel_explorer import KernelExplorer
+from mha_lib.pictures.layer_explorer import LayerExplorer
+from mha_lib.pictures.live import LivePicture, save_html, script
+from mha_lib.pictures.mask_explorer import MaskExplorer
 from mha_lib.pictures.picture import Picture
+from mha_lib.pictures.scrubber import Scrubber
+from mha_lib.pictures.sentence_explorer import SentenceExplorer
 from mha_lib.pictures.shape_tables import tagged_numbers
+from mha_lib.pictures.slow_motion import SlowMotion
+from mha_lib.pictures.transpose_stepper import TransposeStepper
 
 __all__ = [
+    "HeadExplorer",
+    "KernelExplorer",
+    "LayerExplorer",
+    "LivePicture",
+    "MaskExplorer",
     "Picture",
+    "Scrubber",
+    "SentenceExplorer",
+    "SlowMotion",
+    "TransposeStepper",
     "head_ranks",
     "heatmaps",
     "parameter_sweep",
     "pruning_curves",
     "regression_curves",
+    "save_html",
     "scores_to_weights",
+    "script",
     "tagged_numbers",
     "weights_over_image",
 ]

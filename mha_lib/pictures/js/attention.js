@@ -1,0 +1,114 @@
+// What mha_lib's layer computes, on plain arrays. A matrix is {rows, columns, data}, data row after row.
+
+export function matrix(rows, columns, data = new Float32Array(rows * columns)) {
+  return { rows, columns, data };
+}
+
+/** Row `index` of a matrix, not copied. */
+export function rowOf({ columns, data }, index) {
+  return data.subarray(index * columns, (index + 1) * columns);
+}
+
+/** Rows `start` to `start + count`, not copied. */
+export function rowsOf({ columns, data }, start, count) {
+  return matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
+}
+
+/** Tensors by name from their bytes, laid one after the other by `pack` in live.py. More than two axes are folded. */
+export function unpack(bytes, shapes) {
+  // A copy, since a message's bytes may start anywhere, and a Float32Array starts at multiples of 4 only.
+  const numbers = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  const tensors = {};
+  let start = 0;
+  for (const [name, shape] of shapes) {
+    const columns = shape.at(-1) ?? 1;
+    const size = shape.reduce((product, length) => product * length, 1);
+    tensors[name] = matrix(size / columns, columns, numbers.subarray(start, start + size));
+    start += size;
+  }
+  return tensors;
+}
+
+/** Whole numbers from their bytes, two each. */
+export function integers(bytes) {
+  return new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+}
+
+/** X Wᵀ + b, as torch.nn.Linear: (n, in), (out, in), (out) -> (n, out). */
+export function linear(X, weight, bias) {
+  const Y = matrix(X.rows, weight.rows);
+  for (let row = 0; row < X.rows; row++) {
+    const x = rowOf(X, row);
+    for (let out = 0; out < weight.rows; out++) {
+      const w = out * weight.columns;
+      let sum = bias ? bias.data[out] : 0;
+      for (let i = 0; i < x.length; i++) sum += x[i] * weight.data[w + i];
+      Y.data[row * weight.rows + out] = sum;
+    }
+  }
+  return Y;
+}
+
+/** Softmax over the first `valid` scores. The others weigh exactly 0, and all do where none is valid. */
+export function softmax(scores, valid = scores.length) {
+  const weights = new Float32Array(scores.length);
+  let largest = -Infinity;
+  for (let i = 0; i < valid; i++) largest = Math.max(largest, scores[i]);
+  let total = 0;
+  for (let i = 0; i < valid; i++) total += weights[i] = Math.exp(scores[i] - largest);
+  for (let i = 0; i < valid; i++) weights[i] /= total;
+  return weights;
+}
+
+/** How many keys count for a query, when lengths are one number for all queries, or a list of one for each. */
+export function lengthFor(valid, query) {
+  return typeof valid === "number" ? valid : valid[query];
+}
+
+/** The weights of every head, [head] -> (queries, keys), from projected queries and keys. */
+export function attentionWeights(queries, keys, numHeads, valid = keys.rows) {
+  const size = queries.columns / numHeads, scale = 1 / Math.sqrt(size);
+  return Array.from({ length: numHeads }, (_, head) => {
+    const weights = matrix(queries.rows, keys.rows);
+    const scores = new Float32Array(keys.rows);
+    for (let query = 0; query < queries.rows; query++) {
+      for (let key = 0; key < keys.rows; key++) {
+        const q = query * queries.columns + head * size, k = key * keys.columns + head * size;
+        let sum = 0;
+        for (let i = 0; i < size; i++) sum += queries.data[q + i] * keys.data[k + i];
+        scores[key] = sum * scale;
+      }
+      rowOf(weights, query).set(softmax(scores, lengthFor(valid, query)));
+    }
+    return weights;
+  });
+}
+
+/** Every head's average of the values times its gate, side by side: (queries, heads * size). */
+export function mix(weights, values, gates) {
+  const size = values.columns / weights.length;
+  const output = matrix(weights[0].rows, values.columns);
+  weights.forEach(({ rows, columns, data }, head) => {
+    for (let query = 0; query < rows; query++) {
+      for (let key = 0; key < columns; key++) {
+        const share = gates[head] * data[query * columns + key];
+        if (share === 0) continue;
+        const to = query * output.columns + head * size, from = key * values.columns + head * size;
+        for (let i = 0; i < size; i++) output.data[to + i] += share * values.data[from + i];
+      }
+    }
+  });
+  return output;
+}
+
+export function indexOfLargest(numbers) {
+  let best = 0;
+  for (let i = 1; i < numbers.length; i++) if (numbers[i] > numbers[best]) best = i;
+  return best;
+}
+
+export function sumOf(numbers) {
+  let total = 0;
+  for (const number of numbers) total += number;
+  return total;
+}

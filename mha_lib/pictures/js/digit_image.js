@@ -1,0 +1,91 @@
+// An image of 8 × 8: the line around its ink, and one that is drawn by hand.
+
+import { times } from "./elements.js";
+
+const FINE = 4; // places per pixel where the ink's edge is looked for
+const SIDE = 9 * FINE + 1; // from one pixel before the first to one behind the last
+const LEVEL = 0.36; // how dark the edge is
+
+/** How much the four pixels around a place count there, for a smooth surface through them (a cubic B-spline). */
+function shares(t) {
+  const s = 1 - t;
+  return [s ** 3 / 6, (3 * t ** 3 - 6 * t ** 2 + 4) / 6, (3 * s ** 3 - 6 * s ** 2 + 4) / 6, t ** 3 / 6];
+}
+
+/** The smoothed darkness at SIDE × SIDE places. */
+function smoothed(image) {
+  const pixel = (row, column) => row < 0 || column < 0 || row > 7 || column > 7 ? 0 : image[row * 8 + column];
+  const places = times(SIDE, (i) => {
+    const at = i / FINE - 1, first = Math.floor(at);
+    return { first: first - 1, shares: shares(at - first) };
+  });
+  return places.map((down) =>
+    places.map((right) => {
+      let sum = 0;
+      down.shares.forEach((a, i) =>
+        right.shares.forEach((b, j) => sum += a * b * pixel(down.first + i, right.first + j))
+      );
+      return sum;
+    })
+  );
+}
+
+/** The edge of the ink as an SVG path, in units of patches (0 to 4). */
+export function outlineOf(image) {
+  const darkness = smoothed(image);
+  const unit = (place) => ((place / FINE - 0.5) / 2).toFixed(3);
+  let path = "";
+  for (let row = 0; row + 1 < SIDE; row++) {
+    for (let column = 0; column + 1 < SIDE; column++) {
+      const corners = [[row, column], [row, column + 1], [row + 1, column + 1], [row + 1, column]];
+      const crossings = [];
+      corners.forEach(([y, x], i) => {
+        const [toY, toX] = corners[(i + 1) % 4];
+        const here = darkness[y][x] - LEVEL, there = darkness[toY][toX] - LEVEL;
+        if ((here > 0) === (there > 0)) return;
+        const share = here / (here - there);
+        crossings.push(`${unit(x + share * (toX - x))},${unit(y + share * (toY - y))}`);
+      });
+      for (let i = 0; i + 1 < crossings.length; i += 2) path += `M${crossings[i]}L${crossings[i + 1]}`;
+    }
+  }
+  return path;
+}
+
+const DOTS = 32; // dots a side, of which 4 × 4 make a pixel, as in the images that the model was trained on
+const BRUSH = 2.7; // radius in dots
+
+/** A drawing; places are shares of its side, 0 to 1. */
+export function drawing() {
+  const dots = new Uint8Array(DOTS * DOTS);
+  let last = null;
+  const stamp = (x, y) => {
+    dots.forEach((_, i) => {
+      if ((i % DOTS + 0.5 - x) ** 2 + (Math.floor(i / DOTS) + 0.5 - y) ** 2 < BRUSH ** 2) dots[i] = 1;
+    });
+  };
+  return {
+    clear: () => dots.fill(0),
+    /** Move the pen to a place; it inks all the way from where it was unless it was lifted. */
+    moveTo(x, y) {
+      const from = last ?? [x, y], steps = Math.ceil(Math.hypot(x - from[0], y - from[1]) * DOTS) || 1;
+      for (let i = 1; i <= steps; i++) {
+        stamp((from[0] + (x - from[0]) * i / steps) * DOTS, (from[1] + (y - from[1]) * i / steps) * DOTS);
+      }
+      last = [x, y];
+    },
+    lift: () => last = null,
+    /** Ink all of a patch (of 4 × 4), or clear it if it has ink. */
+    turn(patch) {
+      const inside = (i) => Math.floor(i / DOTS / 8) === patch >> 2 && Math.floor(i % DOTS / 8) === (patch & 3);
+      const ink = dots.some((dot, i) => dot && inside(i)) ? 0 : 1;
+      dots.forEach((_, i) => inside(i) && (dots[i] = ink));
+    },
+    /** The share of ink in each of 8 × 8 pixels. */
+    image() {
+      const image = Array(64).fill(0);
+      dots.forEach((dot, i) => image[Math.floor(i / DOTS / 4) * 8 + Math.floor(i % DOTS / 4)] += dot / 16);
+      return image;
+    },
+  };
+}

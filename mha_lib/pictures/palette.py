@@ -1,0 +1,62 @@
+"""The colours of all pictures, live and still. They stand once, in ``js/live.css``; this reads them from there."""
+
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+
+STYLE = Path(__file__).with_name("js") / "live.css"
+
+# Linear sRGB -> cone responses; their cube roots -> OKLab. Source: Ottosson 2020, "A perceptual color space".
+TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
+                     [0.2119034982, 0.6806995451, 0.1073969566],
+                     [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
+TO_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468],
+                   [1.9779984951, -2.4285922050, 0.4505937099],
+                   [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
+
+
+@functools.cache
+def colours(dark: bool = False) -> dict[str, str]:
+    """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\);", STYLE.read_text())
+    return {name: pair[dark] for name, *pair in pairs}
+
+
+def rgb(colour: str) -> np.ndarray:
+    """Red, green and blue of ``#rrggbb``, 0 to 255."""
+    return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.float64)
+
+
+def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
+    """The colours of weights on the one scale of this course: (…) from 0 to 1 -> (…, 3), uint8.
+
+    Between its named colours the scale is straight in OKLab, where equal steps look equal, as ``color-mix(in oklab)``
+    is in the browser.
+    """
+    named = colours(dark)
+    stops = _to_lab(np.stack([rgb(named[name]) for name in ("low", "mid", "high")]))
+    places = np.clip(np.asarray(weights, np.float64), 0, 1)
+    lab = np.stack([np.interp(places, [0, 0.5, 1], stops[:, axis]) for axis in range(3)], axis=-1)
+    return _from_lab(lab)
+
+
+def is_dark(colour: np.ndarray) -> np.ndarray:
+    """Whether white is easier to read on a colour (…, 3) than black, by the contrast ratio of WCAG 2."""
+    return _linear(colour) @ np.array([0.2126, 0.7152, 0.0722]) < 0.179
+
+
+def _linear(colour: np.ndarray) -> np.ndarray:
+    share = np.asarray(colour, np.float64) / 255
+    return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+
+
+def _to_lab(colour: np.ndarray) -> np.ndarray:
+    return np.cbrt(_linear(colour) @ TO_CONES.T) @ TO_LAB.T
+
+
+def _from_lab(lab: np.ndarray) -> np.ndarray:
+    light = np.clip((lab @ np.linalg.inv(TO_LAB).T) ** 3 @ np.linalg.inv(TO_CONES).T, 0, 1)
+    share = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+    return np.rint(255 * share).astype(np.uint8)

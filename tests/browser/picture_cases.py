@@ -1,0 +1,89 @@
+"""One of every live picture, and what tests do with it on a page without a kernel."""
+
+import functools
+
+import torch
+
+from mha_lib import pictures
+from mha_lib.models.tasks import find_task
+
+
+@functools.cache
+def model(name):
+    """An untrained model of a task: what a picture computes does not depend on training."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        return find_task(name).model().eval()
+
+
+def points():
+    """Twelve keys and values."""
+    x = torch.linspace(0, 6, 12) ** 1.2
+    return x, torch.sin(x) + 0.1 * x.round()
+
+
+def training_run():
+    """Five steps of three heads that grow sharper."""
+    scores = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    return torch.stack([(step * scores).softmax(-1) for step in range(5)])
+
+
+CASES = {
+    "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
+    "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
+    "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
+    "layer": lambda: pictures.LayerExplorer.random(valid_lens=[4, 0], head=1, cell=7),
+    "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
+    "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
+    "kernel": lambda: pictures.KernelExplorer(
+        *points(), truth=torch.sin, learned_bandwidth=0.7, units={"hours": 1.0, "minutes": 60.0}
+    ),
+    "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
+    "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
+    "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
+}
+
+# Every attribute and text that a reader could notice, apart from the line that speaks a moment later.
+LOOKS = """
+section => {
+    const copy = section.cloneNode(true);
+    copy.querySelectorAll('[role=status]').forEach(node => node.remove());
+    copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
+    copy.querySelectorAll('[data-lm-suppress-shortcuts]')
+        .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
+    const inputs = [...section.querySelectorAll('input, select')].map(node => node.checked + node.value);
+    return copy.outerHTML + inputs;
+}
+"""
+NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+class LivePage:
+    """A saved page in Chromium, with its faults."""
+
+    def __init__(self, browser, folder, picture, *, width=1280, scheme="light"):
+        self.path = pictures.save_html(picture, folder / "picture.html")
+        self.context = browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", offline=True
+        )
+        self.page, self.errors, self.requests = self.context.new_page(), [], []
+        self.page.set_default_timeout(5_000)
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(self.path.as_uri())
+        self.section = self.page.locator("section.mha-live")
+        self.section.wait_for()
+
+    def looks(self):
+        """What a reader sees now."""
+        self.page.evaluate(NEXT_FRAME)
+        return self.section.evaluate(LOOKS)
+
+    def reading(self):
+        """The line that reads the picture."""
+        self.page.evaluate(NEXT_FRAME)
+        return self.section.locator(".reading").text_content()
+
+    def close(self):
+        self.context.close()

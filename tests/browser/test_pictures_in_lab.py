@@ -1,0 +1,135 @@
+"""A live picture in JupyterLab: with its kernel, beside another view of it, after a restart, saved and opened again."""
+
+import nbformat
+import pytest
+from lab_page import NotebookPage, cell_faults
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SETUP = """
+import torch, ipywidgets
+from mha_lib import pictures
+from mha_lib.models.tasks import find_task
+torch.manual_seed(0)
+model = find_task("digits").model().eval()
+"""
+SHOW = "explorer = pictures.HeadExplorer(model, example=3)\nexplorer"
+NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+@pytest.fixture
+def notebook(open_notebook, lab, request):
+    """``notebook(*cells)`` opens a new notebook with these cells and runs them all."""
+
+    def notebook(*cells):
+        opened = open_notebook(lab.write(f"{request.node.name}.ipynb", SETUP, *cells))
+        opened.run_all()
+        assert list(cell_faults(opened.code_cells())) == []
+        return opened
+
+    return notebook
+
+
+def sections(notebook, count=1):
+    """The live pictures of a notebook, in view and in order."""
+    found = notebook.panel.locator("section.mha-live")
+    notebook.page.wait_for_function(f"document.querySelectorAll('section.mha-live').length >= {count}", timeout=20_000)
+    found.first.scroll_into_view_if_needed()
+    return [found.nth(i) for i in range(count)]
+
+
+def run_cell(notebook, number):
+    """Run one cell, counted from 0, and wait for its end."""
+    notebook.do(
+        f"jupyterapp.shell.currentWidget.content.activeCellIndex = {number};"
+        "await jupyterapp.commands.execute('notebook:run-cell')"
+    )
+
+
+def output_of(notebook, number):
+    """The text that a cell has shown."""
+    (output,) = notebook.code_cells()[number]["outputs"]
+    return "".join(output["data"]["text/plain"])
+
+
+def test_python_and_both_views_agree(notebook):
+    opened = notebook(SHOW, "explorer", "explorer.query, explorer.gates[1][2]", "explorer.query = 9")
+    first, second = sections(opened, 2)
+    first.get_by_role("button", name="patch row 1, column 3").click()
+    first.get_by_role("switch", name="layer 2, head 2").press("Space")
+    second.locator("[aria-checked=false]").wait_for()
+    run_cell(opened, 3)
+    assert output_of(opened, 3) == "(8, 0.0)"
+    run_cell(opened, 4)
+    for view in (first, second):
+        view.locator("[aria-pressed=true][aria-label='patch row 2, column 0']").wait_for()
+
+
+def test_plain_widgets_drive_a_picture(notebook):
+    opened = notebook(
+        SHOW + ";",
+        "slider = ipywidgets.IntSlider(max=16, description='who looks')\n"
+        "ipywidgets.link((slider, 'value'), (explorer, 'query'))\n"
+        "ipywidgets.VBox([slider, explorer])",
+    )
+    opened.page.wait_for_function("document.querySelectorAll('section.mha-live').length >= 1")
+    view = opened.panel.locator(".widget-vbox section.mha-live")
+    opened.panel.locator(".noUi-handle").press("ArrowRight")
+    view.locator("[aria-pressed=true][aria-label='patch row 0, column 0']").wait_for()
+
+
+def test_keys_do_not_reach_the_lab(notebook):
+    opened = notebook(SHOW)
+    (view,) = sections(opened)
+    view.get_by_role("switch").first.focus()
+    for _ in range(2):
+        opened.page.keyboard.press("d")
+    opened.page.evaluate(NEXT_FRAME)
+    assert len(opened.code_cells()) == 2
+
+
+def test_a_picture_outlives_its_kernel(notebook):
+    opened = notebook(SHOW)
+    (view,) = sections(opened)
+    opened.do("await jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    view.get_by_role("switch", name="layer 1, head 0").click()
+    view.get_by_text("layer 1, head 0 (off)").wait_for()
+
+
+def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser):
+    opened = notebook(SHOW)
+    sections(opened)
+    opened.do("await jupyterapp.commands.execute('docmanager:save')")
+    (path,) = lab.folder.glob("test_saved_and_opened_again*.ipynb")
+    saved = nbformat.read(path, 4)
+    (output,) = saved.cells[1].outputs
+    assert "<img alt=" in output.data["text/html"], "for GitHub, nbconvert and printouts"
+    opened.page.close()
+    lab.end_kernels()
+    page = browser.new_page()
+    again = NotebookPage(page, lab, path.name)
+    (view,) = sections(again)
+    view.get_by_role("switch", name="layer 1, head 0").click()
+    view.get_by_text("layer 1, head 0 (off)").wait_for()
+    page.close()
+
+
+def test_running_a_cell_again_leaves_nothing_behind(notebook):
+    opened = notebook(SHOW, "from ipywidgets.widgets import widget\nlen(widget._instances)")
+    before = output_of(opened, 2)
+    for _ in range(50):
+        run_cell(opened, 1)
+    run_cell(opened, 2)
+    assert output_of(opened, 2) == before
+
+
+def test_the_console_is_clean_and_nothing_leaves_the_host(notebook, lab, usual_errors):
+    opened = notebook(SHOW)
+    requests = []
+    opened.page.on("request", lambda request: requests.append(request.url))
+    opened.run_all()
+    (view,) = sections(opened)
+    view.get_by_role("button", name="break it").click()
+    opened.page.evaluate(NEXT_FRAME)
+    assert set(opened.console_errors) - usual_errors == set()
+    assert [url for url in requests if not url.startswith((lab.address, "blob:", "data:"))] == []

@@ -1,0 +1,138 @@
+"""Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
+
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from picture_cases import CASES, LivePage
+
+from mha_lib import pictures
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def live(browser, tmp_path):
+    """``live(picture)`` opens the page that the picture saves."""
+    opened = []
+
+    def live(picture, **options):
+        opened.append(LivePage(browser, tmp_path, picture, **options))
+        return opened[-1]
+
+    yield live
+    for page in opened:
+        assert page.errors == []
+        assert page.requests == [page.path.as_uri()]
+        page.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_control_works_by_keyboard(live, name):
+    page = live(CASES[name]())
+    moves = {"range": ("ArrowRight", "ArrowLeft"), "checkbox": ("Space",), "select-one": ("ArrowDown", "ArrowUp")}
+    controls = page.section.locator("input, select, button")
+    idle = []
+    i = -1
+    while (i := i + 1) < controls.count():  # a control may take others away
+        control = controls.nth(i)
+        is_there = control.get_attribute("aria-pressed") == "true"  # and leads to where the picture is already
+        if control.is_disabled() or not control.is_visible() or is_there:
+            continue
+        before = page.looks()
+        for key in moves.get(control.evaluate("node => node.type"), ("Enter",)):
+            control.press(key)
+            if page.looks() != before:
+                break
+        else:
+            idle.append(control.evaluate("node => node.ariaLabel ?? node.textContent"))
+    assert idle == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
+    page = live(CASES[name]())
+    grids = page.section.locator("svg[role=group]")
+    for i in range(grids.count()):
+        stops = grids.nth(i).locator("[tabindex='0']")
+        assert stops.count() == 1
+        before = page.looks()
+        stops.focus()
+        page.page.keyboard.press("ArrowDown")
+        for _ in range(i + 1):  # in each grid to another place, since one may follow the other
+            page.page.keyboard.press("ArrowRight")
+        assert page.page.evaluate("document.activeElement.closest('svg[role=group]') !== null")
+        assert page.looks() != before
+        assert page.section.locator("[data-lm-suppress-shortcuts]:focus").count() == 1
+
+
+def test_the_layer_explorer_shows_torchs_numbers(live):
+    explorer = pictures.LayerExplorer.random(60, 6, seed=3, example=1, head=4, valid_lens=[6, 4])
+    page = live(explorer)
+    page.section.get_by_label("num_heads").press("ArrowLeft")
+    page.section.get_by_label("valid_lens[1]").press("ArrowRight")
+    explorer.num_heads, explorer.valid_lens = 5, torch.tensor([6, 5])
+    page.looks()
+    shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
+    weights = explorer.weights()[1, 4]
+    for i, label in enumerate(shown):
+        query, key = divmod(i, 6)
+        weight = "masked" if key == 5 else f"{weights[query, key]:.2f}"
+        assert label == f"query {query}, key {key}: {weight}"
+
+
+def test_a_drawn_digit_is_read_and_kept(live):
+    page = live(CASES["digits"]())
+    before = page.looks()
+    page.section.get_by_role("button", name="Draw").click()
+    box = page.section.locator(".paper svg").bounding_box()
+    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10)
+    page.page.mouse.down()
+    page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 10)
+    page.page.mouse.up()
+    assert page.looks() != before
+    darkness = "nodes => nodes.map(node => Number(node.style.getPropertyValue('--dark')))"
+    ink = page.section.locator(".ink rect").evaluate_all(darkness)
+    assert sum(ink[i] > 0.4 for i in range(64)) >= 8 and all(ink[8 * row] == 0 for row in range(8))
+    assert "Your drawing" in page.reading()
+
+
+def test_break_it_changes_the_answer_with_few_heads(live):
+    page = live(CASES["digits"]())
+    before = page.section.locator(".says strong").text_content()
+    page.section.get_by_role("button", name="break it").click()
+    page.page.mouse.move(0, 0)
+    page.looks()
+    assert page.section.locator(".says strong").text_content() != before
+    assert page.section.locator("[aria-checked=false]").count() <= 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", CASES)
+def test_everyone_can_read_it(live, name, scheme):
+    """On a phone, too: no violation for axe, nothing beyond the edge, contrast of 4.5 in cells (axe skips SVG)."""
+    page = live(CASES[name](), scheme=scheme, width={"light": 1280, "dark": 390}[scheme])
+    assert page.page.evaluate("document.documentElement.scrollWidth") == {"light": 1280, "dark": 390}[scheme]
+    assert page.section.evaluate(LEAST_CONTRAST) >= 4.5
+    page.page.wait_for_timeout(500)
+    assert page.section.locator("[role=status]").text_content() == page.reading() != ""
+    found = Axe().run(page.page, context=".mha-live").response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+
+
+# Draws the computed colours onto a canvas, which knows every notation, and compares their luminances.
+LEAST_CONTRAST = """
+section => {
+    const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+    const luminance = colour => {
+        pen.fillStyle = colour;
+        pen.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(
+            byte => byte / 255 <= 0.04045 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const contrasts = [...section.querySelectorAll('.cell')].filter(cell => cell.querySelector('text')?.textContent)
+        .map(cell => ['rect', 'text'].map(name => luminance(getComputedStyle(cell.querySelector(name)).fill)))
+        .map(([a, b]) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+    return Math.min(21, ...contrasts);
+}
+"""

@@ -1,0 +1,201 @@
+"""What JavaScript computes is what torch computes, to 1e-5, with random gates and lengths."""
+
+import base64
+import re
+
+import pytest
+import torch
+from picture_cases import NEXT_FRAME, LivePage, model, points
+
+from mha_lib import MultiHeadAttention, pictures
+from mha_lib.models.tasks import find_task
+from mha_lib.pictures.live import bundle, pack
+
+pytestmark = pytest.mark.browser
+
+LOAD = """
+async text => {
+    window.code = await import(URL.createObjectURL(new Blob([text], { type: 'text/javascript' })));
+    window.bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def page(browser):
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+def load(page, module):
+    """Make all functions of a module and of those that it imports callable as ``code.name``."""
+    text = re.sub(r"^export ", "", bundle(module), flags=re.MULTILINE)
+    names = re.findall(r"^(?:function|const|class) (\w+)", text, re.MULTILINE)
+    page.evaluate(LOAD, f"{text}\nexport {{ {', '.join(names)} }};")
+
+
+RUN = """
+({ parameters, shapes, blocks, cases }) => {
+    const model = code.transformer(code.unpack(bytes(parameters), shapes), blocks);
+    return cases.map(({ inputs, gates }) => {
+        if (inputs.patches) inputs.patches = code.matrix(16, 4, Float32Array.from(inputs.patches));
+        const { weights, logits } = model.run(inputs, gates);
+        return [[...logits.data], weights.flat().flatMap(head => [...head.data])];
+    });
+}
+"""
+
+
+def inputs_for_browser(name, batch, example):
+    if name == "digits":
+        return {"patches": batch.inputs[example].flatten().tolist()}
+    if name == "lookups":
+        return {"ids": batch.inputs[example].flatten().tolist(), "fields": 3}
+    source, target = (part[example].tolist() for part in batch.inputs)
+    return {"source": source, "target": target, "valid": batch.valid_lens[example].item()}
+
+
+@pytest.mark.parametrize("name", ["digits", "lookups", "dates"])
+def test_forward_pass(page, name):
+    task, net, generator = find_task(name), model(name), torch.Generator().manual_seed(1)
+    batch = task.held_out[torch.randperm(len(task.held_out), generator=generator)[:50]]
+    if name == "dates":  # any length may come, none included
+        lengths = torch.randint(0, 19, (50,), generator=generator)
+        lengths[:2] = torch.tensor([0, 18])
+        batch = type(batch)(batch.inputs, lengths, batch.targets)
+    shape = 50, len(net.blocks), net.attentions[0].num_heads
+    gates = torch.rand(shape, generator=generator)
+    gates[::2] = gates[::2].round()
+    gates[0] = 0
+    with torch.no_grad():
+        logits = net(batch.inputs, batch.valid_lens, gates)
+    packed = pack(net.state_dict())
+    load(page, "transformer.js")
+    found = page.evaluate(
+        RUN,
+        {
+            "parameters": base64.b64encode(packed["parameters"]).decode(),
+            "shapes": packed["shapes"],
+            "blocks": list(net.blocks),
+            "cases": [{"inputs": inputs_for_browser(name, batch, i), "gates": gates[i].tolist()} for i in range(50)],
+        },
+    )
+    for example, (found_logits, found_weights) in enumerate(found):
+        weights = torch.cat([layer[example].flatten() for layer in net.attention_weights])
+        torch.testing.assert_close(torch.tensor(found_weights), weights, atol=1e-5, rtol=0)
+        torch.testing.assert_close(torch.tensor(found_logits), logits[example].flatten(), atol=1e-5, rtol=1e-5)
+
+
+def test_heads_of_a_layer(page):
+    """Every number of heads that divides 60, lengths from 0 to all."""
+    load(page, "attention.js")
+    generator = torch.Generator().manual_seed(2)
+    for case in range(50):
+        num_heads = [1, 2, 3, 4, 5, 6, 10, 12, 20][case % 9]
+        num_queries, num_keys = (int(torch.randint(1, 9, (), generator=generator)) for _ in range(2))
+        length = case % (num_keys + 1)
+        queries, keys = (torch.randn(1, n, 60, generator=generator) for n in (num_queries, num_keys))
+        layer = MultiHeadAttention(60, num_heads, query_size=60, key_size=60, value_size=60, bias=case % 2 == 1)
+        projections = {"W_q": layer.W_q, "W_k": layer.W_k}
+        packed = pack(
+            {"queries": queries, "keys": keys}
+            | {f"{name}.{part}": tensor for name, p in projections.items() for part, tensor in p.named_parameters()}
+        )
+        with torch.no_grad():
+            layer(queries, keys, keys, torch.tensor([length]))
+        found = page.evaluate(
+            """({ parameters, shapes, heads, length }) => {
+                const t = code.unpack(bytes(parameters), shapes);
+                const [q, k] = ["W_q", "W_k"].map((name, i) =>
+                    code.linear([t.queries, t.keys][i], t[`${name}.weight`], t[`${name}.bias`]));
+                return code.attentionWeights(q, k, heads, length).flatMap(head => [...head.data]);
+            }""",
+            {
+                "parameters": base64.b64encode(packed["parameters"]).decode(),
+                "shapes": packed["shapes"],
+                "heads": num_heads,
+                "length": length,
+            },
+        )
+        torch.testing.assert_close(torch.tensor(found).float(), layer.attention_weights.flatten(), atol=1e-5, rtol=0)
+
+
+PLACES = """
+tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))), +tag.textContent])
+"""
+SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
+
+
+def test_every_way_to_mask(browser, tmp_path):
+    """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
+    for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
+        explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
+        live = LivePage(browser, tmp_path, explorer)
+        per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
+        masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
+        scores = explorer.scores[1].double() / 4 + shift
+        expected = [explorer.weights(), *(scores.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
+        maps = live.section.locator("svg[role=group]")
+        for way, weights in enumerate(expected, start=1):
+            shown = maps.nth(way).locator(".cell").evaluate_all(SHOWN)
+            hides = masked.flatten() if way == 1 else torch.zeros(24, dtype=torch.bool)
+            words = [
+                "masked" if hidden else "NaN" if weight != weight else f"{weight:.2f}"
+                for weight, hidden in zip(weights.flatten().tolist(), hides.tolist(), strict=True)
+            ]
+            assert shown == words, (lengths, shift, way)
+        live.close()
+
+
+def test_kernel_pooling(browser, tmp_path):
+    for bandwidth, query in ((0.3, 1.0), (2.0, 5.5), (0.05, 3.3)):
+        explorer = pictures.KernelExplorer(*points(), bandwidth=bandwidth, query=query)
+        (value,), (weights,) = explorer.pool(torch.tensor([query]))
+        live = LivePage(browser, tmp_path, explorer)
+        live.page.evaluate(NEXT_FRAME)
+        text = live.reading()
+        assert f"pooled value is {value:.2f}".replace("-", "−") in text
+        assert f"largest weight is {weights.max():.2f}" in text
+        shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
+        torch.testing.assert_close(torch.tensor(shown).float() ** 2, weights, atol=2e-3, rtol=0)
+        live.close()
+
+
+def test_numbers_stand_where_torch_puts_them(browser, tmp_path):
+    """Each step of the stepper, read off the page row by row, is torch's tensor; so is the wrong reshape."""
+    for wrong in (False, True):
+        stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, wrong=wrong)
+        live = LivePage(browser, tmp_path, stepper)
+        for number, step in enumerate(stepper.steps()):
+            live.section.locator(".path button").nth(number).click()
+            live.page.evaluate(NEXT_FRAME)
+            tags = live.section.locator(".tag").evaluate_all(PLACES)
+            rows = {}
+            for y, x, tag in sorted(tags):
+                rows.setdefault(y, []).append((x, tag))
+            heads_first = step.axes[1] == "heads"
+            tables = step.tensor.flatten(0, 1) if heads_first else step.tensor
+            tables = tables.flatten(2) if tables.dim() == 4 else tables
+            shown = sorted(tuple(tag for _, tag in row) for row in rows.values())
+            columns = len(shown[0]) // tables.shape[2]
+            assert len(shown[0]) == columns * tables.shape[2]
+            expected = sorted(
+                tuple(torch.cat([tables[t, r] for t in range(first, min(first + columns, len(tables)))]).tolist())
+                for first in range(0, len(tables), columns)
+                for r in range(tables.shape[1])
+            )
+            assert shown == expected, (wrong, number)
+        live.close()
+
+
+def test_slow_motion(browser, tmp_path):
+    """Weights and output of every query and length, 0 included, as torch computes them."""
+    for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
+        motion = pictures.SlowMotion(query=query, valid_len=length, step=4)
+        weights, output = motion.result()
+        live = LivePage(browser, tmp_path, motion)
+        for name, numbers in (("weight", weights), ("output", output)):
+            shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
+            assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
+        live.close()

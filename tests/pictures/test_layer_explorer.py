@@ -1,0 +1,60 @@
+"""The layer explorer on the reader's own layer: its weights are the layer's, cut into as many heads as asked for."""
+
+import pytest
+import torch
+import traitlets
+
+from mha_lib import MultiHeadAttention, pictures
+
+SIZES = {"query_size": 8, "key_size": 6, "value_size": 6}
+
+
+def own_layer():
+    torch.manual_seed(3)
+    layer = MultiHeadAttention(12, 3, bias=True, **SIZES)
+    return layer, torch.randn(3, 2, 8), torch.randn(3, 5, 6)
+
+
+def test_weights_are_those_of_the_readers_layer():
+    layer, queries, keys = own_layer()
+    explorer = pictures.LayerExplorer(layer, queries, keys, valid_lens=torch.tensor([5, 0, 2]))
+    with torch.no_grad():
+        layer(queries, keys, keys, torch.tensor([5, 0, 2]))
+    torch.testing.assert_close(explorer.weights(), layer.attention_weights)
+    assert explorer.valid_lens == [5, 0, 2]
+    explorer.num_heads = 6
+    assert explorer.weights().shape == (3, 6, 2, 5)
+    assert layer.num_heads == 3, "the reader's layer stays as it is"
+    explorer.ones = True
+    torch.testing.assert_close(explorer.weights()[0], torch.full((6, 2, 5), 0.2))
+
+
+def test_head_stays_among_the_heads():
+    explorer = pictures.LayerExplorer(*own_layer(), head=2)
+    explorer.num_heads = 2
+    assert explorer.head == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "value", "message"),
+    [
+        ("num_heads", 5, r"num_heads must be one of \[1, 2, 3, 4, 6, 12\], which divide 12, got 5"),
+        ("valid_lens", [5, 5], "valid_lens must be 3 whole numbers from 0 to 5"),
+        ("valid_lens", [5, 5, 6], "valid_lens must be 3 whole numbers from 0 to 5"),
+        ("valid_lens", torch.tensor([1.5, 2, 3]), "valid_lens must be 3 whole numbers"),
+        ("cell", 10, "cell must be between 0 and 9, got 10"),
+        ("example", 3, "example must be between 0 and 2"),
+    ],
+)
+def test_a_wrong_choice_is_named(choice, value, message):
+    explorer = pictures.LayerExplorer(*own_layer())
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(explorer, choice, value)
+
+
+def test_tensors_that_do_not_fit_are_named():
+    layer, queries, keys = own_layer()
+    with pytest.raises(ValueError, match=r"keys must have shape \(batch, tokens, 6\), got \(3, 2, 8\)"):
+        pictures.LayerExplorer(layer, queries, queries)
+    with pytest.raises(ValueError, match="one batch size, got 3 and 2"):
+        pictures.LayerExplorer(layer, queries, keys[:2])

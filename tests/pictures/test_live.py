@@ -1,0 +1,193 @@
+"""Live pictures as Python sees them: choices are checked, stills have words, modules fit together."""
+
+import io
+import re
+import struct
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+import traitlets
+from PIL import Image
+
+from mha_lib import pictures
+from mha_lib.models.tasks import find_task
+from mha_lib.pictures.live import MODULES, bundle, pack
+from mha_lib.pictures.palette import colours, weight_colours
+
+ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return find_task("digits").model().eval()
+
+
+@pytest.mark.parametrize("entry", [*ENTRIES, "page.js"])
+def test_names_in_a_bundle_are_unique(entry):
+    text = bundle(entry)
+    names = re.findall(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
+    assert len(names) == len(set(names)) > 0
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_tensors_are_packed_one_after_the_other():
+    packed = pack({"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([7.5])})
+    assert packed["shapes"] == [["a", [2, 3]], ["b", [1]]]
+    assert struct.unpack("<7f", packed["parameters"]) == (0, 1, 2, 3, 4, 5, 7.5)
+
+
+def test_the_scale_of_weights_gets_ever_darker_on_light_and_brighter_on_dark():
+    for dark in (False, True):
+        shades = weight_colours(np.linspace(0, 1, 101), dark).astype(float) @ [0.2126, 0.7152, 0.0722]
+        assert (np.diff(shades) > 0).all() if dark else (np.diff(shades) < 0).all()
+    assert {"query", "key", "value", "low", "mid", "high"} <= colours().keys()
+
+
+@pytest.mark.parametrize(
+    ("choice", "value", "message"),
+    [
+        ("gates", torch.ones(2, 5), r"gates must be numbers from 0 to 1 of shape \(2, 6\)"),
+        ("gates", [[2.0] * 6] * 2, "gates must be numbers from 0 to 1"),
+        ("gates", "all", "gates must be"),
+        ("example", 360, "example must be between 0 and 359, got 360"),
+        ("query", 17, "query must be between 0 and 16, got 17"),
+        ("head", -1, "head must be between 0 and 5"),
+        ("drawn", [0.5] * 63, "drawn must be None or 64 numbers from 0 to 1"),
+        ("drawn", [1.5] * 64, "drawn must be None or 64 numbers"),
+    ],
+)
+def test_a_wrong_choice_is_named(model, choice, value, message):
+    explorer = pictures.HeadExplorer(model)
+    before = getattr(explorer, choice)
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(explorer, choice, value)
+    assert getattr(explorer, choice) == before
+    with pytest.raises(traitlets.TraitError, match=message):
+        pictures.HeadExplorer(model, **{choice: value})
+
+
+def test_choices_can_be_observed_and_linked(model):
+    explorer, slider, seen = pictures.HeadExplorer(model), ipywidgets.IntSlider(max=16), []
+    explorer.observe(lambda change: seen.append(change["new"]), "query")
+    ipywidgets.link((slider, "value"), (explorer, "query"))
+    slider.value = 5
+    explorer.query = 7
+    assert (seen, slider.value) == ([5, 7], 7)
+
+
+def test_gates_reach_the_answer(model):
+    explorer = pictures.HeadExplorer(model, example=4)
+    whole, _ = explorer.answer()
+    explorer.gates = torch.zeros(2, 6)
+    none, _ = explorer.answer()
+    batch = find_task("digits").held_out[4:5]
+    with torch.no_grad():
+        torch.testing.assert_close(whole, model(batch.inputs)[0, 0])
+        torch.testing.assert_close(none, model(batch.inputs, None, torch.zeros(2, 6))[0, 0])
+
+
+def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
+    explorer = pictures.HeadExplorer(model, example=3, query=6)
+    data, _ = explorer._repr_mimebundle_()
+    assert data["text/plain"] == repr(explorer)
+    html = data["text/html"]
+    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch 6', html)
+    assert "<figcaption>" in html and "<script" not in html
+    still = explorer.still()
+    assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
+    assert len(still.png) < 20_000
+
+
+def test_a_saved_page_needs_nothing_else(model, tmp_path):
+    page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text()
+    assert not re.search(r'(?:src|href)="(?!data:)', page)
+    assert page.count("<img alt=") == 1
+
+
+PLACES = {
+    "masks": (
+        lambda **first: pictures.MaskExplorer(
+            torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), **first
+        ),
+        [
+            ("valid_lens", [1, 2], "valid_lens must be None, a whole number from 0 to 5, or 3 of them"),
+            ("valid_lens", 6, "valid_lens must be None, a whole number from 0 to 5"),
+            ("divisor", 0.0, "divisor must be between 0.25 and 32"),
+            ("shift", 7, r"shift must be one of \(0, -3000000\)"),
+            ("example", 2, "example must be between 0 and 1"),
+        ],
+    ),
+    "kernel": (
+        lambda **first: pictures.KernelExplorer(torch.tensor([2.0, 0.0, 1.0]), torch.tensor([5.0, 1.0, 3.0]), **first),
+        [
+            ("bandwidth", 0.0, "bandwidth must be above 0"),
+            ("query", 2.5, "query must be between 0 and 2"),
+            ("unit", 1, "unit must be between 0 and 0"),
+        ],
+    ),
+    "transpose": (
+        pictures.TransposeStepper,
+        [("num_heads", 5, "num_heads must be between 1 and 4"), ("step", 7, "step must be between 0 and 6")],
+    ),
+    "slow motion": (
+        pictures.SlowMotion,
+        [("query", 3, "query must be between 0 and 2"), ("valid_len", 5, "valid_len must be between 0 and 4")],
+    ),
+    "sentence": (
+        pictures.SentenceExplorer,
+        [("example", 12, "example must be between 0 and 11"), ("head", 12, "head must be between 0 and 11")],
+    ),
+    "scrubber": (
+        lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
+        [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "choice", "value", "message"),
+    [(make, *case) for make, cases in PLACES.values() for case in cases],
+)
+def test_wrong_choices_of_all_pictures_are_named(make, choice, value, message):
+    picture = make()
+    assert choice in picture.choices
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(picture, choice, value)
+    with pytest.raises(traitlets.TraitError, match=message):
+        make(**{choice: value})
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_all_pictures_have_a_still_one_with_words(name):
+    picture = PLACES[name][0]()
+    still = picture.still()
+    assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
+    assert still.alt.startswith(picture.title) and re.search(r"\d", still.alt) and still.caption
+    assert len(still.png) < 25_000
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pictures.MaskExplorer(torch.zeros(1, 7, 2)), r"at most 6 queries and 6 keys, got \(1, 7, 2\)"),
+        (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
+        (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
+        (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
+        (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),
+    ],
+)
+def test_data_that_do_not_fit_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_sentence_of_another_length_keeps_the_word_inside():
+    explorer = pictures.SentenceExplorer(example=6, query=14)
+    explorer.example = 8
+    assert explorer.query < len(explorer.maps[8].tokens)
+    assert 0 <= explorer.layer < 6
