@@ -157,7 +157,13 @@ class NotebookPage:
         return [cell for cell in self.cells() if cell["cell_type"] == "code" and cell["source"].strip()]
 
     def explorers(self):
-        """All interactive pictures, one after the other, each brought into view with its picture."""
+        """All interactive pictures, one after the other, each brought into view with its picture.
+
+        They appear some time after their cells have run; each also says what it shows as HTML.
+        """
+        views = [output.get("data", {}) for cell in self.cells() for output in cell.get("outputs", [])]
+        for number in range(sum(WIDGET_VIEW in data and "text/html" in data for data in views)):
+            self.panel.locator(".mha-explorer").nth(number).wait_for(state="attached")
         for explorer in self.panel.locator(".mha-explorer").all():
             explorer.scroll_into_view_if_needed()
             explorer.locator("img").wait_for()

@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from lab_page import PATIENCE
 
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
@@ -67,7 +68,7 @@ class LivePage:
             color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", offline=True
         )
         self.page, self.errors, self.requests = self.context.new_page(), [], []
-        self.page.set_default_timeout(5_000)
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -33,7 +33,7 @@ def notebook(open_notebook, lab, request):
 def sections(notebook, count=1):
     """The live pictures of a notebook, in view and in order."""
     found = notebook.panel.locator("section.mha-live")
-    notebook.page.wait_for_function(f"document.querySelectorAll('section.mha-live').length >= {count}", timeout=20_000)
+    notebook.page.wait_for_function(f"document.querySelectorAll('section.mha-live').length >= {count}")
     found.first.scroll_into_view_if_needed()
     return [found.nth(i) for i in range(count)]
 
