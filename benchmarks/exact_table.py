@@ -5,10 +5,11 @@ import time
 import torch
 
 from benchmarks.report import markdown
-from mha_lib.importance import evaluate_all, heads_in
-from mha_lib.tasks import Batch, Task, find_task
-from mha_lib.training import single_thread
-from mha_lib.transformer import Transformer
+from mha_lib.heads.ablation import evaluate_all
+from mha_lib.heads.coalitions import heads_in
+from mha_lib.models.tasks import Batch, Task, find_task
+from mha_lib.models.training import single_thread
+from mha_lib.models.transformer import Transformer
 
 NUM_EXAMPLES, NUM_SETS, IN_LOOP = 128, 4096, 128
 AT_MOST = 15.0  # seconds

@@ -13,7 +13,7 @@ from statistics import median
 
 import mha_lib
 from benchmarks.report import markdown
-from mha_lib.comparison import compare, planted_controls, summarise, sweep
+from mha_lib.heads.league import compare, planted_controls, summarise, sweep
 
 SEEDS = range(8)
 RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "heads.json"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from benchmarks.report import markdown
 from mha_lib.models.pretrained import NAMED_HEADS, MiniLM, minilm
-from mha_lib.training import seeded, single_thread
+from mha_lib.models.training import seeded, single_thread
 
 REPORT = Path(__file__).with_suffix(".md")
 SEED, NUM_SENTENCES = 0, 400

@@ -14,8 +14,8 @@ import mha_lib
 from benchmarks import measure
 from benchmarks.contenders import Cell
 from benchmarks.report import markdown
-from mha_lib.pruning import prune_attention
-from mha_lib.transformer import Block
+from mha_lib.heads.removal import prune_attention
+from mha_lib.models.transformer import Block
 
 RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "pruning_speed.json"
 # What is measured: a cell, and how many of its heads are kept.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from benchmarks.measure import Ratio
-from mha_lib.plots import DPI, LINES
+from mha_lib.pictures.picture import DPI, LINES
 
 RESULTS = Path(__file__).parent / "results"
 PASS = {False: "forward", True: "forward + backward"}

@@ -10,20 +10,20 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 
-from mha_lib import describe
-from mha_lib.tasks import Task, find_task
-from mha_lib.training import fit, seeded, single_thread
-from mha_lib.transformer import Transformer
+from mha_lib.heads import statistics
+from mha_lib.models.tasks import Task, find_task
+from mha_lib.models.training import fit, seeded, single_thread
+from mha_lib.models.transformer import Transformer
 
 SEEDS = range(5)
 REPORT = Path(__file__).with_suffix(".md")
 PLACES = torch.cartesian_prod(torch.arange(4), torch.arange(4))  # row and column of each patch
 NUM_TOKENS = 1 + len(PLACES)
 MEASURES = {
-    "mean distance": lambda weights: describe.mean_distance(weights[:, :, 1:, 1:], PLACES),
-    "on itself": describe.weight_on_self,
-    "on the class token": lambda weights: describe.weight_on_token(weights, token=0),
-    "entropy": describe.entropy,
+    "mean distance": lambda weights: statistics.mean_distance(weights[:, :, 1:, 1:], PLACES),
+    "on itself": statistics.weight_on_self,
+    "on the class token": lambda weights: statistics.weight_on_token(weights, token=0),
+    "entropy": statistics.entropy,
 }
 
 

@@ -1,6 +1,6 @@
 """Multi-head attention, written to be read, tested to be trusted.
 
-The layer and its parts are here; everything else is a submodule of its own, such as ``mha_lib.peers``.
+The layer and its parts are here; everything else is in a package of its own.
 """
 
 from mha_lib.attention import (

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from mha_lib import peers
+from mha_lib.attention import other_libraries
 
 PACKAGES = {
     "torch": ("the layer", "torch==2.13.0"),
@@ -47,7 +47,7 @@ def _check_package(name: str) -> bool:
 def _check_d2l() -> bool:
     """Whether the book's package, used for comparison in 03, cannot be imported."""
     try:
-        peers.load_d2l()
+        other_libraries.load_d2l()
     except ImportError as error:
         return _report("d2l", "the book's own layer, in 03", str(error))
     return _report("d2l", "the book's own layer, in 03", "")

@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 import mha_lib
 from mha_lib.models.pretrained import PACKAGE, SHA256, minilm
-from mha_lib.training import single_thread
+from mha_lib.models.training import single_thread
 
 FOLDER = Path(mha_lib.__file__).with_name("models") / "sentences"
 SENTENCES = (  # our own; each shows some of the heads that have a name; one shows such a head fooled

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save
 
 import mha_lib
-from mha_lib.tasks import TASKS
-from mha_lib.training import fit
+from mha_lib.models.tasks import TASKS
+from mha_lib.models.training import fit
 
 FOLDER = Path(mha_lib.__file__).with_name("models") / "weights"
 SEED = 0

@@ -10,7 +10,7 @@ from mha_lib.checks.answers import InTensors, require_parts
 from mha_lib.checks.calls import call_all, tensor_from
 from mha_lib.checks.inputs import in_words
 from mha_lib.checks.verdict import MistakeError
-from mha_lib.importance import spearman
+from mha_lib.heads.coalitions import spearman
 
 SEEN = "{example}, place {place} holds {got} instead of {right}: "  # how a slip begins that leaves the shape right
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mha_lib import truth_table
+from mha_lib.attention import edge_cases
 from mha_lib.checks.calls import call, kind_of
 from mha_lib.checks.exhibits import AdditiveLayer, Layer
 from mha_lib.checks.verdict import MistakeError, Verdict, describe_error
@@ -218,7 +218,7 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
     """The matrix in aligned columns, with the number that each test catches in the last line."""
     cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
     totals = {test: str(sum(row[test] for row in caught.values())) for test in TESTS}
-    return truth_table.as_text({**cells, "caught": totals})
+    return edge_cases.as_text({**cells, "caught": totals})
 
 
 def by_formula(

@@ -9,14 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib import importance
 from mha_lib.checks.answers import in_tensors, is_number
 from mha_lib.checks.calls import call, kind_of, tensor_from
 from mha_lib.checks.compare import Slip, compare, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check
-from mha_lib.tasks import Batch, Task
-from mha_lib.training import seeded
-from mha_lib.transformer import Encoder, TokenEmbedding
+from mha_lib.heads import measures
+from mha_lib.heads.ablation import evaluate_all
+from mha_lib.heads.coalitions import best_sets, heads_in, mean_curve, sets_kept, shapley, spearman, worst_sets
+from mha_lib.heads.measures import gate_gradient
+from mha_lib.models.tasks import Batch, Task
+from mha_lib.models.training import seeded
+from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A game of three
@@ -145,7 +148,7 @@ class Game:
     def __init__(self, num_heads: int):
         self.num_heads = num_heads
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
-        sets = importance.heads_in(torch.arange(2**num_heads), num_heads).float()
+        sets = heads_in(torch.arange(2**num_heads), num_heads).float()
         self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
 
     def __call__(self, kept: Iterable[int]) -> float:
@@ -274,7 +277,7 @@ def honest_gain(function: Callable[[Tensor, Tensor, int], float]) -> str:
 
     Args:
         function: ``honest_gain(seen, unseen, number)``, two tables (2**num_heads,) of accuracies with every set of
-            heads, numbered as in ``mha_lib.importance.subsets``, on examples that may be used for choosing and on
+            heads, numbered as in ``mha_lib.heads.coalitions``, on examples that may be used for choosing and on
             others. → how much better the set of ``number`` heads that does best on the first does on the second than a
             set of ``number`` heads picked at random would there, on average.
 
@@ -294,12 +297,12 @@ def two_tables(num_heads: int) -> tuple[Tensor, Tensor]:
 
 def chosen(seen: Tensor, unseen: Tensor, number: int) -> Tensor:
     """What the set that does best on the seen examples does on the others."""
-    return unseen[importance.best_sets(seen)[number]]
+    return unseen[best_sets(seen)[number]]
 
 
 def by_chance(table: Tensor, number: int) -> Tensor:
     """What as many heads picked at random do on average."""
-    return importance.mean_curve(table)[number]
+    return mean_curve(table)[number]
 
 
 def gain(seen: Tensor, unseen: Tensor, number: int) -> float:
@@ -310,7 +313,7 @@ def by_leave_one_out(seen: Tensor, unseen: Tensor, number: int) -> float:
     """The set chosen by the cost of single heads."""
     num_heads = len(seen).bit_length() - 1
     costs = seen[-1] - seen[-1 - 2 ** torch.arange(num_heads)]
-    return (unseen[importance.sets_kept(costs)[number]] - by_chance(unseen, number)).item()
+    return (unseen[sets_kept(costs)[number]] - by_chance(unseen, number)).item()
 
 
 def misjudged(text: str, imitation: Callable[[Tensor, Tensor, int], float]) -> Slip:
@@ -355,7 +358,7 @@ GAIN_SLIPS = [
     ),
     misjudged(
         "you compare with the worst set of this size; random picks do better than that.",
-        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen[importance.worst_sets(unseen)[k]]).item(),
+        lambda seen, unseen, k: (chosen(seen, unseen, k) - unseen[worst_sets(unseen)[k]]).item(),
     ),
     misjudged("nothing is compared: this is the accuracy itself.", lambda seen, unseen, k: chosen(seen, unseen, k)),
     misjudged("the sign is wrong: better must come out positive.", lambda seen, unseen, k: -gain(seen, unseen, k)),
@@ -390,7 +393,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
 
     Args:
         function: ``own_importance(model, batch, task)`` → (num_blocks, num_heads), higher is more important, as the
-            measures of ``mha_lib.importance``. The models have random weights and are asked on other examples than
+            measures of ``mha_lib.heads``. The models have random weights and are asked on other examples than
             ``batch``. The mean correlation must be at least 0.8.
 
     Source: the truth is Shapley's (1953); the bars, Michel, Levy, Neubig 2019 and Hao et al. 2021.
@@ -449,13 +452,13 @@ def truths() -> list[Tensor]:
     found = []
     for seed in SEEDS:
         model, _, unseen = random_model(seed)
-        found.append(importance.shapley(importance.evaluate_all(model, unseen, TASK).accuracy).view(2, NUM_HEADS))
+        found.append(shapley(evaluate_all(model, unseen, TASK).accuracy).view(2, NUM_HEADS))
     return found
 
 
 def agreement(results: Sequence[Tensor]) -> float:
     """Mean rank correlation with the truth."""
-    return sum(map(importance.spearman, results, truths())) / len(results)
+    return sum(map(spearman, results, truths())) / len(results)
 
 
 def measured(function: Any, model: Encoder, batch: Batch) -> Tensor:
@@ -506,7 +509,7 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
 @functools.cache
 def library(name: str) -> tuple[Tensor, ...]:
     """What another measure says of the small models."""
-    measure = globals().get(name) or getattr(importance, name)
+    measure = globals().get(name) or getattr(measures, name)
     return tuple(measure(model, batch, TASK) for model, batch in small_models())
 
 
@@ -530,7 +533,7 @@ def mean_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
 
 
 def normalised_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    return importance.gate_gradient(model, batch, task, normalise=True)
+    return gate_gradient(model, batch, task, normalise=True)
 
 
 LOW_MEASURES = [

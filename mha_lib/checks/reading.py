@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib import describe
 from mha_lib.checks.calls import call, kind_of, tensor_from
 from mha_lib.checks.compare import SEEN, Slip, compare, same_order
 from mha_lib.checks.verdict import MistakeError, NotYetError, check, trimmed
+from mha_lib.heads import statistics
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
 ROLES = ("itself", "same word", "previous", "next", "first", "last", "even")
@@ -266,7 +266,7 @@ def on_previous(weights: Tensor) -> Tensor:
 
 MISREADINGS = [
     (
-        describe.entropy,
+        statistics.entropy,
         "it orders heads by how many tokens they look at, not by how far away these are: a head that looks sharply at "
         "the first token is narrow, and yet looks far.",
     ),
@@ -276,7 +276,7 @@ MISREADINGS = [
         "far away.",
     ),
     (
-        describe.weight_on_self,
+        statistics.weight_on_self,
         "it orders heads by their weight on the diagonal alone: a head that looks at the previous token counts as far "
         "as one that looks at the other end.",
     ),
@@ -296,7 +296,7 @@ MISREADINGS = [
         "that looks sharply at a far token gets next to nothing.",
     ),
     (
-        lambda weights: describe.weight_on_token(weights, 0),
+        lambda weights: statistics.weight_on_token(weights, 0),
         "it orders heads by their weight on the first token alone; a head may look far without looking there.",
     ),
 ]

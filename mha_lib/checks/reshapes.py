@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from mha_lib import attention
+from mha_lib.attention.shape_trace import read_tag, tagged_tokens
 from mha_lib.checks.answers import in_tensors
 from mha_lib.checks.compare import Slip, compare, first_difference
 from mha_lib.checks.verdict import MistakeError, check
-from mha_lib.shapes import read_tag, tagged_tokens
 
 TAGGED_HEADS = 2
 TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=TAGGED_HEADS, head_size=3).float()

@@ -1,5 +1,23 @@
-"""Small Transformers, the tasks they learn, their training, and trained models that ship or come from elsewhere.
+"""Small Transformers, the tasks they learn, their training, and trained models that ship or come from elsewhere."""
 
-Imports the layer (``mha_lib.attention``) and nothing else of this library. Data that ship with it lie beside the
-code: ``weights`` (the small models, trained) and ``sentences`` (attention maps of a real model).
-"""
+from mha_lib.models.shipped import shipped_figures, shipped_model
+from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
+from mha_lib.models.training import fit, trained, tune
+from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
+
+__all__ = [
+    "TASKS",
+    "Batch",
+    "Encoder",
+    "EncoderDecoder",
+    "Task",
+    "Transformer",
+    "find_task",
+    "fit",
+    "shipped_figures",
+    "shipped_model",
+    "to_images",
+    "to_patches",
+    "trained",
+    "tune",
+]

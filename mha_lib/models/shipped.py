@@ -10,9 +10,9 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from mha_lib.models.package_data import package_data
-from mha_lib.tasks import Task, find_task
-from mha_lib.training import seeded
-from mha_lib.transformer import Transformer
+from mha_lib.models.tasks import Task, find_task
+from mha_lib.models.training import seeded
+from mha_lib.models.transformer import Transformer
 
 COMMAND = "make weights"
 

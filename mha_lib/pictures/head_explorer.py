@@ -7,10 +7,10 @@ import torch
 import traitlets
 from torch import Tensor
 
+from mha_lib.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
+from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.live import LivePicture, check_place, integers, pack, refuse
 from mha_lib.pictures.still import Canvas, Still, colour
-from mha_lib.tasks import Batch, Digits, Task, find_task, to_images, to_patches
-from mha_lib.transformer import Transformer
 
 TOP = 0.4  # the weight where the scale of the digits ends, as in digit_stage.js
 

@@ -2,9 +2,16 @@
 
 import traitlets
 
+from mha_lib.attention.shape_trace import (
+    FOLDED,
+    Step,
+    read_tag,
+    tagged_tokens,
+    trace_transpose_output,
+    trace_transpose_qkv,
+)
 from mha_lib.pictures.live import LivePicture, check_place, refuse
 from mha_lib.pictures.still import Canvas, Still
-from mha_lib.shapes import FOLDED, Step, read_tag, tagged_tokens, trace_transpose_output, trace_transpose_qkv
 
 LIMITS = {"batch_size": 3, "num_tokens": 5, "num_heads": 4, "head_size": 4}
 HEAD_COLOURS = ("#f2c14e", "#8ecae6", "#a3d9a5", "#e5b3d0")  # under black figures, as in live.css

@@ -7,8 +7,8 @@ import torch
 from ipywidgets import Button, Checkbox
 from torch import Tensor
 
-from mha_lib.tasks import Batch, Digits, Task, to_images
-from mha_lib.transformer import Transformer
+from mha_lib.models.tasks import Batch, Digits, Task, to_images
+from mha_lib.models.transformer import Transformer
 from mha_lib.widgets.explorer import Explorer
 from mha_lib.widgets.sheet import Sheet, coloured, enlarged
 

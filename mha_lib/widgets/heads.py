@@ -7,9 +7,8 @@ import torch
 from ipywidgets import IntSlider, SelectionSlider, ValueWidget
 from torch import Tensor
 
-from mha_lib import inputs
-from mha_lib.attention import MultiHeadAttention, valid_keys
-from mha_lib.plots import labels
+from mha_lib.attention import MultiHeadAttention, arguments, valid_keys
+from mha_lib.pictures.heat_maps import labels
 from mha_lib.widgets.explorer import Explorer, bound, choice, offer, slider
 from mha_lib.widgets.heads_picture import AVERAGE, View, head_name, paint_heads, read_heads
 from mha_lib.widgets.sheet import Sheet
@@ -68,7 +67,7 @@ def layer_explorer(num_hiddens: int = 100, *, num_queries: int = 4, num_keys: in
         TypeError, ValueError: a size is not a positive integer.
     """
     for name, size in (("num_hiddens", num_hiddens), ("num_queries", num_queries), ("num_keys", num_keys)):
-        inputs.check_size(name, size)
+        arguments.check_size(name, size)
     divisors = [heads for heads in range(1, min(num_hiddens, 25) + 1) if num_hiddens % heads == 0]
 
     def view(num_heads: int, numbers: str, seed: int, example: int, length_0: int, length_1: int) -> View:
@@ -175,7 +174,7 @@ def masks_of_examples(valid_lens: Tensor | None, batch_size: int, num_queries: i
     """Which keys are masked: bool, (batch_size, num_queries, num_keys)."""
     if valid_lens is None:
         return torch.zeros(batch_size, num_queries, num_keys, dtype=torch.bool)
-    inputs.check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
+    arguments.check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
     return ~valid_keys(valid_lens, num_keys).expand(batch_size, num_queries, num_keys)
 
 

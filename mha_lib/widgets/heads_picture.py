@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mha_lib.plots import grid_shape
+from mha_lib.pictures.heat_maps import grid_shape
 from mha_lib.widgets.heat_map import names_height, paint_heat_map, paint_names, paint_scale
 from mha_lib.widgets.sheet import Sheet
 

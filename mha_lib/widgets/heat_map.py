@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from mha_lib.plots import WEIGHT_COLOURS
+from mha_lib.pictures.picture import WEIGHT_COLOURS
 from mha_lib.widgets.sheet import Sheet, coloured, enlarged, lettering
 
 HATCHING = 170  # the grey of its lines

@@ -7,9 +7,10 @@ import torch
 from ipywidgets import Button, GridBox, IntSlider, SelectionSlider, ValueWidget
 from torch import Tensor
 
-from mha_lib.plots import IMAGE_COLOURS, INK, ink_outline
-from mha_lib.tasks import TASKS, to_patches
-from mha_lib.transformer import Transformer
+from mha_lib.models.tasks import TASKS, to_patches
+from mha_lib.models.transformer import Transformer
+from mha_lib.pictures.heat_maps import INK, ink_outline
+from mha_lib.pictures.picture import IMAGE_COLOURS
 from mha_lib.widgets.explorer import Explorer, bound, slider
 from mha_lib.widgets.sheet import Sheet, coloured, enlarged
 

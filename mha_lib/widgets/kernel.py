@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_lib.attention import KernelPooling
-from mha_lib.plots import LINES, WEIGHT_COLOURS
+from mha_lib.pictures.picture import LINES, WEIGHT_COLOURS
 from mha_lib.widgets.explorer import Explorer, slider
 from mha_lib.widgets.sheet import Sheet
 

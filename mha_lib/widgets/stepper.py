@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from ipywidgets import Button, Checkbox, IntSlider, ValueWidget
 
-from mha_lib.plots import PIECE_GAP, head_colour, row_pitch, table_height, table_width, tables_of
-from mha_lib.shapes import (
+from mha_lib.attention.shape_trace import (
     FOLDED,
     SPLIT,
     TOKENS,
@@ -17,6 +16,8 @@ from mha_lib.shapes import (
     trace_transpose_qkv,
     trace_wrong_reshape,
 )
+from mha_lib.pictures.picture import head_colour
+from mha_lib.pictures.shape_tables import PIECE_GAP, row_pitch, table_height, table_width, tables_of
 from mha_lib.widgets.explorer import Explorer, bound, slider
 from mha_lib.widgets.sheet import Sheet, tint
 

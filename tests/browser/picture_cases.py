@@ -5,7 +5,7 @@ import functools
 import torch
 
 from mha_lib import pictures
-from mha_lib.tasks import find_task
+from mha_lib.models.tasks import find_task
 
 
 @functools.cache

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SETUP = """
 import torch, ipywidgets
 from mha_lib import pictures
-from mha_lib.tasks import find_task
+from mha_lib.models.tasks import find_task
 torch.manual_seed(0)
 model = find_task("digits").model().eval()
 """

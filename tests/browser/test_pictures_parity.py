@@ -8,8 +8,8 @@ import torch
 from picture_cases import NEXT_FRAME, LivePage, model, points
 
 from mha_lib import MultiHeadAttention, pictures
+from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import bundle, pack
-from mha_lib.tasks import find_task
 
 pytestmark = pytest.mark.browser
 

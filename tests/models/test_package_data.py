@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mha_lib", "pyproject.toml", "README.md", "LICENSE")
 READERS = {  # a file of the library, and what reads it
-    "heads/results/heads.json": "results.kept_results('heads')",
-    "heads/results/pruning_speed.json": "results.kept_results('pruning_speed')",
+    "heads/results/heads.json": "load_results('heads')",
+    "heads/results/pruning_speed.json": "load_results('pruning_speed')",
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
@@ -19,7 +19,7 @@ READERS = {  # a file of the library, and what reads it
 SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
 import mha_lib
-from mha_lib import results
+from mha_lib.heads import load_results
 from mha_lib.models import pretrained, shipped
 assert mha_lib.__file__.startswith({folder!r}), mha_lib.__file__
 for path, call in {readers!r}.items():

@@ -7,8 +7,8 @@ import torch
 
 import mha_lib
 from mha_lib.models.shipped import check_fit, shipped_figures, shipped_model
-from mha_lib.tasks import TASKS, find_task
-from mha_lib.training import fit
+from mha_lib.models.tasks import TASKS, find_task
+from mha_lib.models.training import fit
 
 ROOT = Path(__file__).resolve().parents[2]
 

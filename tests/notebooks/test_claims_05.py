@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from notebook_tools import ROOT, make_notebooks, run_cells
 
-from mha_lib import training
+from mha_lib.models import training
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "05_heads_at_work.ipynb")
 

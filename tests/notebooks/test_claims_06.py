@@ -6,8 +6,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells
 
-from mha_lib import training
-from mha_lib.results import kept_results
+from mha_lib.heads.kept_results import load_results
+from mha_lib.models import training
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_head_pruning.ipynb")
 TEXT = " ".join(cell.source for cell in NOTEBOOK.cells if cell.cell_type == "markdown")
@@ -160,7 +160,7 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def results():
-    return Results(kept_results("heads"))
+    return Results(load_results("heads"))
 
 
 def test_there_are_eight_models_of_each_kind_and_planting_changes_none(results):

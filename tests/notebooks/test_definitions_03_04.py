@@ -4,7 +4,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, cell_definitions
 
-from mha_lib import MultiHeadAttention, peers
+from mha_lib import MultiHeadAttention
+from mha_lib.attention import other_libraries
 
 DEFINED_IN_03 = ["masked_softmax", "one_head", "loop_over_heads", "split_heads", "all_heads_at_once"]
 DEFINED_IN_04 = ["transpose_qkv", "transpose_output", "wrong_transpose_qkv", "multi_head_attention"]
@@ -52,7 +53,7 @@ def test_masked_softmax_of_03(in_03, valid_lens):
 
 @pytest.mark.parametrize("valid_lens", LENGTHS)
 def test_loop_and_all_at_once_of_03(in_03, layer, sequences, valid_lens):
-    expected = peers.loop_over_heads(layer, *sequences, valid_lens)
+    expected = other_libraries.loop_over_heads(layer, *sequences, valid_lens)
     (W_q, W_k, W_v), W_o = stacked(layer)
     loop = in_03["loop_over_heads"](*sequences, valid_lens, W_q.chunk(3), W_k.chunk(3), W_v.chunk(3), W_o)
     at_once = in_03["all_heads_at_once"](*sequences, valid_lens, W_q, W_k, W_v, W_o, num_heads=3)
@@ -73,7 +74,7 @@ def test_transpose_qkv_and_back_of_04(in_04):
 
 def test_the_layer_of_04(in_04, layer, sequences):
     valid_lens = torch.tensor([5, 2])
-    expected, _ = peers.loop_over_heads(layer, *sequences, valid_lens)
+    expected, _ = other_libraries.loop_over_heads(layer, *sequences, valid_lens)
     weights, W_o = stacked(layer)
     output = in_04["multi_head_attention"](*sequences, valid_lens, *weights, W_o, num_heads=3)
     torch.testing.assert_close(output, expected.detach(), rtol=0, atol=1e-12)

@@ -12,9 +12,9 @@ import traitlets
 from PIL import Image
 
 from mha_lib import pictures
+from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import MODULES, bundle, pack
 from mha_lib.pictures.palette import colours, weight_colours
-from mha_lib.tasks import find_task
 
 ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
 

@@ -7,7 +7,8 @@ import torch
 from judged import Answers
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import MultiHeadAttention, checks, masked_softmax, peers
+from mha_lib import MultiHeadAttention, checks, masked_softmax
+from mha_lib.attention import other_libraries
 from mha_lib.checks import heads
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def query_by_query(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
         len(W_q), num_heads, query_size=W_q.shape[1], key_size=W_k.shape[1], value_size=W_v.shape[1]
     )
     layer.load_state_dict({"W_q.weight": W_q, "W_k.weight": W_k, "W_v.weight": W_v, "W_o.weight": W_o})
-    return peers.loop_over_heads(layer, queries, keys, values, valid_lens)[0]
+    return other_libraries.loop_over_heads(layer, queries, keys, values, valid_lens)[0]
 
 
 def einsum_at_once(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):

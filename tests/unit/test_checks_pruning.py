@@ -7,8 +7,11 @@ import pytest
 import torch
 from judged import Answers
 
-from mha_lib import checks, importance
+from mha_lib import checks
 from mha_lib.checks import pruning
+from mha_lib.heads.ablation import evaluate, evaluate_all, head_outputs, head_shape
+from mha_lib.heads.coalitions import best_sets, greedy, heads_in, mean_curve, sets_kept, shapley, spearman
+from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A game of three
@@ -20,7 +23,7 @@ def test_the_shares_are_those_of_the_library():
     table = torch.zeros(8, dtype=torch.float64)
     for heads, value in pruning.GAME.items():
         table[sum(2 ** "ABC".index(head) for head in heads)] = value
-    torch.testing.assert_close(importance.shapley(table), torch.tensor(TRUE, dtype=torch.float64))
+    torch.testing.assert_close(shapley(table), torch.tensor(TRUE, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("answer", [TRUE, tuple(TRUE), torch.tensor(TRUE), [2.4 / 6, 0.2, 1 / 5], [0.4, 0.203, 0.199]])
@@ -108,9 +111,9 @@ def by_cost(score, num_heads):
 def by_table(score, num_heads):
     sets = (
         list(itertools.compress(range(num_heads), bits))
-        for bits in importance.heads_in(torch.arange(2**num_heads), num_heads).tolist()
+        for bits in heads_in(torch.arange(2**num_heads), num_heads).tolist()
     )
-    return importance.greedy(torch.tensor([score(kept) for kept in sets])).argsort().tolist()
+    return greedy(torch.tensor([score(kept) for kept in sets])).argsort().tolist()
 
 
 def alone(score, num_heads):
@@ -184,8 +187,8 @@ def against(baseline):
 
 
 def by_mean_curve(seen, unseen, number):
-    sizes = importance.heads_in(torch.arange(len(seen)), len(seen).bit_length() - 1).sum(dim=1)
-    return unseen[importance.best_sets(seen)[number]] - importance.mean_curve(unseen)[number] + 0 * sizes.sum()
+    sizes = heads_in(torch.arange(len(seen)), len(seen).bit_length() - 1).sum(dim=1)
+    return unseen[best_sets(seen)[number]] - mean_curve(unseen)[number] + 0 * sizes.sum()
 
 
 def by_single_costs(seen, unseen, number):
@@ -196,7 +199,7 @@ def by_single_costs(seen, unseen, number):
 
 
 def by_shapley(seen, unseen, number):
-    chosen = importance.sets_kept(importance.shapley(seen))[number]
+    chosen = sets_kept(shapley(seen))[number]
     return unseen[chosen] - unseen[sets_of(int(math.log2(len(seen))), number)].mean()
 
 
@@ -235,7 +238,7 @@ GAIN = Answers(
 
 def marginal(model, batch, task, orders=20):
     """Sampled Shapley values, loop by loop."""
-    shape = importance.head_shape(model)
+    shape = head_shape(model)
     total = torch.zeros(shape)
     generator = torch.Generator().manual_seed(3)
     for _ in range(orders):
@@ -250,7 +253,7 @@ def marginal(model, batch, task, orders=20):
 
 
 def gate_gradients(model, batch, task, at=1.0):
-    gates = torch.full((len(batch), *importance.head_shape(model)), at, requires_grad=True)
+    gates = torch.full((len(batch), *head_shape(model)), at, requires_grad=True)
     losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
     return torch.autograd.grad(losses.sum(), gates)[0]
 
@@ -260,25 +263,25 @@ def half_way(model, batch, task):
 
 
 def shares(model, batch, task):
-    table = importance.evaluate_all(model, batch, task).accuracy
-    return importance.shapley(table).view(importance.head_shape(model))
+    table = evaluate_all(model, batch, task).accuracy
+    return shapley(table).view(head_shape(model))
 
 
 def first_and_last(model, batch, task):
     """What each head adds to none, and to all others."""
-    shape = importance.head_shape(model)
+    shape = head_shape(model)
     each = torch.eye(shape[0] * shape[1]).view(-1, *shape)
-    scores = importance.evaluate(model, batch, task, torch.cat([each, 1 - each])).accuracy
+    scores = evaluate(model, batch, task, torch.cat([each, 1 - each])).accuracy
     return (scores[: len(each)] - scores[len(each) :]).view(shape)
 
 
 def greedy_turns(model, batch, task):
-    table = -importance.evaluate_all(model, batch, task).loss
-    return importance.greedy(table).view(importance.head_shape(model))
+    table = -evaluate_all(model, batch, task).loss
+    return greedy(table).view(head_shape(model))
 
 
 def loop_without(model, batch, task):
-    shape = importance.head_shape(model)
+    shape = head_shape(model)
     costs = torch.empty(shape)
     for place in itertools.product(*map(range, shape)):
         gates = torch.ones(shape)
@@ -301,7 +304,7 @@ def weights_of(model, batch):
 def norms(model, batch, task):
     """‖head W_o‖, from what the heads say."""
     found = []
-    for attention, heads in zip(model.attentions, importance.head_outputs(model, batch), strict=True):
+    for attention, heads in zip(model.attentions, head_outputs(model, batch), strict=True):
         parts = attention.W_o.weight.detach().chunk(attention.num_heads, dim=1)
         found += [torch.stack([(heads[:, h] @ part.T).norm(dim=-1).mean() for h, part in enumerate(parts)])]
     return torch.stack(found)
@@ -335,7 +338,7 @@ def signed(sign):
 
 IMPORTANCE = Answers(
     checks.own_importance,
-    right=[marginal, half_way, first_and_last, shares, importance.path_gradient, importance.monte_carlo_shapley],
+    right=[marginal, half_way, first_and_last, shares, path_gradient, monte_carlo_shapley],
     wrong={
         "the same number": lambda m, b, t: torch.ones(2, 4),
         "does not look at the model": lambda m, b, t: torch.arange(8.0).view(2, 4),
@@ -379,13 +382,13 @@ def test_what_is_asked_lies_between_two_bars():
 
 def test_the_truth_is_the_mean_over_all_orders():
     model, _, unseen = pruning.random_model(pruning.SEEDS[1])
-    table = importance.evaluate_all(model, unseen, pruning.TASK).accuracy
+    table = evaluate_all(model, unseen, pruning.TASK).accuracy
     total, orders = torch.zeros(8, dtype=torch.float64), list(itertools.permutations(range(8)))[::97]
     for order in orders:
         sets = torch.tensor([0, *itertools.accumulate(2**head for head in order)])
         total[list(order)] += table[sets].diff()
     found = pruning.truths()[1].flatten()
-    assert importance.spearman(total, found) > 0.9
+    assert spearman(total, found) > 0.9
     assert found.sum().item() == pytest.approx((table[-1] - table[0]).item())
 
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from judged import Answers
 
-from mha_lib import MultiHeadAttention, checks, describe
+from mha_lib import MultiHeadAttention, checks
 from mha_lib.checks import reading
+from mha_lib.heads import statistics
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading maps
@@ -158,13 +159,13 @@ def variance_of_places(weights):
 REACH = Answers(
     checks.reach,
     right=[
-        describe.mean_distance,
+        statistics.mean_distance,
         mean_distance_by_loops,
         lambda w: torch.einsum("bhij,ij->h", w, far_apart(w)),
         lambda w: (w * far_apart(w) ** 2).sum(dim=-1).mean(dim=(0, 2)).sqrt(),
         lambda w: share_beyond(w, steps=2),
         lambda w: 1 - sum(w.diagonal(k, 2, 3).sum(dim=(0, 2)) for k in (-2, -1, 0, 1, 2)) / w[:, 0].sum(),
-        lambda w: describe.mean_distance(w[:1]),
+        lambda w: statistics.mean_distance(w[:1]),
     ],
     wrong={
         "how many tokens they look at": lambda w: -torch.xlogy(w, w).sum(dim=3).mean(dim=(0, 2)),
@@ -174,18 +175,18 @@ REACH = Answers(
         "where in the text": signed_distance,
         "from one another": variance_of_places,
         "the first token alone": lambda w: w[..., 0].sum(dim=(0, 2)),
-        "upside down": lambda w: -describe.mean_distance(w),
+        "upside down": lambda w: -statistics.mean_distance(w),
         "the same number": lambda w: torch.ones(w.shape[1]),
         "the mean over the examples is missing": lambda w: (w * far_apart(w)).sum(dim=-1).mean(dim=2),
         "one number for all heads": lambda w: (w * far_apart(w)).sum(dim=-1).mean(),
     },
     unlisted=[
         lambda w: share_beyond(w, steps=3),
-        lambda w: describe.entropy(w) + describe.mean_distance(w) / 100,
+        lambda w: statistics.entropy(w) + statistics.mean_distance(w) / 100,
         lambda w: w[..., :3].sum(dim=(0, 2, 3)),
         lambda w: -w[..., -1].sum(dim=(0, 2)),
         lambda w: torch.arange(w.shape[1]),
-        lambda w: describe.mean_distance(w) if w.shape[-1] == 12 else describe.entropy(w),
+        lambda w: statistics.mean_distance(w) if w.shape[-1] == 12 else statistics.entropy(w),
         lambda w: (w.transpose(0, 1) * far_apart(w)).sum(dim=(1, 2, 3))[:-1],
     ],
 )

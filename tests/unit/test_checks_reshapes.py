@@ -6,7 +6,8 @@ import pytest
 import torch
 from judged import Answers
 
-from mha_lib import checks, shapes
+from mha_lib import checks
+from mha_lib.attention import shape_trace
 from mha_lib.checks import reshapes
 
 
@@ -25,7 +26,7 @@ def with_einops(pattern, otherwise, axis="h"):
 
 def origin_by_search(table, row, column, num_heads, head_size):
     X = torch.arange((table + 1) * (row + 1) * num_heads * head_size).reshape(table + 1, row + 1, num_heads * head_size)
-    number = (shapes.split_heads(X, num_heads).flatten(0, 1))[table, row, column]
+    number = (shape_trace.split_heads(X, num_heads).flatten(0, 1))[table, row, column]
     return tuple((X == number).nonzero()[0].tolist())
 
 
@@ -355,7 +356,7 @@ def test_every_mistake_that_has_a_name_is_tried(answers):
 def test_the_example_is_the_first_tagged_number_out_of_place():
     text = checks.transpose_qkv(lambda X, h: X.reshape(len(X) * h, X.shape[1], -1)).text
     assert "place [0, 1, 0] holds 10 (token 0, head 1) instead of 100 (token 1, head 0)" in text
-    tags = shapes.tagged_tokens(2, 4, 2, 3)
+    tags = shape_trace.tagged_tokens(2, 4, 2, 3)
     assert tags.reshape(4, 4, 3)[0, 1, 0] == 10 and split_by_loops(tags, 2)[0, 1, 0] == 100
 
 

@@ -5,12 +5,13 @@ import sys
 
 import pytest
 
-from mha_lib import peers, setup_check
+from mha_lib import setup_check
+from mha_lib.attention import other_libraries
 
 
 @pytest.fixture
 def d2l_is_here(monkeypatch):
-    monkeypatch.setattr(peers, "load_d2l", lambda: None)
+    monkeypatch.setattr(other_libraries, "load_d2l", lambda: None)
 
 
 def test_a_complete_set_up_is_told_so(capsys, d2l_is_here):
@@ -37,10 +38,7 @@ def test_a_missing_package_is_named_with_the_command_that_brings_it(capsys, monk
 
 
 def test_a_missing_d2l_is_told_with_its_own_command(capsys, monkeypatch):
-    def fail():
-        raise ImportError("No module named 'd2l'")
-
-    monkeypatch.setattr(peers, "_import_d2l", fail)
+    monkeypatch.setitem(sys.modules, "d2l", None)  # which makes its import fail
     assert not setup_check.check_setup()
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
     assert line.startswith("✗ d2l") and "--no-deps d2l==1.0.3" in line

@@ -16,7 +16,7 @@ from PIL import Image
 from widget_tools import GALLERY, LAYERS, buttons, digits_model, random_move, record, settings, some_digits
 
 from mha_lib import widgets
-from mha_lib.tasks import TASKS
+from mha_lib.models.tasks import TASKS
 from mha_lib.widgets.masks import PER_QUERY
 from mha_lib.widgets.sheet import Sheet
 

@@ -28,8 +28,9 @@ from widget_tools import (
 
 from mha_lib import widgets
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.plots import HEAD_COLOURS, INK
-from mha_lib.tasks import TASKS, to_patches
+from mha_lib.models.tasks import TASKS, to_patches
+from mha_lib.pictures.heat_maps import INK
+from mha_lib.pictures.picture import HEAD_COLOURS
 from mha_lib.widgets import kernel
 from mha_lib.widgets.heat_map import HATCHING, NOT_A_NUMBER
 from mha_lib.widgets.images import PATCHES

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mha_lib import widgets
-from mha_lib.tasks import TASKS, to_images
+from mha_lib.models.tasks import TASKS, to_images
 from mha_lib.widgets import heads_picture, heat_map
 from mha_lib.widgets.sheet import Sheet
 

@@ -1,0 +1,29 @@
+"""Attention. Read ``pooling``, then ``multi_head``; ``fused`` gives the same numbers faster."""
+
+from mha_lib.attention.fused import FusedAttention
+from mha_lib.attention.multi_head import MultiHeadAttention, merge_heads, split_heads, transpose_output, transpose_qkv
+from mha_lib.attention.pooling import (
+    AdditiveAttention,
+    AttentionPooling,
+    DotProductAttention,
+    KernelPooling,
+    keys_so_far,
+    masked_softmax,
+    valid_keys,
+)
+
+__all__ = [
+    "AdditiveAttention",
+    "AttentionPooling",
+    "DotProductAttention",
+    "FusedAttention",
+    "KernelPooling",
+    "MultiHeadAttention",
+    "keys_so_far",
+    "masked_softmax",
+    "merge_heads",
+    "split_heads",
+    "transpose_output",
+    "transpose_qkv",
+    "valid_keys",
+]

@@ -1,0 +1,307 @@
+"""Edge cases, side by side: our layer, d2l's, torch's and torch's kernel, each cell found by running it.
+
+All get the same weights: identity matrices. Their values are one-hot, so an output is the attention weights
+themselves, and one can see where the weight went.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_lib.attention import MultiHeadAttention, masked_softmax, merge_heads, other_libraries, split_heads, valid_keys
+
+NUM_HEADS, NUM_KEYS = 2, 4
+NUM_HIDDENS = NUM_HEADS * NUM_KEYS
+
+Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor | None]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A layer under test.
+
+    Attributes:
+        copy_of: makes it from ours.
+        call: runs it on queries, keys, values and valid_lens; gives its output and, where it has them, its weights.
+        masked_softmax: its function of that name, if it has one.
+        build: makes it from num_hiddens and num_heads.
+    """
+
+    copy_of: Callable[[MultiHeadAttention], nn.Module]
+    call: Call
+    masked_softmax: Callable[[Tensor, Tensor], Tensor] | None = None
+    build: Callable[[int, int], nn.Module] | None = None
+
+
+def truth_table() -> dict[str, dict[str, str]]:
+    """What every contestant does in every case, in a few words: case → contestant → verdict.
+
+    "–" means that the contestant has nothing to which the case applies. There is no column for d2l where it is not
+    installed.
+    """
+    table = {}
+    for case, verdict in CASES.items():
+        table[case] = {}
+        for name, contestant in contestants().items():
+            try:
+                table[case][name] = verdict(contestant)
+            except Exception as error:  # whatever a contestant raises is the finding
+                table[case][name] = f"error: {type(error).__name__}"
+    return table
+
+
+def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
+    """The table in aligned columns."""
+    lines = [["", *next(iter(table.values()))], *([case, *verdicts.values()] for case, verdicts in table.items())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def contestants() -> dict[str, Contestant]:
+    """Ours and its peers; d2l only where it can be imported."""
+    columns = {"ours": Contestant(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
+    try:
+        d2l = other_libraries.load_d2l()
+        columns["d2l"] = Contestant(other_libraries.to_d2l, other_libraries.call_d2l, d2l.masked_softmax, d2l_layer)
+    except ImportError:
+        pass
+    for name, call in {"torch.nn": other_libraries.call_torch, "torch.nn, no weights": call_torch_output}.items():
+        columns[name] = Contestant(other_libraries.to_torch, call, None, nn.MultiheadAttention)
+    columns["torch's kernel"] = Contestant(same_layer, call_kernel)
+    return columns
+
+
+def d2l_layer(num_hiddens: int, num_heads: int) -> nn.Module:
+    return other_libraries.load_d2l().MultiHeadAttention(num_hiddens, num_heads, dropout=0.0)
+
+
+def same_layer(layer: MultiHeadAttention) -> MultiHeadAttention:
+    return layer
+
+
+def call_ours(layer, queries, keys, values, valid_lens):
+    return layer(queries, keys, values, valid_lens), layer.attention_weights
+
+
+def call_torch_output(peer, queries, keys, values, valid_lens):
+    masks = {} if valid_lens is None else other_libraries.torch_masks(valid_lens, keys.shape[1], peer.num_heads)
+    return peer(queries, keys, values, need_weights=False, **masks)
+
+
+def call_kernel(layer, queries, keys, values, valid_lens):
+    """Our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
+    Q, K, V = (
+        split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
+    )
+    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[1]).unsqueeze(1)
+    return layer.W_o(merge_heads(F.scaled_dot_product_attention(Q, K, V, attn_mask=mask))), None
+
+
+def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> MultiHeadAttention:
+    """Our layer with identity matrices for weights, and biases 0."""
+    size = NUM_HIDDENS
+    layer = MultiHeadAttention(size, NUM_HEADS, dropout, bias=True, query_size=size, key_size=size, value_size=size)
+    for name, parameter in layer.named_parameters():
+        value = torch.eye(size) if name.endswith("weight") else torch.zeros(size)
+        parameter.data.copy_(value)
+    return layer.to(dtype)
+
+
+def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Random queries and keys, and values that are one-hot in each head."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys = torch.randn(2, batch_size, NUM_KEYS, NUM_HIDDENS, generator=generator).to(dtype)
+    values = torch.eye(NUM_KEYS, dtype=dtype).repeat(batch_size, 1, NUM_HEADS)
+    return [queries, keys, values]
+
+
+def weights_in(output: Tensor) -> Tensor:
+    """Attention weights (batch, num_queries, num_heads, num_keys) of values that are one-hot in each head."""
+    return output.unflatten(-1, (NUM_HEADS, NUM_KEYS))
+
+
+def judge_empty(weights: Tensor) -> str:
+    """Where the weight of a query without valid keys went."""
+    if weights.isnan().any():
+        return "NaN"
+    if (weights == 0).all():
+        return "0"
+    return "uniform over padding" if weights.isclose(torch.tensor(1 / NUM_KEYS, dtype=weights.dtype)).all() else "leaks"
+
+
+# From here on, each function puts a contestant into one situation and says what it does; CASES names them.
+
+
+def empty_example(contestant: Contestant, training: bool = False, dtype: torch.dtype = torch.float32) -> str:
+    layer = contestant.copy_of(identity_layer(dtype).train(training))
+    with torch.set_grad_enabled(training):
+        output, _ = contestant.call(layer, *sequences(2, dtype), torch.tensor([0, 3]))
+    return judge_empty(weights_in(output)[0])
+
+
+def empty_example_in_self_attention(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    _, _, X = sequences(2)
+    with torch.no_grad():
+        output, _ = contestant.call(layer, X, X, X, torch.tensor([0, 3]))
+    return judge_empty(weights_in(output)[0])
+
+
+def empty_row(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    with torch.no_grad():
+        output, _ = contestant.call(layer, *sequences(2), torch.tensor([[4, 0, 2, 1], [1, 2, 3, 4]]))
+    return judge_empty(weights_in(output)[0, 1])
+
+
+def gradient_at_empty_example(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer())
+    inputs = [X.requires_grad_() for X in sequences(2)]
+    output, _ = contestant.call(layer, *inputs, torch.tensor([0, 3]))
+    output.square().sum().backward()
+    if any(X.grad.isnan().any() for X in (*inputs, *layer.parameters())):
+        return "NaN"
+    return "leaks into padding" if any((X.grad[0] != 0).any() for X in inputs) else "0"
+
+
+def scores_below_minus_a_million(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    queries, keys, values = sequences(1)
+    queries, keys = torch.full_like(queries, 2000), torch.full_like(keys, -2000)
+    with torch.no_grad():
+        output, _ = contestant.call(layer, queries, keys, values, torch.tensor([2]))
+    on_padding = weights_in(output)[..., 2:].sum(-1).mean()
+    return "right" if on_padding == 0 else f"{on_padding:.0%} on padding"
+
+
+def nan_in_padding(contestant: Contestant, which: int) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    inputs = sequences(1)
+    inputs[which][:, 2:] = torch.nan
+    with torch.no_grad():
+        output, _ = contestant.call(layer, *inputs, torch.tensor([2]))
+    return "NaN" if output.isnan().any() else "no effect"
+
+
+def scores_of_the_caller(contestant: Contestant) -> str:
+    if contestant.masked_softmax is None:
+        return "–"
+    scores = torch.randn(2, 3, NUM_KEYS)
+    before = scores.clone()
+    with torch.no_grad():
+        contestant.masked_softmax(scores, torch.tensor([1, 2]))
+    return "untouched" if torch.equal(scores, before) else "overwritten"
+
+
+def scores_that_need_a_gradient(contestant: Contestant) -> str:
+    if contestant.masked_softmax is None:
+        return "–"
+    contestant.masked_softmax(torch.randn(2, 3, NUM_KEYS, requires_grad=True), torch.tensor([1, 2]))
+    return "fine"
+
+
+def tensors_of_the_caller(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer())
+    inputs = [*sequences(2), torch.tensor([1, 3])]
+    before = [X.clone() for X in inputs]
+    contestant.call(layer, *inputs)
+    return "untouched" if all(map(torch.equal, inputs, before)) else "overwritten"
+
+
+def not_contiguous(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    inputs = sequences(2)
+    spread = [X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs]
+    valid_lens = torch.tensor([[1, 9], [3, 9]])[:, 0]
+    with torch.no_grad():
+        expected, _ = contestant.call(layer, *inputs, valid_lens.contiguous())
+        output, _ = contestant.call(layer, *spread, valid_lens)
+    return "the same" if torch.allclose(output, expected, rtol=0, atol=1e-6) else "differs"
+
+
+def no_example(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    with torch.no_grad():
+        output, _ = contestant.call(layer, *sequences(0), torch.tensor([], dtype=torch.long))
+    return "empty output" if output.shape == (0, NUM_KEYS, NUM_HIDDENS) else f"shape {tuple(output.shape)}"
+
+
+def no_key(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    queries, keys, values = sequences(1)
+    with torch.no_grad():
+        output, _ = contestant.call(layer, queries, keys[:, :0], values[:, :0], None)
+    return judge_empty(output)
+
+
+def bool_lengths(contestant: Contestant) -> str:
+    if contestant.masked_softmax is None:
+        return "–"
+    weights = contestant.masked_softmax(torch.zeros(2, 1, NUM_KEYS), torch.tensor([True, False]))
+    return f"taken for length {(weights[0] > 0).sum()}"
+
+
+def lengths_of_another_batch(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer().eval())
+    with torch.no_grad():
+        contestant.call(layer, *sequences(2), torch.tensor([3]))
+    return "spread over the batch"
+
+
+def weights_under_dropout(contestant: Contestant) -> str:
+    torch.manual_seed(0)
+    layer = contestant.copy_of(identity_layer(dropout=0.5).train())
+    _, weights = contestant.call(layer, *sequences(2), None)
+    if weights is None:
+        return "–"
+    return "before dropout" if weights.sum(-1).isclose(torch.tensor(1.0)).all() else "after dropout"
+
+
+def deepcopy_after_a_call(contestant: Contestant) -> str:
+    layer = contestant.copy_of(identity_layer())
+    contestant.call(layer, *sequences(2), torch.tensor([1, 3]))
+    copy.deepcopy(layer)
+    return "fine"
+
+
+def sizes_that_do_not_divide(contestant: Contestant) -> str:
+    if contestant.build is None:
+        return "–"
+    try:
+        layer = contestant.build(10, 3)
+    except (ValueError, AssertionError):
+        return "error when built"
+    try:
+        layer(*[torch.randn(2, 4, 10)] * 3, None)
+    except RuntimeError:
+        return "error when called"
+    return "no error"
+
+
+CASES: dict[str, Callable[[Contestant], str]] = {
+    "valid_len 0": empty_example,
+    "valid_len 0, self-attention": empty_example_in_self_attention,
+    "valid_len 0, training": partial(empty_example, training=True),
+    "valid_len 0, float16": partial(empty_example, dtype=torch.float16),
+    "valid_len 0, gradients": gradient_at_empty_example,
+    "empty row in 2-D valid_lens": empty_row,
+    "scores near −6e6, 2 of 4 valid": scores_below_minus_a_million,
+    "NaN in padded keys": partial(nan_in_padding, which=1),
+    "NaN in padded values": partial(nan_in_padding, which=2),
+    "tensors of the caller": tensors_of_the_caller,
+    "scores given to masked_softmax": scores_of_the_caller,
+    "scores that need a gradient": scores_that_need_a_gradient,
+    "input not contiguous": not_contiguous,
+    "batch of 0": no_example,
+    "no key at all": no_key,
+    "bool for lengths": bool_lengths,
+    "1 length for a batch of 2": lengths_of_another_batch,
+    "weights under dropout": weights_under_dropout,
+    "deepcopy after a call": deepcopy_after_a_call,
+    "10 hiddens, 3 heads": sizes_that_do_not_divide,
+}

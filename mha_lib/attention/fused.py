@@ -1,0 +1,114 @@
+"""Scaled dot-product attention once more: the same numbers, faster. Letters as in ``pooling``."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mha_lib.attention import arguments
+from mha_lib.attention.pooling import DotProductAttention, is_allowed, join_masks, without_unseen
+
+
+class FusedAttention(DotProductAttention):
+    """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
+
+    So weights are computed when ``attention_weights`` is first read. The formula takes over where the kernel would be
+    slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of its own).
+    The kernel has no second derivatives; with ``keep_weights`` there are.
+
+    Attributes:
+        keep_weights: always go by the formula, and keep the weights: faster where they are read after every call, a
+            waste of memory where they are not. The result is the same up to rounding, with one exception: in float16 a
+            score above 65,504 is infinite and its row NaN, where the kernel computes in float32 and is right.
+        skip_padding: attend to long examples one at a time, each with its valid keys alone. The result is the same up
+            to rounding; on the CPU it is faster, the more padding there is.
+    """
+
+    keep_weights = False
+    skip_padding = True
+
+    def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
+        if self.keep_weights or self._is_overridden():
+            return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
+        shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, h, q, k)
+        arguments.check_same_size(queries, keys)
+        plain = arguments.in_plain_call(queries)
+        self._kept = self._on_demand(queries, keys, shape, valid_lens, attn_mask, causal) if plain else None
+        # The kernel's causal mask starts at the first key: the same as ours where there are as many queries as keys.
+        kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula()
+        if attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
+            if valid_lens is None:
+                return self._average(queries, keys, values, None, causal)
+            if self.skip_padding and padding_is_worth_skipping(queries, keys, valid_lens):
+                examples = zip(queries.split(1), keys.split(1), values.split(1), valid_lens.tolist(), strict=True)
+                cut = [(q, k[..., : int(n), :], v[..., : int(n), :]) for q, k, v, n in examples]
+                return torch.cat([self._average(q, k, v, None, causal) for q, k, v in cut])
+        return self._average(queries, keys, values, join_masks(queries, shape, valid_lens, attn_mask, causal))
+
+    def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
+        """As the formula's, but masked by adding −∞, and without gradients in the scores' own memory: much faster."""
+        if self._is_overridden():
+            return super().weights(queries, keys, mask)
+        scores = self.scores(queries, without_unseen(keys, mask))  # (b, q, d), (b, k, d) -> (b, q, k)
+        memory = None if torch.is_grad_enabled() or not arguments.in_plain_call(scores) else scores
+        if mask is None:
+            return torch.softmax(scores, dim=-1, out=memory)
+        row_is_empty = ~is_allowed(mask).any(dim=-1, keepdim=True)
+        bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
+        bias = bias.masked_fill(row_is_empty, 0.0)  # softmax of a row of −∞ would be NaN
+        weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory)
+        if arguments.values_readable(row_is_empty) and not row_is_empty.any():
+            return weights
+        return weights.masked_fill(row_is_empty, 0.0)
+
+    def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
+        """The output alone."""
+        if self._goes_by_formula():
+            return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(values, mask)
+        return kernel(queries, without_unseen(keys, mask), without_unseen(values, mask), mask, is_causal)
+
+    def _goes_by_formula(self) -> bool:
+        return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
+
+    def _is_overridden(self) -> bool:
+        own = type(self)
+        return own.scores is not DotProductAttention.scores or own.weights is not FusedAttention.weights
+
+    def _on_demand(self, queries, keys, shape, valid_lens, attn_mask, causal) -> Callable[[], Tensor]:
+        """A function that gives the weights of a call; until then, its arguments take less memory than these."""
+        tensors = [X if X is None else X.detach() for X in (queries, keys, attn_mask)]
+        valid_lens = None if valid_lens is None else valid_lens.clone()  # so that later changes do not matter
+
+        def versions() -> list[int | None]:
+            """Counters that move when a tensor is written to (tensors of inference mode have none)."""
+            return [None if X is None or X.is_inference() else X._version for X in tensors]
+
+        def weights() -> Tensor:
+            if versions() != before:
+                raise RuntimeError(
+                    "attention_weights: queries or keys were changed in place since the last call; call the layer again"
+                )
+            queries, keys, attn_mask = tensors
+            with torch.no_grad():
+                return self.weights(queries, keys, join_masks(queries, shape, valid_lens, attn_mask, causal))
+
+        before = versions()
+        return weights
+
+
+def kernel(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, is_causal=False) -> Tensor:
+    """softmax(scores) @ values in torch's one kernel, which is fast only with an axis for heads."""
+    if queries.dim() == 3:
+        mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
+        return kernel(queries[:, None], keys[:, None], values[:, None], mask, is_causal).squeeze(1)
+    return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
+
+
+def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
+    """Whether an example has work enough to pay for a call of its own (measured on the CPU)."""
+    # Nothing is asked of sizes before this: an exported layer stays open for all of them.
+    if not arguments.values_readable(valid_lens) or valid_lens.dim() != 1 or len(valid_lens) == 0:
+        return False
+    return queries.shape[-2] * keys.shape[-2] >= 256 * 256

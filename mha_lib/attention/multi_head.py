@@ -1,0 +1,134 @@
+"""Many heads: one projection and one attention for each, all at once. Letters as in ``pooling``."""
+
+from torch import Tensor, nn
+
+from mha_lib.attention import arguments
+from mha_lib.attention.fused import FusedAttention
+from mha_lib.attention.pooling import AttentionPooling, linear
+
+
+def split_heads(X: Tensor, num_heads: int) -> Tensor:
+    """Give every head its own share of the features: (b, n, h · d) -> (b, h, n, d), a view."""
+    if X.dim() != 3:
+        raise ValueError(f"X must have shape (batch, number, size), got {tuple(X.shape)}")
+    arguments.check_divisible(X.shape[-1], num_heads)
+    return X.unflatten(-1, (num_heads, X.shape[-1] // num_heads)).transpose(1, 2)  # (b, n, h, d) -> (b, h, n, d)
+
+
+def merge_heads(X: Tensor) -> Tensor:
+    """Undo ``split_heads``: (b, h, n, d) -> (b, n, h · d)."""
+    if X.dim() != 4:
+        raise ValueError(f"X must have shape (batch, num_heads, number, head_size), got {tuple(X.shape)}")
+    return X.transpose(1, 2).flatten(start_dim=2)  # (b, n, h, d) -> (b, n, h · d)
+
+
+def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
+    """Split into heads and fold the heads into the batch: (b, n, h · d) -> (b · h, n, d).
+
+    Row ``i * num_heads + h`` of the result is head h of example i. Source: d2l 11.5.2.
+    """
+    return split_heads(X, num_heads).flatten(end_dim=1)
+
+
+def transpose_output(X: Tensor, num_heads: int) -> Tensor:
+    """Undo ``transpose_qkv``: (b · h, n, d) -> (b, n, h · d). Source: d2l 11.5.2."""
+    arguments.check_size("num_heads", num_heads)
+    if X.dim() != 3 or X.shape[0] % num_heads:
+        raise ValueError(
+            f"X must have shape (batch · num_heads, number, head_size) with num_heads={num_heads}, got {tuple(X.shape)}"
+        )
+    return merge_heads(X.unflatten(0, (X.shape[0] // num_heads, num_heads)))
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each on its own projection of queries, keys and values.
+
+    head_i = attention(W_q⁽ⁱ⁾ q, W_k⁽ⁱ⁾ k, W_v⁽ⁱ⁾ v); output = W_o [head_1; …; head_h]. The heads' matrices stand
+    stacked in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
+
+    Args:
+        num_hiddens: size of the output, and of all heads together; divisible by ``num_heads``.
+        num_heads: number of heads.
+        dropout: probability of dropping an attention weight in training.
+        bias: whether the four projections have a bias.
+        query_size, key_size, value_size: sizes of the inputs; left out, they are taken from the first call.
+        num_key_value_heads: number of keys' and values' heads, divides ``num_heads``; each serves as many neighbouring
+            query heads (grouped-query attention, Ainslie et al. 2023; with 1, multi-query, Shazeer 2019).
+        attention: what each head does instead of ``FusedAttention``; it brings a dropout of its own.
+
+    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.
+    """
+
+    def __init__(
+        self, num_hiddens: int, num_heads: int, dropout: float = 0.0, bias: bool = False, *older: object,
+        query_size: int | None = None, key_size: int | None = None, value_size: int | None = None,
+        num_key_value_heads: int | None = None, attention: AttentionPooling | None = None, device=None, dtype=None,
+    ):  # fmt: skip
+        by_keyword = "key_size, query_size, value_size, num_hiddens, num_heads, dropout"
+        arguments.refuse_older_order(self, older, "num_hiddens, num_heads, dropout, bias", by_keyword)
+        super().__init__()
+        arguments.check_divisible(num_hiddens, num_heads)
+        self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, num_hiddens // num_heads
+        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        arguments.check_groups(num_heads, self.num_key_value_heads)
+        queries_per_key = num_heads // self.num_key_value_heads
+        self.key_value_head_of = [head // queries_per_key for head in range(num_heads)]
+        if attention is not None and dropout:
+            raise ValueError(f"dropout must be left to the attention that is given, {attention}, got {dropout}")
+        self.attention = FusedAttention(dropout) if attention is None else attention
+        key_value_hiddens = self.num_key_value_heads * self.head_size
+        self.W_q = linear("query_size", query_size, num_hiddens, bias, device, dtype)
+        self.W_k = linear("key_size", key_size, key_value_hiddens, bias, device, dtype)
+        self.W_v = linear("value_size", value_size, key_value_hiddens, bias, device, dtype)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias, device, dtype)
+
+    def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the heads get. Override it for what comes between: rotated queries and keys, keys from a cache.
+
+        g is the number of key/value heads, and h where none is shared.
+        """
+        Q = split_heads(self.W_q(queries), self.num_heads)  # (b, q, h · d) -> (b, h, q, d)
+        K = split_heads(self.W_k(keys), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
+        V = split_heads(self.W_v(values), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
+        return Q, K, V
+
+    def forward(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
+        head_mask: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+        """Attend with every head, then mix the heads. A TypeError or ValueError names an argument that does not fit.
+
+        Args:
+            queries, keys, values: (b, q, query_size), (b, k, key_size), (b, k, value_size).
+            head_mask: gates on the heads' outputs before ``W_o``, None, (h,) or (b, h); 0 switches a head off;
+                differentiable (Michel et al. 2019, section 2.3).
+            valid_lens, attn_mask, causal: see the top of ``pooling``.
+            need_weights: also return the weights, differentiable: for a layer that is compiled or exported.
+
+        Returns:
+            (b, q, num_hiddens); with ``need_weights`` also (b, h, q, k).
+        """
+        arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
+        arguments.check_projection("queries", queries, self.W_q, "query_size")
+        arguments.check_projection("keys", keys, self.W_k, "key_size")
+        arguments.check_projection("values", values, self.W_v, "value_size")
+        arguments.check_head_mask(head_mask, queries, self.num_heads)
+        Q, K, V = self.project(queries, keys, values)
+        if self.num_key_value_heads < self.num_heads:
+            K, V = K[:, self.key_value_head_of], V[:, self.key_value_head_of]  # (b, g, k, d) -> (b, h, k, d)
+        attend = self.attention.attend if need_weights else self.attention
+        heads = attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)  # (b, h, q, d)
+        heads, weights = heads if need_weights else (heads, None)
+        if head_mask is not None:
+            heads = heads * head_mask[..., None, None].to(heads.dtype)  # (h, 1, 1) or (b, h, 1, 1)
+        output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)
+        return (output, weights) if need_weights else output
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Weights of the last call, before dropout, detached: (b, h, q, k)."""
+        return self.attention.attention_weights.unflatten(0, (-1, self.num_heads))
+
+    def extra_repr(self) -> str:
+        return f"num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}"

@@ -1,0 +1,222 @@
+"""Attention by its formula: compare queries with keys, turn the scores into weights, average the values with them.
+
+In comments b is the batch, h the number of heads, q and k the numbers of queries and keys, d a size.
+
+Three arguments say which query may attend to which key; where more than one is given, all of them must allow it:
+
+- ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
+- ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to) or a float bias that is added
+  to the scores; (q, k), or as many axes as the scores have, each of their size or 1.
+- ``causal``: no query sees a later key. The last query stands at the last key, which is right also where earlier keys
+  come from a cache. (The ``is_causal`` of torch's function sets the first query at the first key instead.)
+"""
+
+import math
+from collections.abc import Callable
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.attention import arguments
+
+
+def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
+    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q)."""
+    lengths = valid_lens[:, None, None] if valid_lens.dim() == 1 else valid_lens[:, :, None]
+    # As integers: in half precision a large index would be rounded.
+    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()
+
+
+def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
+    """Which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
+
+
+def join_masks(
+    X: Tensor, shape: tuple[int, ...], valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
+) -> Tensor | None:
+    """One mask for scores of this shape, with X's device and dtype: None, bool, or a bias that is −∞ at all others."""
+    masks = []
+    if valid_lens is not None:
+        valid = valid_keys(valid_lens, shape[-1])  # (b, 1, k) or (b, q, k)
+        masks.append(valid if len(shape) == 3 else valid[:, None])  # (b, 1, 1, k) or (b, 1, q, k)
+    if causal:
+        masks.append(keys_so_far(*shape[-2:], X.device))  # (q, k)
+    is_bias = attn_mask is not None and attn_mask.dtype != torch.bool
+    masks += [] if attn_mask is None or is_bias else [attn_mask]
+    allowed = reduce(torch.logical_and, masks) if masks else None
+    if not is_bias:
+        return allowed
+    return attn_mask.to(X.dtype) if allowed is None else torch.where(allowed, attn_mask, -math.inf).to(X.dtype)
+
+
+def is_allowed(mask: Tensor) -> Tensor:
+    """A mask as bool."""
+    return mask if mask.dtype == torch.bool else mask != -math.inf
+
+
+def without_unseen(X: Tensor, mask: Tensor | None) -> Tensor:
+    """Keys or values with zeros where no query looks: there they may be NaN, and 0 times NaN would be NaN."""
+    if mask is None:
+        return X
+    seen = is_allowed(mask).any(dim=-2)  # (b, q, k) -> (b, k)
+    return X.masked_fill(~seen.unsqueeze(-1), 0.0)  # (b, k, d)
+
+
+def masked_softmax(
+    scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False
+) -> Tensor:
+    """Softmax over the keys that may be attended to; all others get weight 0, whatever their scores are, NaN included.
+
+    A query that may attend to no key gets weights 0 and gradients 0, not NaN. ``scores``, (b, q, k) or (b, h, q, k), is
+    not written to. An argument that does not fit is named by a TypeError or ValueError.
+
+    Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in half precision and for very low scores).
+    """
+    arguments.check_floats("scores", scores, arguments.SCORES)
+    arguments.check_masks(scores.shape, scores.device, valid_lens, attn_mask, causal)
+    mask = join_masks(scores, scores.shape, valid_lens, attn_mask, causal)
+    if mask is None:
+        return torch.softmax(scores, dim=-1)
+    if mask.dtype != torch.bool:
+        scores = scores + mask
+    allowed = is_allowed(mask)
+    # Softmax of a row that is −∞ throughout is NaN, forward and backward: a row without any key gets zeros instead.
+    row_is_empty = ~allowed.any(dim=-1, keepdim=True)
+    others = torch.where(row_is_empty, 0.0, -math.inf).to(scores.dtype)
+    return torch.softmax(torch.where(allowed, scores, others), dim=-1) * allowed
+
+
+class AttentionPooling(nn.Module):
+    """What all attention shares. A subclass says how to compare queries with keys, in ``scores``.
+
+    In training, weights are dropped with the probability ``dropout``.
+    """
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        arguments.check_dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
+        self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to compute them
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """How well every key answers every query: (b, q, k), or (b, h, q, k) inside a multi-head layer."""
+        raise NotImplementedError
+
+    def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
+        """How each query shares itself out among the keys: (b, q, k); ``mask`` is one of ``join_masks``."""
+        scores = self.scores(queries, without_unseen(keys, mask))  # (b, q, d), (b, k, d) -> (b, q, k)
+        return masked_softmax(scores, attn_mask=mask)
+
+    def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
+        """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none."""
+        shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, q, k)
+        mask = join_masks(queries, shape, valid_lens, attn_mask, causal)
+        weights = self.weights(queries, keys, mask)  # (b, q, k)
+        return self.dropout(weights) @ without_unseen(values, mask), weights  # (b, q, k) @ (b, k, d) -> (b, q, d)
+
+    def forward(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None, *,
+        attn_mask: Tensor | None = None, causal: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Average the values, for each query by its own weights.
+
+        Takes (b, q, d), (b, k, d) and (b, k, size of the values), or all with heads, (b, h, …), and returns (b, q, size
+        of the values), zeros for a query that may attend to no key. An argument that does not fit the others is named
+        by a TypeError or ValueError.
+        """
+        output, weights = self.attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
+        self._kept = weights.detach() if arguments.in_plain_call(weights) else None
+        return output
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer."""
+        if self._kept is None:
+            raise RuntimeError(
+                "attention_weights: there are none. Call the layer first; a call under torch.compile, export "
+                "or a function transform such as vmap keeps none, nor does a copy of a layer; torch.jit.trace, which "
+                "reads them before any call, cannot record attention layers: use torch.export or torch.compile"
+            )
+        if callable(self._kept):
+            self._kept = self._kept()
+        return self._kept.flatten(end_dim=-3)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_kept": None}
+
+
+class KernelPooling(AttentionPooling):
+    """Nadaraya–Watson regression with a Gaussian kernel: score(q, k) = −‖q − k‖² / (2 · bandwidth²).
+
+    Args:
+        bandwidth: width of the kernel, in the units of queries and keys; positive.
+        learnable: whether training may change it (through its logarithm, so it stays positive).
+
+    Source: Nadaraya 1964; Watson 1964; d2l 11.2 (first edition 10.2, where the parameter is w = 1 / bandwidth).
+    """
+
+    def __init__(self, bandwidth: float = 1.0, learnable: bool = False, *, device=None, dtype=None):
+        super().__init__()
+        arguments.check_bandwidth(bandwidth)
+        log_bandwidth = torch.tensor(math.log(bandwidth), device=device, dtype=dtype)
+        self.log_bandwidth = nn.Parameter(log_bandwidth, requires_grad=learnable)
+
+    @property
+    def bandwidth(self) -> Tensor:
+        """Width of the kernel, a scalar."""
+        return self.log_bandwidth.exp()
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        arguments.check_same_size(queries, keys)
+        distances = (queries.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(dim=-1)  # (b, q, k, d) -> (b, q, k)
+        return -distances / (2 * self.bandwidth**2)
+
+
+class AdditiveAttention(AttentionPooling):
+    """Additive scoring: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
+
+    Args:
+        num_hiddens: size of the hidden layer in which query and key meet.
+        dropout: probability of dropping an attention weight in training.
+        query_size, key_size: sizes of the inputs; left out, they are taken from the first call.
+
+    Source: Bahdanau, Cho, Bengio 2015, appendix A.1.2; d2l 11.3.4.
+    """
+
+    def __init__(
+        self, num_hiddens: int, dropout: float = 0.0, *older: object,
+        query_size: int | None = None, key_size: int | None = None, device=None, dtype=None,
+    ):  # fmt: skip
+        arguments.refuse_older_order(self, older, "num_hiddens, dropout", "key_size, query_size, num_hiddens, dropout")
+        super().__init__(dropout)
+        arguments.check_size("num_hiddens", num_hiddens)
+        self.W_q = linear("query_size", query_size, num_hiddens, False, device, dtype)
+        self.W_k = linear("key_size", key_size, num_hiddens, False, device, dtype)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        arguments.check_projection("queries", queries, self.W_q, "query_size")
+        arguments.check_projection("keys", keys, self.W_k, "key_size")
+        features = self.W_q(queries).unsqueeze(-2) + self.W_k(keys).unsqueeze(-3)  # (b, q, k, num_hiddens)
+        return self.w_v(torch.tanh(features)).squeeze(-1)  # (b, q, k, 1) -> (b, q, k)
+
+
+class DotProductAttention(AttentionPooling):
+    """Scaled dot-product attention: score(q, k) = qᵀk / √d.
+
+    Source: Vaswani et al. 2017, section 3.2.1; d2l 11.3.3.
+    """
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        arguments.check_same_size(queries, keys)
+        return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
+
+
+def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
+    """A linear map whose input size may be left open until the first call."""
+    if in_features is None:
+        return nn.LazyLinear(out_features, bias, device, dtype)
+    arguments.check_size(name, in_features)
+    return nn.Linear(in_features, out_features, bias, device, dtype)

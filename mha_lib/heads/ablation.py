@@ -1,0 +1,214 @@
+"""Switch heads off, in any combination, and see how well the model still does.
+
+An attention's output is W_o's bias + Σ ξ_h head_h W_o⁽ʰ⁾ with a gate ξ_h on each head. A head that is off gives way to
+a substitute: zeros, its own mean, or what it says about another example.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.heads.coalitions import heads_in
+from mha_lib.models.progress_bar import progress_bar
+from mha_lib.models.tasks import Batch, Task
+from mha_lib.models.training import single_thread
+from mha_lib.models.transformer import EncoderDecoder, Transformer
+
+ABLATIONS = ("zero", "mean", "resample")
+TOKENS_AT_ONCE = 8_192  # tokens that pass a model's last layers together: more would leave the processor's cache
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well a model does with each of several sets of its heads.
+
+    ``accuracy`` is the share of right answers, ``loss`` the mean cross-entropy in nats; both (num_sets,), float64.
+    """
+
+    accuracy: Tensor
+    loss: Tensor
+
+
+def evaluate(
+    model: Transformer,
+    batch: Batch,
+    task: Task,
+    gates: Tensor,
+    substitutes: list[Tensor] | None = None,
+    label: str | None = None,
+) -> Scores:
+    """How well the model does under each of many settings of its gates.
+
+    What comes before the last attention runs once for all settings that agree there; the last attention, which is
+    linear in its gates, gives all its settings in one product.
+
+    Args:
+        batch: what it is scored on.
+        gates: (num_sets, num_blocks, num_heads), a number or a bool for each head: 1 is on, 0 is off.
+        substitutes: what takes the place of heads that are off, from ``substitutes_for``; left out, zeros.
+        label: what to write beside a progress bar; left out, there is none.
+
+    Raises:
+        ValueError: ``gates`` does not fit the model.
+    """
+    shape = head_shape(model)
+    if gates.dim() != 3 or gates.shape[1:] != shape:
+        raise ValueError(f"gates must have shape (num_sets, {shape[0]}, {shape[1]}), got {tuple(gates.shape)}")
+    *early, last = model.attentions
+    *early_substitutes, last_substitute = substitutes_for(model, batch) if substitutes is None else substitutes
+    gates = gates.to(last.W_o.weight.dtype)
+    settings, which = gates[:, :-1].unique(dim=0, return_inverse=True)
+    accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64)
+    with torch.no_grad(), measuring(model):
+        for number, setting in enumerate(settings if label is None else progress_bar(settings, len(settings), label)):
+            changes = [_blend(*pair) for pair in zip(setting, early_substitutes, strict=True)]
+            with heads_seen_by(early, changes):
+                queries, context, lengths = model.before_last_attention(batch.inputs, batch.valid_lens)
+            base, parts = _last_attention(last, queries, context, lengths, last_substitute)
+            for sets in (which == number).nonzero().flatten().split(max(1, TOKENS_AT_ONCE // queries[..., 0].numel())):
+                attended = base + torch.tensordot(gates[sets, -1], parts, dims=([1], [0]))
+                output = model.after_last_attention(queries.expand_as(attended).flatten(0, 1), attended.flatten(0, 1))
+                targets = batch.targets.expand(len(sets), *batch.targets.shape).flatten(0, 1)
+                accuracy[sets] = _mean_of_each(task.correct(output, targets), len(sets))
+                loss[sets] = _mean_of_each(_losses(task.logits(output), targets), len(sets))
+    return Scores(accuracy, loss)
+
+
+def evaluate_all(model: Transformer, batch: Batch, task: Task, label: str | None = None) -> Scores:
+    """The exact truth: how well the model does with every set of its heads, the others giving zeros.
+
+    Returns:
+        Scores of all 2**N sets, numbered as in ``mha_lib.heads.coalitions``.
+    """
+    num_blocks, num_heads = head_shape(model)
+    gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
+    return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), label=label)
+
+
+def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
+    """What takes the place of a head that is off, for each block; it fits (batch, num_heads, num_queries, head_size).
+
+    Args:
+        ablation: "zero": zeros (Michel et al. 2019). "mean": the head's mean over the tokens of ``batch`` (Wang et al.
+            2023, "Interpretability in the Wild"). "resample": what the head says about the next example of ``batch``
+            (Chan et al. 2022, "Causal Scrubbing").
+    """
+    if ablation not in ABLATIONS:
+        raise ValueError(f"ablation must be one of {', '.join(ABLATIONS)}, got {ablation!r}")
+    if ablation == "zero":
+        return [torch.zeros(())] * len(model.blocks)
+    if ablation == "mean":
+        return [mean[:, None] for mean in head_means(model, batch)]
+    return [heads.roll(-1, dims=0) for heads in head_outputs(model, batch)]
+
+
+def head_outputs(model: Transformer, batch: Batch) -> list[Tensor]:
+    """What every head says, before W_o: for each block (batch, num_heads, num_queries, head_size)."""
+    found = []
+    with torch.no_grad(), measuring(model), heads_seen_by(model.attentions, [found.append] * len(model.blocks)):
+        model(batch.inputs, batch.valid_lens)
+    return found
+
+
+def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
+    """What every head says on average over tokens: for each block (num_heads, head_size)."""
+    return mean_over_tokens(model, batch, head_outputs(model, batch))
+
+
+def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
+    """Means over examples and queries, padding left out.
+
+    Args:
+        values: for each block (batch, num_heads, num_queries, …).
+
+    Returns:
+        For each block (num_heads, …).
+    """
+    padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
+    means = []
+    for name, block in zip(model.blocks, values, strict=True):
+        counts = torch.ones(len(block), block.shape[2], dtype=torch.bool)
+        if batch.valid_lens is not None and name in padded:
+            counts = torch.arange(block.shape[2]) < batch.valid_lens[:, None]
+        means.append(block.transpose(1, 2)[counts].mean(dim=0))
+    return means
+
+
+def head_shape(model: Transformer) -> tuple[int, int]:
+    """(num_blocks, num_heads).
+
+    Raises:
+        ValueError: the blocks have different numbers of heads, so that no table can hold them.
+    """
+    numbers = {name: block.attention.num_heads for name, block in model.blocks.items()}
+    if len(set(numbers.values())) != 1:
+        raise ValueError(f"model must have the same number of heads in every block, got {numbers}")
+    return len(numbers), next(iter(numbers.values()))
+
+
+@contextmanager
+def measuring(model: Transformer) -> Iterator[None]:
+    """The model in eval mode and torch on one thread inside; as before afterwards."""
+    was_training = model.training
+    model.eval()
+    try:
+        with single_thread():
+            yield
+    finally:
+        model.train(was_training)
+
+
+@contextmanager
+def heads_seen_by(
+    attentions: list[MultiHeadAttention], observers: list[Callable[[Tensor], Tensor | None]]
+) -> Iterator[None]:
+    """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o.
+
+    What the observer returns takes their place; if it returns None, they stay.
+    """
+    with ExitStack() as hooks:
+        for attention, observer in zip(attentions, observers, strict=True):
+            hooks.enter_context(attention.attention.register_forward_hook(_on_output(observer)))
+        yield
+
+
+def _on_output(observer: Callable[[Tensor], Tensor | None]) -> Callable:
+    return lambda module, arguments, output: observer(output)
+
+
+def _blend(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
+    """gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
+    return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
+
+
+def _last_attention(
+    attention: MultiHeadAttention, queries: Tensor, context: Tensor, valid_lens: Tensor | None, substitute: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The attention's output as base + Σ gate · part: base (batch, n, num_hiddens), parts (num_heads, batch, …)."""
+    found = []
+    with heads_seen_by([attention], [found.append]):
+        attention(queries, context, context, valid_lens)
+    heads = found[0]
+    base = through_output(attention, substitute.to(heads).expand_as(heads)).sum(dim=0)
+    if attention.W_o.bias is not None:
+        base = base + attention.W_o.bias
+    return base, through_output(attention, heads - substitute)
+
+
+def through_output(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
+    """head_h W_o⁽ʰ⁾: (batch, num_heads, n, head_size) → (num_heads, batch, n, num_hiddens)."""
+    weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))  # (num_hiddens, num_heads, head_size)
+    return torch.einsum("bhns,dhs->hbnd", heads, weight)
+
+
+def _losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """``Task.losses`` in a quarter of the time: cross_entropy is slow on rows as short as these."""
+    return logits.logsumexp(dim=-1) - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+
+def _mean_of_each(answers: Tensor, num_sets: int) -> Tensor:
+    return answers.double().view(num_sets, -1).mean(dim=1)

@@ -1,0 +1,24 @@
+"""Results of long runs, which ship with the library: tables over many seeds, speeds."""
+
+import json
+
+from mha_lib.models.package_data import package_data
+
+COMMANDS = {"heads": "make bench-heads", "pruning_speed": "make bench-full"}
+
+
+def load_results(name: str) -> dict | list:
+    """What a long run found, for notebooks that show it without running it.
+
+    Args:
+        name: "heads", what ``mha_lib.heads.league`` found over eight seeds: for "lookups" and "dates" the results of
+            ``compare``, for "planted" those of ``planted_controls``. Or "pruning_speed": for each cut of a layer its
+            shape, the number of heads kept, and how many times faster it became (median and quartiles), with ideals.
+
+    Raises:
+        ValueError: no such results are kept; the message lists those that are.
+        FileNotFoundError: this copy of the library lacks them; the message names the command that makes them.
+    """
+    if name not in COMMANDS:
+        raise ValueError(f"name must be one of {', '.join(COMMANDS)}, got {name!r}")
+    return json.loads(package_data(f"heads/results/{name}.json", COMMANDS[name]))

@@ -1,0 +1,273 @@
+"""Which measure of importance is right? All of them, held against the exact truth, over as many seeds as you like.
+
+On two processes of this machine, or on a Dask cluster of yours:
+
+    results = sweep(compare, seeds=range(8))
+    results = sweep(compare, seeds=range(500), executor=distributed.Client(address).get_executor())
+"""
+
+import copy
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitutes_for
+from mha_lib.heads.coalitions import (
+    area,
+    best_sets,
+    greedy,
+    heads_in,
+    mean_curve,
+    ranks,
+    sets_kept,
+    shapley,
+    spearman,
+    worst_sets,
+)
+from mha_lib.heads.known_heads import Place, Planted, plant
+from mha_lib.heads.learned_gates import hard_concrete
+from mha_lib.heads.measures import (
+    confidence,
+    gate_gradient,
+    leave_one_out,
+    monte_carlo_shapley,
+    negative_entropy,
+    output_norm,
+    path_gradient,
+)
+from mha_lib.heads.removal import plan_from, prune
+from mha_lib.models.tasks import Batch, Task, find_task
+from mha_lib.models.training import trained, tune
+from mha_lib.models.transformer import Transformer
+
+Measure = Callable[[Transformer, Batch, Task], Tensor]
+
+MEASURES: Mapping[str, Measure] = {
+    "leave one out, zero, accuracy": leave_one_out,
+    "leave one out, zero, loss": partial(leave_one_out, score="loss"),
+    "leave one out, mean, loss": partial(leave_one_out, ablation="mean", score="loss"),
+    "leave one out, resample, loss": partial(leave_one_out, ablation="resample", score="loss"),
+    "gate gradient": gate_gradient,
+    "gate gradient, normalised": partial(gate_gradient, normalise=True),
+    "path gradient": path_gradient,
+    "confidence": confidence,
+    "minus entropy": negative_entropy,
+    "output norm": output_norm,
+    "hard-concrete gates": hard_concrete,
+    "Shapley, 50 orders": monte_carlo_shapley,
+}
+TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
+SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
+
+# Training draws from torch's one generator and sets its one number of threads: within a process, runs take turns.
+_turn = threading.Lock()
+
+
+def sweep(run: Callable[[int], dict], seeds: Iterable[int], executor: Executor | None = None) -> list[dict]:
+    """``run(seed)`` for every seed, wherever the executor runs it.
+
+    Args:
+        run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it.
+        executor: left out, a pool of two processes. Threads work, too, but take turns.
+
+    Returns:
+        The results, in the order of ``seeds``.
+    """
+    if executor is not None:
+        return list(executor.map(run, seeds))
+    with ProcessPoolExecutor(max_workers=2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(run, seeds))
+
+
+def compare(
+    seed: int,
+    task: str = "lookups",
+    num_kept: int = 5,
+    tuning_steps: int = 300,
+    longer_tuning_steps: int = 600,
+    num_examples: int = 128,
+    measures: Mapping[str, Measure] = MEASURES,
+    steps: int | None = None,
+) -> dict:
+    """Every measure against the exact truth, on one trained model.
+
+    Measures, exact Shapley values and the greedy order see the first ``num_examples`` held-out examples. Curves are of
+    the next ones; oracle and worst are the best and the worst sets there, so every curve lies between them.
+
+    Args:
+        num_kept: number of heads kept in the cut that is followed by more training …
+        tuning_steps, longer_tuning_steps: … for so many steps.
+        steps: number of steps that the model itself is trained for; left out, the task's own.
+
+    Returns:
+        What JSON can hold: ``task``, ``seed``, and ``orders``, for each order of heads by name:
+        ``curve`` (accuracy with 0, 1, …, N heads kept) and ``area`` (its mean);
+        ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
+        before and after tuning); where each head has an importance, ``sum`` (of all of them; of exact Shapley values,
+        what all heads together add to the accuracy) and ``spearman`` (rank correlation with the exact Shapley value);
+        ``training_area``, for measures: the area where they saw training data instead.
+    """
+    with _turn:
+        task = find_task(task)
+        model = trained(task, seed, steps, progress=False)
+        seen, rest = task.held_out[:num_examples], task.held_out[num_examples:]
+        truth = evaluate_all(model, rest[:num_examples], task).accuracy
+        importances = all_importances(model, seen, task, measures)
+        sets = {name: sets_kept(importance) for name, importance in importances.items()}
+        sets |= {ORACLE: best_sets(truth), WORST: worst_sets(truth)}
+        curves = {name: truth[numbers] for name, numbers in sets.items()} | {RANDOM: mean_curve(truth)}
+        cuts = {name: numbers[num_kept].item() for name, numbers in sets.items()}
+        cuts[RANDOM] = random_set(model, num_kept, seed)
+        budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
+        outcomes = {
+            cut: {name: after_cut(model, rest, task, cut, seed, budget) for name, budget in budgets.items()}
+            for cut in set(cuts.values())
+        }
+        orders = {}
+        for name, curve in curves.items():
+            orders[name] = {"curve": curve.tolist(), "area": area(curve)} | outcomes[cuts[name]]
+        for name, importance in importances.items():
+            orders[name]["sum"] = importance.sum().item()
+            orders[name]["spearman"] = spearman(importance, importances[SHAPLEY])
+        training = training_data(task, seed, num_examples)
+        for name, measure in measures.items():
+            numbers = sets_kept(measure(model, training, task))
+            orders[name]["training_area"] = area(truth[numbers])
+        return {"task": task.name, "seed": seed, "orders": orders}
+
+
+def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[str, float]]:
+    """What ``compare`` found over several seeds: for each order of heads, the best area first.
+
+    Returns:
+        By name of the order: ``area``, ``spearman``, ``kept``, ``tuned``, ``tuned_longer``, ``training_area`` are means
+        over seeds (NaN where there is none); ``area_sd`` the standard deviation; ``spearman_worst``, ``tuned_worst``
+        and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and ``tuned_longer_enough`` the number of seeds in which
+        the accuracy is at least ``enough``.
+    """
+    rows = {}
+    for name in results[0]["orders"]:
+        columns = {
+            key: torch.tensor([result["orders"][name].get(key, torch.nan) for result in results], dtype=torch.float64)
+            for key in ("area", "spearman", "kept", "tuned", "tuned_longer", "training_area")
+        }
+        rows[name] = {key: column.mean().item() for key, column in columns.items()}
+        rows[name]["area_sd"] = columns["area"].std().item()
+        rows[name]["spearman_worst"] = columns["spearman"].min().item()
+        for tuned in ("tuned", "tuned_longer"):
+            rows[name][f"{tuned}_worst"] = columns[tuned].min().item()
+            rows[name][f"{tuned}_enough"] = (columns[tuned] >= enough).sum().item()
+    return dict(sorted(rows.items(), key=lambda item: -item[1]["area"]))
+
+
+def all_importances(
+    model: Transformer, batch: Batch, task: Task, measures: Mapping[str, Measure] = MEASURES
+) -> dict[str, Tensor]:
+    """By name: exact Shapley values, the greedy order, each measure, and some taken again after every cut."""
+    shape = head_shape(model)
+    values = evaluate_all(model, batch, task).accuracy
+    importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values).view(shape)}
+    for name, measure in measures.items():
+        importances[name] = measure(model, batch, task)
+        if name in TAKEN_AGAIN:
+            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task)
+    return importances
+
+
+def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) -> Tensor:
+    """Importance as an order of cuts: measure, cut the least important head, measure what is left, and so on.
+
+    Args:
+        measure: one that takes ``kept``.
+
+    Returns:
+        (num_blocks, num_heads): 0 for the head that went first, N − 1 for the one that was left.
+    """
+    kept = torch.ones(head_shape(model), dtype=torch.float64)
+    importance = torch.zeros_like(kept)
+    for turn in range(kept.numel()):
+        gone = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf).argmin()
+        importance.view(-1)[gone], kept.view(-1)[gone] = turn, 0
+    return importance
+
+
+def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
+    """Accuracy with the heads of set number ``kept`` alone, after training these for some steps, or none."""
+    shape = head_shape(model)
+    heads = heads_in(torch.tensor(kept), shape[0] * shape[1]).view(shape)
+    pruned = prune(model, plan_from(model, heads))
+    return task.accuracy(tune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
+
+
+def random_set(model: Transformer, num_kept: int, seed: int) -> int:
+    """Number of a random set of heads."""
+    num_blocks, num_heads = head_shape(model)
+    generator = torch.Generator().manual_seed(seed)
+    return sets_kept(torch.rand(num_blocks * num_heads, generator=generator))[num_kept].item()
+
+
+def training_data(task: Task, seed: int, num_examples: int) -> Batch:
+    """Examples from the data that models are trained on."""
+    task = copy.copy(task)
+    task.batch_size = num_examples
+    return next(task.batches(torch.Generator().manual_seed(seed)))
+
+
+def planted_controls(
+    seed: int,
+    num_examples: int = 128,
+    measures: Mapping[str, Measure] = MEASURES,
+    steps: int | None = None,
+) -> dict:
+    """Heads of known importance (``known_heads``) in a model of the look-ups, and how each measure ranks them.
+
+    Returns:
+        What JSON can hold: ``seed``; ``change``, the largest difference that planting made to an output; ``costs``, the
+        accuracy that is lost without a planted head, or without both of a pair; ``ranks``, for each measure the places
+        of each control among all heads, from 1, the most important.
+    """
+    with _turn:
+        task = find_task("lookups")
+        model = trained(task, seed, steps, progress=False)
+        batch = task.held_out[:num_examples]
+        planted = plant(model, batch, task)
+        with torch.no_grad():
+            change = (model(batch.inputs) - planted.model(batch.inputs)).abs().max().item()
+        importances = {name: measure(planted.model, batch, task) for name, measure in measures.items()}
+        return {
+            "seed": seed,
+            "change": change,
+            "costs": costs(planted, batch, task),
+            "ranks": {name: places_of(planted, importance) for name, importance in importances.items()},
+        }
+
+
+def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
+    """Accuracy lost without planted heads (put to zero, but for "constant, mean")."""
+    gone = {}
+    for name, places in planted.controls.items():
+        if len(places) == 1:
+            gone[name] = places
+        else:
+            gone |= {f"{name}, one": places[:1], f"{name}, other": places[1:], f"{name}, both": places}
+    found = {name: _cost(planted.model, batch, task, places, "zero") for name, places in gone.items()}
+    return found | {"constant, mean": _cost(planted.model, batch, task, [planted.constant], "mean")}
+
+
+def places_of(planted: Planted, importance: Tensor) -> dict[str, list[int]]:
+    """Places of the planted heads in the order of importance, from 1."""
+    rank = ranks(importance)
+    return {name: [rank[place].item() for place in places] for name, places in planted.controls.items()}
+
+
+def _cost(model: Transformer, batch: Batch, task: Task, places: Iterable[Place], ablation: str) -> float:
+    gates = torch.ones(2, *head_shape(model))
+    for place in places:
+        gates[1][place] = 0
+    with_all, without = evaluate(model, batch, task, gates, substitutes_for(model, batch, ablation)).accuracy
+    return (with_all - without).item()

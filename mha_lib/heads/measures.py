@@ -1,0 +1,168 @@
+"""How important is each head? Nine answers from the literature, all (model, batch, task) → (num_blocks, num_heads).
+
+Every measure returns float64, and higher means more important. ``kept`` (num_blocks, num_heads), where a measure takes
+it, says which heads are still there: so a measure can be taken again after each cut.
+"""
+
+import torch
+from torch import Tensor
+
+from mha_lib.heads.ablation import (
+    evaluate,
+    head_outputs,
+    head_shape,
+    mean_over_tokens,
+    measuring,
+    substitutes_for,
+    through_output,
+)
+from mha_lib.heads.coalitions import sampled_shapley
+from mha_lib.models.tasks import Batch, Task
+from mha_lib.models.transformer import Transformer
+
+SCORES = ("accuracy", "loss")
+
+
+def leave_one_out(
+    model: Transformer,
+    batch: Batch,
+    task: Task,
+    ablation: str = "zero",
+    score: str = "accuracy",
+    kept: Tensor | None = None,
+) -> Tensor:
+    """What is lost when this head alone goes: v(all) − v(all but h).
+
+    Args:
+        ablation: what takes its place: "zero", "mean" or "resample", see ``substitutes_for``.
+        score: what v is: "accuracy", or "loss" for minus the loss.
+
+    Source: Michel, Levy, Neubig 2019, "Are Sixteen Heads Really Better than One?", section 3.2 (zero, BLEU).
+    """
+    _check_score(score)
+    kept = _kept(model, kept)
+    each = torch.eye(kept.numel()).view(-1, *kept.shape)
+    gates = torch.cat([kept[None], kept * (1 - each)])
+    values = _values(model, batch, task, gates, score, substitutes_for(model, batch, ablation))
+    return (values[0] - values[1:]).view(kept.shape)
+
+
+def gate_gradient(
+    model: Transformer, batch: Batch, task: Task, normalise: bool = False, kept: Tensor | None = None
+) -> Tensor:
+    """How steeply the loss changes with the head's gate: E_x |∂L(x) / ∂ξ_h| at ξ = 1.
+
+    The absolute value is taken for each example: the mean of the gradient itself vanishes where training has ended.
+    One backward pass gives all, since each example has gates of its own.
+
+    Args:
+        normalise: whether each block's values are divided by their ℓ2 norm.
+
+    Source: Michel, Levy, Neubig 2019, section 4.1; the norm as in Molchanov et al. 2017.
+    """
+    kept = _kept(model, kept)
+    gates = kept.expand(len(batch), -1, -1).clone()
+    importance = _gradient(model, batch, task, gates).abs().mean(dim=0) * kept
+    return torch.nn.functional.normalize(importance, dim=1) if normalise else importance
+
+
+def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20, kept: Tensor | None = None) -> Tensor:
+    """The loss that each head takes away while all gates open together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
+
+    The values add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints that stands for
+    the integral.
+
+    Source: Sundararajan, Taly, Yan 2017, "Axiomatic Attribution for Deep Networks"; for heads Hao et al. 2021,
+    "Self-Attention Attribution" (there, along the attention weights).
+    """
+    kept = _kept(model, kept)
+    total = torch.zeros(kept.shape, dtype=torch.float64)
+    for step in range(steps):
+        gates = ((step + 0.5) / steps * kept).expand(len(batch), -1, -1).clone()
+        total -= _gradient(model, batch, task, gates).mean(dim=0)
+    return total / steps * kept
+
+
+def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
+    """How sure the head is where to look: its largest attention weight, averaged over queries.
+
+    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4.
+    """
+    return _mean_over_queries(model, batch, [weights.amax(dim=-1) for weights in _attention_weights(model, batch)])
+
+
+def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:
+    """How concentrated the head's attention is: Σ_j a_j log a_j in nats, averaged over queries; 0 for a single key.
+
+    Source: entropy of attention as in Ghader & Monz 2017, "What does Attention in Neural Machine Translation Pay
+    Attention to?"; Clark et al. 2019, "What Does BERT Look At?", section 3.3.
+    """
+    weights = _attention_weights(model, batch)
+    return _mean_over_queries(model, batch, [torch.special.entr(block).sum(dim=-1).neg() for block in weights])
+
+
+def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
+    """How much the head says: ‖head_h W_o⁽ʰ⁾‖, averaged over queries.
+
+    Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
+    """
+    with torch.no_grad():
+        parts = map(through_output, model.attentions, head_outputs(model, batch))
+        return _mean_over_queries(model, batch, [part.norm(dim=-1).transpose(0, 1) for part in parts])
+
+
+def monte_carlo_shapley(
+    model: Transformer, batch: Batch, task: Task, num_orders: int = 50, score: str = "accuracy", seed: int = 0
+) -> Tensor:
+    """The head's Shapley value from ``num_orders`` random orders in which heads join, see ``sampled_shapley``.
+
+    Source: Held & Yang 2023, "Shapley Head Pruning".
+    """
+    _check_score(score)
+    shape = head_shape(model)
+    return sampled_shapley(
+        lambda sets: _values(model, batch, task, sets.view(-1, *shape), score),
+        shape[0] * shape[1], num_orders, seed,
+    ).view(shape)  # fmt: skip
+
+
+def _values(
+    model: Transformer, batch: Batch, task: Task, gates: Tensor, score: str, substitutes: list[Tensor] | None = None
+) -> Tensor:
+    """What each setting of the gates is worth: accuracy, or minus the loss."""
+    scores = evaluate(model, batch, task, gates, substitutes)
+    return scores.accuracy if score == "accuracy" else -scores.loss
+
+
+def _gradient(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
+    """∂L(x) / ∂ξ for each example x at its own ``gates`` (batch, num_blocks, num_heads); L(x) is its mean loss."""
+    with measuring(model):
+        gates.requires_grad_()
+        output = model(batch.inputs, batch.valid_lens, gates)
+        loss = task.losses(output, batch.targets).flatten(start_dim=1).mean(dim=1).sum()
+        return torch.autograd.grad(loss, gates)[0].double()
+
+
+def _attention_weights(model: Transformer, batch: Batch) -> list[Tensor]:
+    with torch.no_grad(), measuring(model):
+        model(batch.inputs, batch.valid_lens)
+        return model.attention_weights
+
+
+def _mean_over_queries(model: Transformer, batch: Batch, values: list[Tensor]) -> Tensor:
+    """For each block (batch, num_heads, num_queries) → (num_blocks, num_heads), padding left out."""
+    return torch.stack(mean_over_tokens(model, batch, values)).double()
+
+
+def _kept(model: Transformer, kept: Tensor | None) -> Tensor:
+    shape = head_shape(model)
+    if kept is None:
+        return torch.ones(shape)
+    if tuple(kept.shape) != shape:
+        raise ValueError(f"kept must have shape {shape}, got {tuple(kept.shape)}")
+    return kept.float()
+
+
+def _check_score(score: str) -> None:
+    if score not in SCORES:
+        raise ValueError(f"score must be one of {', '.join(SCORES)}, got {score!r}")

@@ -1,0 +1,162 @@
+"""Take heads out of a model for real: it does less work, where a gate of 0 only hides the work done.
+
+A head lives in its rows of W_q, W_k and W_v and in its columns of W_o. A layer without these rows and columns gives
+what the whole layer gives with that head's gate at 0. Where heads share rows of W_k and W_v (grouped queries), these
+go with the last of them.
+
+A plan says which heads stay: ``{"layer 1": [0, 3], "layer 2": []}``. Blocks that it does not name stay whole.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.heads.coalitions import ranks
+from mha_lib.models.transformer import Transformer
+
+Plan = Mapping[str, Sequence[int]]
+
+
+class NoHeads(nn.Module):
+    """What is left of an attention without heads: every query gets W_o's bias, and the residual path does the rest.
+
+    Args:
+        bias: (num_hiddens,), or None for zeros.
+        num_hiddens: size of the output.
+    """
+
+    num_heads = 0
+
+    def __init__(self, num_hiddens: int, bias: Tensor | None = None):
+        super().__init__()
+        self.num_hiddens = num_hiddens
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
+        self._weights_shape = None
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        valid_lens: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        **masks: object,
+    ) -> Tensor:
+        """Arguments as in ``MultiHeadAttention``; only the number of queries matters."""
+        self._weights_shape = len(queries), 0, queries.shape[1], keys.shape[1]
+        output = queries.new_zeros(*queries.shape[:2], self.num_hiddens)
+        return output if self.bias is None else output + self.bias
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """(batch, 0, num_queries, num_keys) of the last call."""
+        if self._weights_shape is None:
+            raise RuntimeError("attention_weights: there are none. Call the layer first")
+        return torch.zeros(self._weights_shape)
+
+
+def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
+    """A copy of the model that holds the planned heads alone, in the order in which they stood.
+
+    The copy trains on; its ``state_dict`` fits every model that was pruned by the same plan.
+
+    Args:
+        plan: for each block by name, the numbers of the heads that stay.
+        means: for each block (num_heads, head_size), as by ``head_means``: what the heads that go said on average stays
+            in W_o's bias (mean ablation). Left out, it is lost with them.
+
+    Raises:
+        ValueError: the plan names a block or a head that does not exist, or a head twice; the message lists those that
+            exist.
+    """
+    unknown = sorted(plan.keys() - model.blocks.keys())
+    if unknown:
+        raise ValueError(f"plan names blocks that do not exist: {unknown}; there are {list(model.blocks)}")
+    for name, heads in plan.items():
+        _check_heads(heads, model.blocks[name].attention.num_heads, f"plan for {name!r}")
+    pruned = copy.deepcopy(model)
+    for number, (name, block) in enumerate(pruned.blocks.items()):
+        if name in plan:
+            block.attention = prune_attention(block.attention, plan[name], None if means is None else means[number])
+    return pruned
+
+
+def prune_attention(
+    attention: MultiHeadAttention | NoHeads, heads: Sequence[int], means: Tensor | None = None
+) -> MultiHeadAttention | NoHeads:
+    """A layer with these heads alone, in the order in which they stood; arguments and errors as in ``prune``."""
+    _check_heads(heads, attention.num_heads, "heads")
+    if isinstance(attention, NoHeads):
+        return copy.deepcopy(attention)
+    bias = attention.W_o.bias
+    if means is not None:
+        gone = [head for head in range(attention.num_heads) if head not in heads]
+        weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))[:, gone]
+        lost = torch.einsum("dhs,hs->d", weight, means[gone].to(weight))
+        bias = lost if bias is None else bias + lost
+    trainable = attention.W_o.weight.requires_grad
+    if not heads:
+        return NoHeads(attention.num_hiddens, bias).train(attention.training).requires_grad_(trainable)
+    pruned = select_heads(attention, sorted(heads))
+    pruned.W_o.bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
+    return pruned
+
+
+def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
+    """A layer whose heads are copies of these, in this order; a head may come more than once."""
+    if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
+        raise ValueError("attention has open sizes: call it once before its heads are chosen")
+    selected = copy.deepcopy(attention)
+    shared = [attention.key_value_head_of[head] for head in heads]
+    is_grouped = attention.num_key_value_heads < attention.num_heads
+    key_value_heads = list(dict.fromkeys(shared)) if is_grouped else shared  # each once, if they are shared
+    selected.num_heads, selected.num_key_value_heads = len(heads), len(key_value_heads)
+    selected.key_value_head_of = list(map(key_value_heads.index, shared)) if is_grouped else list(range(len(heads)))
+    rows = _rows_of(heads, attention.head_size)
+    _keep_rows(selected.W_q, rows)
+    _keep_rows(selected.W_k, _rows_of(key_value_heads, attention.head_size))
+    _keep_rows(selected.W_v, _rows_of(key_value_heads, attention.head_size))
+    weight = selected.W_o.weight
+    selected.W_o.weight = nn.Parameter(weight.detach()[:, rows], weight.requires_grad)
+    selected.W_o.in_features = len(rows)
+    return selected
+
+
+def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:
+    """The rows of a projection that belong to these heads, in their order."""
+    return torch.cat([torch.arange(head * head_size, (head + 1) * head_size) for head in heads])
+
+
+def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
+    """Leave these rows of a linear map alone, in this order."""
+    for name, parameter in list(linear.named_parameters()):
+        setattr(linear, name, nn.Parameter(parameter.detach()[rows], parameter.requires_grad))
+    linear.out_features = len(rows)
+
+
+def best_heads(model: Transformer, importance: Tensor, number: int) -> dict[str, list[int]]:
+    """The plan that keeps the ``number`` most important heads of the model; of equals, the first.
+
+    Args:
+        importance: (num_blocks, num_heads).
+    """
+    if not 0 <= number <= importance.numel():
+        raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
+    return plan_from(model, ranks(importance) <= number)
+
+
+def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
+    """The plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
+    return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
+
+
+def _check_heads(heads: Sequence[int], num_heads: int, what: str) -> None:
+    there = list(range(num_heads))
+    missing = [head for head in heads if isinstance(head, bool) or head not in there]
+    if missing:
+        raise ValueError(f"{what} names heads that do not exist: {missing}; there are {there}")
+    if len(set(heads)) < len(heads):
+        raise ValueError(f"{what} names a head twice: {list(heads)}; there are {there}")

@@ -1,0 +1,187 @@
+"""Train a task's model; train it once and keep it.
+
+Runs are reproducible to the last bit for the same seed on the same machine: all randomness comes from the seed, and
+sums are made in one order because one thread makes them. For models this small one thread is also the fastest.
+"""
+
+import hashlib
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.models.progress_bar import progress_bar
+from mha_lib.models.tasks import Task, find_task
+from mha_lib.models.transformer import Transformer
+
+PACKAGE = Path(__file__).parents[1]
+ROOMS = ("attention", "models")  # where the code of a trained model stands
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One thread for torch inside, as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[torch.Generator]:
+    """Randomness from ``seed`` inside, for torch and in a generator of its own; outside, nothing has changed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
+
+
+def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
+    """A new model, trained.
+
+    Args:
+        task: a task, or the name of one.
+        seed: where all randomness comes from.
+        steps: number of training steps; left out, the task's own.
+        progress: whether to show a progress bar, or the words to show beside it.
+
+    Returns:
+        The model, in eval mode.
+    """
+    task = find_task(task) if isinstance(task, str) else task
+    with seeded(seed):
+        model = task.model()
+    return tune(model, task, seed, steps, progress=progress)
+
+
+def tune(
+    model: Transformer,
+    task: Task,
+    seed: int,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    progress: bool | str = True,
+) -> Transformer:
+    """Train ``model`` itself, from where it stands.
+
+    AdamW (Loshchilov & Hutter 2019), a one-cycle learning rate (Smith & Topin 2019), and gradients clipped at norm 1.
+
+    Args:
+        learning_rate: the highest in the cycle; left out, the task's own.
+        The rest as in ``fit``.
+
+    Returns:
+        The same model, in eval mode.
+    """
+    steps = task.steps if steps is None else steps
+    learning_rate = task.learning_rate if learning_rate is None else learning_rate
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=steps, pct_start=0.1, cycle_momentum=False
+    )
+    model.train()
+    with single_thread(), seeded(seed) as generator:
+        batches = islice(task.batches(generator), steps)
+        if progress:
+            label = progress if isinstance(progress, str) else f"training {task.name}"
+            batches = progress_bar(batches, steps, label)
+        for batch in batches:
+            loss = task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+            optimizer.step()
+            schedule.step()
+    return model.eval()
+
+
+def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
+    """The model that ``fit`` makes for a task of this library, kept after the first time.
+
+    It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
+    of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew.
+
+    Args:
+        As in ``fit``.
+
+    Returns:
+        The model, in eval mode.
+
+    Raises:
+        ValueError: the library has no such task; the message lists those it has.
+    """
+    task = find_task(task if isinstance(task, str) else task.name)
+    steps = task.steps if steps is None else steps
+    path = cache_folder() / f"{task.name}-seed{seed}-steps{steps}.pt"
+    try:
+        state = load_state(path)
+    except OSError:
+        label = f"training {task.name}"
+    except StaleError as reason:
+        label = f"training {task.name} again: {reason}"
+    else:
+        with seeded(seed):
+            model = task.model()
+        model.load_state_dict(state)
+        return model.eval()
+    model = fit(task, seed, steps, progress=progress and label)
+    try:
+        save_state(model.state_dict(), path)
+    except OSError as error:
+        warnings.warn(f"the trained model is not kept ({error}); let MHA_CACHE name another folder", stacklevel=2)
+    return model
+
+
+class StaleError(Exception):
+    """A kept model that must not be used; the message says why."""
+
+
+def cache_folder() -> Path:
+    """Where trained models are kept."""
+    return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib")
+
+
+def code_key(package: Path = PACKAGE) -> str:
+    """A digest of all that a trained model depends on, apart from task, seed and steps."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted(path for room in ROOMS for path in (package / room).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def save_state(state: dict[str, Tensor], path: Path) -> None:
+    """Write ``state`` under a line with the code's key and a digest; readers see the old file or the new one whole."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    key, payload = code_key().encode(), buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(key + b" " + _digest(key, payload) + b"\n" + payload)
+    os.replace(file.name, path)
+
+
+def load_state(path: Path) -> dict[str, Tensor]:
+    """What ``save_state`` wrote.
+
+    Raises:
+        StaleError: the file is damaged, or came from other code.
+    """
+    header, _, payload = path.read_bytes().partition(b"\n")
+    key, _, digest = header.partition(b" ")
+    if digest != _digest(key, payload):
+        raise StaleError("the kept model is damaged")
+    if key != code_key().encode():
+        raise StaleError("the kept model came from other code")
+    return torch.load(io.BytesIO(payload), weights_only=True)
+
+
+def _digest(key: bytes, payload: bytes) -> bytes:
+    return hashlib.sha256(key + payload).hexdigest().encode()

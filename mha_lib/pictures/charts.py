@@ -1,0 +1,178 @@
+"""Charts: curves of a regression, of a parameter, of heads cut; ranks of heads."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_lib.heads.coalitions import ranks
+from mha_lib.pictures.heat_maps import grid_shape, labels, tick
+from mha_lib.pictures.picture import LINES, WEIGHT_COLOURS, Picture
+
+
+def regression_curves(
+    x_train: Tensor,
+    y_train: Tensor,
+    x: Tensor,
+    truth: Tensor,
+    curves: Mapping[str, Tensor],
+    *,
+    x_label: str = "x",
+    y_label: str = "y",
+) -> Picture:
+    """Training points, the function behind them, and predictions of it, each with its distance from the truth.
+
+    Args:
+        x_train, y_train: (n,), the points.
+        x: (m,), where the curves are known.
+        truth: (m,), the function without noise.
+        curves: name → (m,), at most four; NaN leaves a hole.
+        x_label, y_label: what the axes show, with units.
+
+    The distance is the root mean square over all x that have a prediction.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("x", x, {"truth": truth, **curves})
+    check_curves("x_train", x_train, {"y_train": y_train})
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    panel = figure.subplots()
+    panel.plot(x.tolist(), truth.tolist(), color="0.75", linewidth=5, label="truth")
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label="training points")
+    for name, curve, colour, style in styled(curves):
+        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    finish_axes(panel, x_label, y_label)
+    what = f"Curves through {len(x_train)} training points: {', '.join(['truth', *curves])}"
+    return Picture(figure, what, read_distances(truth, curves))
+
+
+def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
+    """One line: how far each curve lies from the truth, and where it has holes."""
+    parts = []
+    for name, curve in curves.items():
+        known = ~curve.isnan()
+        distance = (curve - truth)[known].square().mean().sqrt().item()
+        holes = "" if known.all() else f" (no prediction at {(~known).sum().item()} of {len(known)} points)"
+        parts.append(f"{name} {distance:.2f}{holes}")
+    return "Distance from the truth (root mean square): " + "; ".join(parts) + "." if parts else "No prediction yet."
+
+
+def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:
+    """How something changes with a positive parameter, on a log axis; a dot marks each curve's lowest point.
+
+    Args:
+        x: (n,), values of the parameter, positive.
+        curves: name → (n,), at most four.
+        x_label, y_label: what the axes show, with units.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("x", x, curves)
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    panel = figure.subplots()
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter("{x:g}")
+    lowest = []
+    for name, curve, colour, style in styled(curves):
+        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+        where = int(curve.argmin())
+        panel.plot([x[where].item()], [curve[where].item()], "o", color=colour, markersize=7)
+        lowest.append(f"{name} {curve[where]:.2f} at {x[where]:.2g}")
+    finish_axes(panel, x_label, y_label)
+    what = f"{y_label} for {x_label} from {x.min():.2g} to {x.max():.2g}: {', '.join(curves)}"
+    return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
+
+
+def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
+    """Accuracy against the number of heads kept, for several orders of heads, inside what is possible at all.
+
+    Args:
+        curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
+        best, random, worst: (N + 1,), accuracy of the best sets of that size, of all sets on average, of the worst.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("best", best, {"random": random, "worst": worst, **curves})
+    sizes = list(range(len(best)))
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    panel = figure.subplots()
+    ends = worst.tolist(), best.tolist()
+    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45", label="worst to best sets")
+    panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
+    for name, curve, colour, style in styled(curves):
+        panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
+    panel.set_xticks(sizes)
+    panel.set_ylim(0, 1.03)
+    finish_axes(panel, "heads kept", "accuracy")
+    means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
+    what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
+    reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
+    return Picture(figure, what, f"Mean over 0 to {sizes[-1]} heads kept: {reading}.")
+
+
+def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
+    """Who comes first: for each measure of importance every head's rank, 1 for the most important; darker is higher.
+
+    Args:
+        importances: name of the measure → (num_blocks, num_heads); of equals, the first comes first.
+        block_names: one a block.
+
+    Raises:
+        ValueError: the measures differ in shape, or there are not as many names as blocks.
+    """
+    num_blocks, num_heads = shape = next(iter(importances.values())).shape
+    for name, importance in importances.items():
+        if importance.shape != shape:
+            raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
+    names = labels("block_names", block_names, num_blocks, block_names)
+    rows, columns = grid_shape(len(importances), columns)
+    width, height = 0.36 * num_heads * columns + 1.2, (0.36 * num_blocks + 0.4) * rows + 0.5
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    first = []
+    for number, (panel, (name, importance)) in enumerate(zip(axes.flat, importances.items(), strict=False)):
+        places = ranks(importance)
+        panel.imshow(places.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=places.numel())
+        panel.set_title(name, fontsize=9)
+        for block, row in enumerate(places.tolist()):
+            for head, place in enumerate(row):
+                colour = "white" if place <= places.numel() / 2 else "black"
+                panel.text(head, block, str(place), color=colour, ha="center", va="center", fontsize=8)
+        heads = [str(head) for head in range(num_heads)]
+        tick(panel.xaxis, heads, "heads" if number + columns >= len(importances) else None)
+        tick(panel.yaxis, names, None if number % columns else "blocks")
+        block, head = divmod(places.argmin().item(), num_heads)
+        first.append(f"{name}: {names[block]}, head {head}")
+    for panel in axes.flat[len(importances) :]:
+        panel.axis("off")
+    what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"
+    return Picture(figure, what, "In the first place, by " + "; ".join(first) + ".")
+
+
+def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
+    """Refuse curves that do not have one value for each x."""
+    for curve_name, curve in curves.items():
+        if curve.shape != x.shape:
+            raise ValueError(
+                f"{curve_name} must have one value for each of {name}, which is {tuple(x.shape)}; "
+                f"got {tuple(curve.shape)}"
+            )
+
+
+def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
+    """Each curve as (name, values, colour, line style)."""
+    if len(curves) > len(LINES):
+        raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
+    return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
+
+
+def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Name the axes of a line chart, thin its frame out, put the legend beside it."""
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)

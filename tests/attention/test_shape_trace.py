@@ -1,0 +1,90 @@
+"""The shape trace tells what happened, and every tagged number is where its address says."""
+
+import pytest
+import torch
+
+from mha_lib import split_heads, transpose_qkv
+from mha_lib.attention import shape_trace
+
+
+def test_the_book_trace_has_the_book_shapes_and_names_every_axis():
+    trace = shape_trace.trace_transpose_qkv(torch.randn(2, 4, 100), num_heads=5)
+    assert str(trace).splitlines() == [
+        "start    (2, 4, 100)    batch, tokens, num_hiddens",
+        "reshape  (2, 4, 5, 20)  batch, tokens, heads, features",
+        "permute  (2, 5, 4, 20)  batch, heads, tokens, features",
+        "reshape  (10, 4, 20)    batch * heads, tokens, features",
+    ]
+
+
+def test_tags_are_addresses():
+    tags = shape_trace.tagged_tokens(batch_size=2, num_tokens=3, num_heads=4, head_size=5)
+    assert tags.shape == (2, 3, 20)
+    for i, t, h, f in ((0, 0, 0, 0), (0, 2, 1, 3), (1, 0, 3, 4), (1, 2, 2, 1)):
+        assert tags[i, t, h * 5 + f] == 1000 * i + 100 * t + 10 * h + f
+        assert shape_trace.read_tag(int(tags[i, t, h * 5 + f])) == (i, t, h, f)
+
+
+def test_every_step_of_the_way_there_puts_every_number_where_its_axes_say():
+    tags = shape_trace.tagged_tokens(2, 3, 4, 5)
+    start, split, by_head, folded = (step.tensor for step in shape_trace.trace_transpose_qkv(tags, 4).steps)
+    for tag in tags.flatten().tolist():
+        i, t, h, f = shape_trace.read_tag(tag)
+        assert tag == start[i, t, h * 5 + f] == split[i, t, h, f] == by_head[i, h, t, f] == folded[i * 4 + h, t, f]
+
+
+def test_every_step_of_the_way_back_puts_every_number_where_its_axes_say():
+    tags = shape_trace.tagged_tokens(2, 3, 4, 5)
+    folded = torch.stack([tags[i, :, h * 5 : h * 5 + 5] for i in range(2) for h in range(4)])
+    start, by_head, split, merged = (step.tensor for step in shape_trace.trace_transpose_output(folded, 4).steps)
+    assert torch.equal(merged, tags)
+    for tag in tags.flatten().tolist():
+        i, t, h, f = shape_trace.read_tag(tag)
+        assert tag == start[i * 4 + h, t, f] == by_head[i, h, t, f] == split[i, t, h, f]
+
+
+def test_the_wrong_reshape_has_the_right_shape_and_the_wrong_numbers():
+    tiny = torch.tensor([[[0, 1, 2, 3], [4, 5, 6, 7]]])
+    right = shape_trace.trace_transpose_qkv(tiny, 2).steps[-1].tensor
+    wrong = shape_trace.trace_wrong_reshape(tiny, 2).steps[-1].tensor
+    assert right.shape == wrong.shape
+    assert right.tolist() == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+    assert wrong.tolist() == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+
+
+def test_record_hands_the_tensor_on_and_wants_a_name_for_every_axis():
+    X = torch.randn(2, 3)
+    assert shape_trace.ShapeTrace().record("start", X, ("batch", "size")) is X
+    with pytest.raises(ValueError, match=r"axes must name the 2 axes of shape \(2, 3\), got \('batch',\)"):
+        shape_trace.ShapeTrace().record("start", X, ("batch",))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "num_tokens", "num_heads", "head_size"])
+@pytest.mark.parametrize("size", [0, 11])
+def test_a_size_that_one_digit_cannot_tell_is_refused(name, size):
+    sizes = {"batch_size": 2, "num_tokens": 3, "num_heads": 2, "head_size": 2, name: size}
+    with pytest.raises(ValueError, match=f"{name} must be at (least 1|most 10).*got {size}"):
+        shape_trace.tagged_tokens(**sizes)
+
+
+@pytest.mark.parametrize("trace", [shape_trace.trace_transpose_qkv, shape_trace.trace_wrong_reshape])
+def test_heads_that_do_not_fit_are_refused(trace):
+    with pytest.raises(ValueError, match="num_hiddens=100, num_heads=7"):
+        trace(torch.randn(2, 4, 100), 7)
+
+
+@pytest.mark.parametrize(
+    ("function", "copies"),
+    [
+        (lambda X: X.view(3, 8).T, 0),
+        (lambda X: X.permute(2, 0, 1).flatten(), 1),
+        (lambda X: X.permute(2, 0, 1).contiguous().clone(), 2),
+        (lambda X: torch.empty_like(X).copy_(X), 1),
+        (lambda X: split_heads(X, 2), 0),
+        (lambda X: transpose_qkv(X, 2), 1),
+        (lambda X: split_heads(X, 2) @ split_heads(X, 2).transpose(2, 3), 2),
+        (lambda X: torch.nn.functional.scaled_dot_product_attention(*[split_heads(X, 2)] * 3), 0),
+    ],
+)
+def test_copies_are_counted(function, copies):
+    assert shape_trace.count_copies(function, torch.randn(2, 3, 4)) == copies

@@ -1,0 +1,176 @@
+"""Scores of many sets of heads at once, against a plain loop; ablations against heads told apart from outside."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from head_models import TASK, encoder, encoder_decoder, examples
+from torch import nn
+
+from mha_lib.heads.ablation import (
+    TOKENS_AT_ONCE,
+    evaluate,
+    evaluate_all,
+    head_means,
+    head_outputs,
+    head_shape,
+    substitutes_for,
+)
+from mha_lib.heads.coalitions import heads_in
+
+MODELS = {"encoder": encoder, "deep": lambda dtype=None: encoder(num_layers=3, num_heads=2), "decoder": encoder_decoder}
+
+
+def plain_loop(model, batch, gates):
+    """One call of the model for every setting of the gates."""
+    accuracy, loss = [], []
+    for setting in gates:
+        with torch.no_grad():
+            output = model(batch.inputs, batch.valid_lens, setting)
+        accuracy.append((output.argmax(dim=-1) == batch.targets).double().mean())
+        loss.append(nn.functional.cross_entropy(output.flatten(0, 1), batch.targets.flatten()).double())
+    return torch.stack(accuracy), torch.stack(loss)
+
+
+class Ablated(nn.Module):
+    """An attention some of whose heads say something else; heads are told apart by calls with one gate open."""
+
+    def __init__(self, attention, gates, substitutes):
+        super().__init__()
+        self.whole, self.gates, self.substitutes, self.said = attention, gates, substitutes, None
+
+    def forward(self, *arguments):
+        *sequences, _ = arguments
+        closed = torch.zeros(self.whole.num_heads, dtype=torch.float64)
+        nothing = self.whole(*sequences, closed)
+        one_open = torch.eye(self.whole.num_heads, dtype=torch.float64)
+        self.said = [self.whole(*sequences, gates) - nothing for gates in one_open]
+        heads = zip(self.gates, self.said, self.substitutes or self.said, strict=True)
+        return nothing + sum(gate * said + (1 - gate) * other for gate, said, other in heads)
+
+
+def ablated_loss(model, batch, gates, substitute):
+    """The loss with ``substitute(said, counts)`` for closed heads; counts are the tokens that are no padding."""
+    attentions = model.attentions
+    own_padding = [True] * len(attentions) if "layer 1" in model.blocks else [True, False, False]
+    unchanged = [Ablated(attention, torch.ones(attention.num_heads), None) for attention in attentions]
+    _replace_attentions(model, unchanged)
+    model(batch.inputs, batch.valid_lens)
+    changed = []
+    for layer, setting, padded in zip(unchanged, gates, own_padding, strict=True):
+        number = layer.said[0].shape[1]
+        counts = torch.arange(number) < (batch.valid_lens[:, None] if padded else number)
+        counts = counts.expand(len(batch), number)
+        changed.append(Ablated(layer.whole, setting, [substitute(said, counts) for said in layer.said]))
+    _replace_attentions(model, changed)
+    loss = TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean()
+    _replace_attentions(model, attentions)
+    return loss
+
+
+def _replace_attentions(model, attentions):
+    for block, attention in zip(model.blocks.values(), attentions, strict=True):
+        block.attention = attention
+
+
+SUBSTITUTES = {
+    "zero": lambda said, counts: torch.zeros_like(said),
+    "mean": lambda said, counts: said[counts].mean(dim=0).expand_as(said),
+    "resample": lambda said, counts: said[[*range(1, len(said)), 0]],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+def test_all_sets_equal_a_plain_loop(name, dtype, atol):
+    model = MODELS[name](dtype=torch.float64).to(dtype)
+    batch, shape = examples(model), head_shape(model)
+    scores = evaluate_all(model, batch, TASK)
+    gates = heads_in(torch.arange(2 ** (shape[0] * shape[1])), shape[0] * shape[1]).view(-1, *shape).to(dtype)
+    accuracy, loss = plain_loop(model, batch, gates)
+    torch.testing.assert_close(scores.loss, loss, rtol=0, atol=atol)
+    torch.testing.assert_close(scores.accuracy, accuracy, rtol=0, atol=1e-9)
+    assert len(scores.loss.unique()) > 0.8 * len(gates)  # heads matter here
+
+
+def test_gates_may_be_half_open_and_come_in_any_order_and_number():
+    model, generator = encoder(), torch.Generator().manual_seed(2)
+    batch = examples(model)
+    gates = torch.rand(40, 2, 3, dtype=torch.float64, generator=generator)
+    gates[::3, 0] = gates[0, 0]  # equal where the work is shared, at odds in the last block
+    torch.testing.assert_close(evaluate(model, batch, TASK, gates).loss, plain_loop(model, batch, gates)[1])
+
+
+def test_sets_that_do_not_fit_in_one_pass(monkeypatch):
+    model = encoder()
+    batch = examples(model)
+    whole = evaluate_all(model, batch, TASK)
+    assert TOKENS_AT_ONCE > 8 * 6 * 7
+    monkeypatch.setattr("mha_lib.heads.ablation.TOKENS_AT_ONCE", 100)
+    torch.testing.assert_close(evaluate_all(model, batch, TASK).loss, whole.loss)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("ablation", SUBSTITUTES)
+def test_ablations_equal_heads_replaced_from_outside(name, ablation):
+    model = MODELS[name]()
+    batch, shape = examples(model), head_shape(model)
+    gates = torch.rand(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).round()
+    scores = evaluate(model, batch, TASK, gates, substitutes_for(model, batch, ablation))
+    with torch.no_grad():
+        expected = [ablated_loss(model, batch, setting, SUBSTITUTES[ablation]) for setting in gates]
+    torch.testing.assert_close(scores.loss, torch.stack(expected))
+
+
+def test_a_model_is_left_as_it_was():
+    model = encoder().train()
+    batch, threads = examples(model), torch.get_num_threads()
+    evaluate_all(model, batch, TASK)
+    substitutes_for(model, batch, "resample")
+    assert model.training and torch.get_num_threads() == threads
+    assert not any(module._forward_hooks for module in model.modules())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_scores_are_those_of_eval_mode():
+    model = encoder()
+    batch, gates = examples(model), torch.ones(1, 2, 3)
+    expected = evaluate(model, batch, TASK, gates).loss
+    torch.testing.assert_close(evaluate(model.train(), batch, TASK, gates).loss, expected)
+
+
+def test_examples_without_padding():
+    model = encoder()
+    batch = replace(examples(model), valid_lens=None)
+    means = head_means(model, batch)
+    expected = [heads.mean(dim=(0, 2)) for heads in head_outputs(model, batch)]
+    assert [mean.shape for mean in means] == [(3, 2), (3, 2)]
+    torch.testing.assert_close(means, expected)
+
+
+def test_progress_is_shown_where_it_is_asked_for(capsys):
+    model = encoder()
+    evaluate_all(model, examples(model), TASK)
+    assert capsys.readouterr().err == ""
+    evaluate_all(model, examples(model), TASK, label="all sets")
+    assert "all sets" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 3, 2), (4, 2, 4)])
+def test_gates_of_a_wrong_shape(shape):
+    model = encoder()
+    with pytest.raises(ValueError, match=r"gates must have shape \(num_sets, 2, 3\), got"):
+        evaluate(model, examples(model), TASK, torch.ones(shape))
+
+
+def test_unknown_ablation():
+    model = encoder()
+    with pytest.raises(ValueError, match="ablation must be one of zero, mean, resample, got 'noise'"):
+        substitutes_for(model, examples(model), "noise")
+
+
+def test_blocks_with_different_numbers_of_heads():
+    model = encoder()
+    model.blocks["layer 2"].attention.num_heads = 1
+    with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 1': 3, 'layer 2': 1\}"):
+        head_shape(model)

@@ -1,0 +1,131 @@
+"""Shapley values, and the best, worst and mean sets, against definitions counted out one by one."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from mha_lib.heads.coalitions import (
+    area,
+    best_sets,
+    greedy,
+    heads_in,
+    mean_curve,
+    ranks,
+    sampled_shapley,
+    sets_kept,
+    shapley,
+    spearman,
+    worst_sets,
+)
+
+
+def random_game(num_heads, seed=0):
+    return torch.randn(2**num_heads, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def number(heads):
+    return sum(2**head for head in heads)
+
+
+def by_permutations(values, num_heads):
+    """The Shapley value as it is defined in words: what a head adds, averaged over all orders of joining."""
+    shares = torch.zeros(num_heads, dtype=torch.float64)
+    for order in itertools.permutations(range(num_heads)):
+        for place, head in enumerate(order):
+            shares[head] += values[number(order[: place + 1])] - values[number(order[:place])]
+    return shares / math.factorial(num_heads)
+
+
+def test_shapley_of_the_glove_game():
+    # Head 0 has a left glove, heads 1 and 2 a right one each; a pair is worth 1. The known shares: 2/3, 1/6, 1/6.
+    sets = [heads_in(torch.tensor(number), 3).tolist() for number in range(8)]
+    values = torch.tensor([float(left and (right or other)) for left, right, other in sets], dtype=torch.float64)
+    torch.testing.assert_close(shapley(values), torch.tensor([4.0, 1.0, 1.0]).double() / 6)
+
+
+def test_shapley_of_heads_that_do_not_interact_is_what_each_adds():
+    worth = torch.tensor([3.0, -1.0, 0.5, 2.0], dtype=torch.float64)
+    values = 7 + heads_in(torch.arange(16), 4).double() @ worth
+    torch.testing.assert_close(shapley(values), worth)
+    torch.testing.assert_close(sampled_shapley(lambda sets: sets.double() @ worth, 4, num_orders=1), worth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shapley_equals_all_permutations(seed):
+    values = random_game(6, seed)
+    torch.testing.assert_close(shapley(values), by_permutations(values, 6), rtol=0, atol=1e-12)
+
+
+def test_shapley_values_add_up_to_the_whole_worth():
+    for num_heads in (1, 2, 5, 12):
+        values = random_game(num_heads)
+        assert abs(shapley(values).sum() - (values[-1] - values[0])) < 1e-9
+
+
+def test_sampled_shapley_adds_up_too_and_comes_close():
+    values = random_game(5)
+    asked = []
+
+    def value(sets):
+        asked.append(len(sets))
+        return values[(sets * 2 ** torch.arange(5)).sum(dim=1)]
+
+    sampled = sampled_shapley(value, 5, num_orders=4000)
+    assert abs(sampled.sum() - (values[-1] - values[0])) < 1e-9
+    torch.testing.assert_close(sampled, shapley(values), rtol=0, atol=0.06)
+    assert asked == [32]  # each set once
+    assert not torch.equal(sampled_shapley(value, 5, 3, seed=1), sampled_shapley(value, 5, 3, seed=2))
+
+
+def test_best_worst_and_mean_of_every_size():
+    values = random_game(5)
+    for size in range(6):
+        of_size = [number(heads) for heads in itertools.combinations(range(5), size)]
+        assert best_sets(values)[size] == max(of_size, key=lambda s: values[s])
+        assert worst_sets(values)[size] == min(of_size, key=lambda s: values[s])
+        torch.testing.assert_close(mean_curve(values)[size], values[of_size].mean())
+
+
+def test_heads_in_a_set():
+    assert heads_in(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
+
+
+def test_ranks_count_from_the_most_important_and_put_equals_in_their_order():
+    importance = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
+    assert ranks(importance).tolist() == [[3, 2, 6], [4, 1, 5]]
+
+
+def test_sets_kept_hold_the_most_important_heads():
+    importance = torch.tensor([[0.1, 3.0], [-2.0, 0.1]])
+    assert sets_kept(importance).tolist() == [0, 2, 3, 11, 15]  # head 1, then 0 before its equal 3, then 2
+
+
+def test_greedy_removes_what_costs_least():
+    values, kept, order = random_game(5), {0, 1, 2, 3, 4}, []
+    while kept:
+        gone = max(kept, key=lambda head: values[number(kept - {head})])
+        kept -= {gone}
+        order.append(gone)
+    assert greedy(values).argsort().tolist() == order
+
+
+def test_area_is_the_mean_of_the_curve():
+    assert area(torch.tensor([0.0, 0.5, 1.0])) == 0.5
+
+
+def test_spearman_equals_scipy_with_and_without_ties():
+    generator = torch.Generator().manual_seed(0)
+    for first, second in (torch.randn(2, 12, generator=generator), torch.randint(4, (2, 12), generator=generator)):
+        expected = stats.spearmanr(first, second).statistic
+        assert spearman(first.view(3, 4), second.view(3, 4)) == pytest.approx(expected)
+    assert math.isnan(spearman(torch.ones(4), torch.arange(4)))
+
+
+@pytest.mark.parametrize("table", [torch.zeros(3), torch.zeros(2, 2), torch.zeros(0)])
+def test_a_table_has_a_value_for_every_set(table):
+    for function in (shapley, best_sets, mean_curve, greedy):
+        with pytest.raises(ValueError, match=r"values must have shape \(2\*\*num_heads,\), got"):
+            function(table)

@@ -1,0 +1,138 @@
+"""The comparison of measures: what it counts, and that it counts the same on processes, threads and a Dask cluster."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import dask
+import pytest
+import torch
+from distributed import Client, LocalCluster
+from head_models import TASK, encoder, examples
+
+from mha_lib.heads import coalitions, league
+from mha_lib.heads.ablation import evaluate_all
+from mha_lib.heads.coalitions import sets_kept, shapley, spearman
+from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
+from mha_lib.heads.measures import leave_one_out, output_norm
+from mha_lib.heads.removal import plan_from, prune
+from mha_lib.models.tasks import find_task
+from mha_lib.models.training import trained, tune
+
+FEW = {name: league.MEASURES[name] for name in ("gate gradient", "output norm")}
+QUICK = {"num_examples": 4, "measures": FEW, "steps": 30}
+quick = partial(compare, tuning_steps=2, longer_tuning_steps=4, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return quick(0)
+
+
+def test_orders_of_every_kind(result):
+    assert json.loads(json.dumps(result)) == result
+    assert (result["task"], result["seed"]) == ("lookups", 0)
+    names = ["Shapley, exact", "greedy", *FEW, "gate gradient, taken again", "oracle", "worst", "random"]
+    assert sorted(result["orders"]) == sorted(names)
+
+
+def test_every_curve_lies_between_oracle_and_worst(result):
+    orders = result["orders"]
+    highest, lowest = orders["oracle"]["curve"], orders["worst"]["curve"]
+    for order in orders.values():
+        assert all(low <= here <= high for low, here, high in zip(lowest, order["curve"], highest, strict=True))
+        assert order["area"] == pytest.approx(sum(order["curve"]) / 13)
+        assert order["curve"][0] == highest[0]
+
+
+def test_a_row_counted_again(result):
+    task = find_task("lookups")
+    model = trained(task, 0, 30, progress=False)
+    seen, judged, rest = task.held_out[:4], task.held_out[4:8], task.held_out[4:]
+    importance = output_norm(model, seen, task)
+    order = importance.flatten().argsort(descending=True)
+    curve = []
+    for number in range(13):
+        gates = torch.zeros(12)
+        gates[order[:number]] = 1
+        curve.append(task.accuracy(model, judged, gates.view(2, 6)))
+    row = result["orders"]["output norm"]
+    assert row["curve"] == pytest.approx(curve)
+    gates = torch.zeros(12)
+    gates[order[:5]] = 1
+    assert row["kept"] == pytest.approx(task.accuracy(prune(model, plan_from(model, gates.view(2, 6))), rest))
+    for name, steps in (("tuned", 2), ("tuned_longer", 4)):
+        tuned = tune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
+        assert row[name] == pytest.approx(task.accuracy(tuned, rest))
+    assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
+    values = evaluate_all(model, seen, task).accuracy
+    assert row["sum"] == pytest.approx(importance.sum().item())
+    assert result["orders"]["Shapley, exact"]["sum"] == pytest.approx((values[-1] - values[0]).item())
+    assert row["spearman"] == pytest.approx(spearman(importance, shapley(values)))
+    assert result["orders"]["Shapley, exact"]["spearman"] == pytest.approx(1)
+    on_training_data = output_norm(model, training_data(task, 0, 4), task)
+    truth = evaluate_all(model, judged, task).accuracy
+    assert row["training_area"] == pytest.approx(coalitions.area(truth[sets_kept(on_training_data)]))
+
+
+def test_a_summary_counts_over_seeds():
+    def seed(area, tuned, longer, **more):
+        return {"orders": {"one": {"area": area, "kept": 0.1, "tuned": tuned, "tuned_longer": longer} | more}}
+
+    row = summarise([seed(0.2, 0.99, 1.0, spearman=0.5), seed(0.6, 0.7, 0.98, spearman=-0.1)])["one"]
+    assert row["area"] == pytest.approx(0.4) and row["area_sd"] == pytest.approx(0.08**0.5)
+    assert (row["tuned_worst"], row["tuned_enough"]) == (0.7, 1)
+    assert (row["tuned_longer_worst"], row["tuned_longer_enough"]) == (0.98, 2)
+    assert (row["spearman"], row["spearman_worst"]) == (pytest.approx(0.2), -0.1)
+    assert row["training_area"] != row["training_area"]
+
+
+def test_leave_one_out_taken_again_is_the_greedy_order():
+    model = encoder()
+    batch = examples(model)
+    again = taken_again(partial(leave_one_out, score="loss"), model, batch, TASK)
+    greedy = coalitions.greedy(-evaluate_all(model, batch, TASK).loss)
+    assert again.flatten().tolist() == greedy.tolist()
+
+
+def test_training_data_is_not_held_out():
+    task = find_task("dates")
+    batch = training_data(task, 0, 20)
+    assert len(batch) == 20 and task.batch_size == 64
+    held_out = {tuple(row) for row in task.held_out.targets.tolist()}
+    assert held_out.isdisjoint(tuple(row) for row in batch.targets.tolist())
+
+
+def test_planted_controls_in_numbers():
+    found = planted_controls(0, **QUICK)
+    assert json.loads(json.dumps(found)) == found
+    assert found["change"] < 1e-4
+    assert found["costs"]["cancelling, both"] == found["costs"]["dead"] == found["costs"]["unheard"] == 0
+    assert found["ranks"]["output norm"]["dead"] == [18]
+    places = [place for several in found["ranks"]["gate gradient"].values() for place in several]
+    assert len(set(places)) == 7 and set(places) <= set(range(1, 19))
+
+
+@pytest.fixture(scope="module")
+def in_this_process(result):
+    return [result, quick(1)]
+
+
+def test_a_sweep_over_threads_equals_a_plain_loop(in_this_process):
+    with ThreadPoolExecutor(max_workers=2) as threads:
+        assert sweep(quick, range(2), threads) == in_this_process
+
+
+def test_a_sweep_over_processes_equals_a_plain_loop(in_this_process):
+    assert sweep(quick, range(2)) == in_this_process
+
+
+def test_a_sweep_over_a_dask_cluster_equals_a_plain_loop(in_this_process):
+    dask.config.set({"distributed.comm.timeouts.connect": "1 hour"})  # a busy machine takes its time
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as workers, Client(workers) as client:
+        assert sweep(quick, range(2), client.get_executor()) == in_this_process
+
+
+def test_results_come_in_the_order_of_the_seeds():
+    with ThreadPoolExecutor() as threads:
+        assert sweep(lambda seed: {"seed": seed}, [3, 1, 2], threads) == [{"seed": 3}, {"seed": 1}, {"seed": 2}]

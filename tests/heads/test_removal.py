@@ -1,0 +1,214 @@
+"""A pruned model against the same model with gates at 0: equal, lighter, and still a model like any other."""
+
+import copy
+import io
+
+import pytest
+import torch
+from head_models import TASK, encoder, encoder_decoder, examples
+
+from mha_lib import MultiHeadAttention
+from mha_lib.heads.ablation import evaluate, head_means, head_shape, substitutes_for
+from mha_lib.heads.removal import NoHeads, best_heads, plan_from, prune, prune_attention, select_heads
+
+MODELS = [encoder, encoder_decoder, lambda seed: encoder(seed, num_layers=3, num_heads=4)]
+
+
+def random_gates(model, seed):
+    """0 or 1 for each head; now and then a whole block is 0, or 1."""
+    generator = torch.Generator().manual_seed(seed)
+    chance = torch.rand(len(model.blocks), 1, generator=generator) * 1.6 - 0.3
+    return (torch.rand(head_shape(model), generator=generator) < chance).double()
+
+
+def outputs(model, batch, gates=None):
+    with torch.no_grad():
+        return model(batch.inputs, batch.valid_lens, gates)
+
+
+def random_plans(number):
+    """(model, its gates, what it is called with), all drawn at random."""
+    for seed in range(number):
+        model = MODELS[seed % len(MODELS)](seed)
+        yield model, random_gates(model, seed), examples(model, number=4, seed=seed)
+
+
+def test_pruned_equals_masked_for_200_random_plans():
+    sizes = set()
+    for model, gates, batch in random_plans(200):
+        plan = plan_from(model, gates)
+        sizes |= {len(heads) for heads in plan.values()}
+        masked, pruned = outputs(model, batch, gates), outputs(prune(model, plan), batch)
+        torch.testing.assert_close(pruned, masked, rtol=0, atol=1e-12)
+    assert sizes == {0, 1, 2, 3, 4}
+
+
+def test_pruned_equals_masked_in_float32():
+    for model, gates, batch in random_plans(60):
+        masked = outputs(model.float(), batch, gates)
+        torch.testing.assert_close(outputs(prune(model, plan_from(model, gates)), batch), masked, rtol=0, atol=2e-5)
+
+
+def test_means_stay_in_the_bias():
+    for model, gates, batch in random_plans(20):
+        pruned = prune(model, plan_from(model, gates), head_means(model, batch))
+        substitutes = substitutes_for(model, batch, "mean")
+        expected = evaluate(model, batch, TASK, gates[None], substitutes).loss[0]
+        loss = TASK.losses(outputs(pruned, batch), batch.targets).mean()
+        torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [[], [1], [0, 2]])
+def test_means_make_a_bias_where_there_was_none(heads):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(6, 3, query_size=6, key_size=6, value_size=6).double()
+    X, means = torch.randn(2, 5, 6, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+    gone = [head for head in range(3) if head not in heads]
+    gates = torch.tensor([float(head in heads) for head in range(3)])
+    lost = sum(layer.W_o.weight[:, 2 * head : 2 * head + 2] @ means[head] for head in gone)
+    pruned = prune_attention(layer, heads, means)
+    torch.testing.assert_close(pruned(X, X, X), layer(X, X, X, head_mask=gates) + lost)
+    assert torch.equal(prune_attention(layer, heads)(X, X, X), prune_attention(layer, heads)(X, X, X))
+
+
+def test_a_layer_without_heads_gives_w_os_bias():
+    model = encoder()
+    batch = examples(model)
+    pruned = prune(model, {"layer 1": []})
+    layer = pruned.attentions[0]
+    X = torch.randn(2, 4, 6, dtype=torch.float64)
+    assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
+    with pytest.raises(RuntimeError, match="attention_weights: there are none"):
+        NoHeads(6).attention_weights  # noqa: B018
+    outputs(pruned, batch)
+    assert [tuple(weights.shape) for weights in pruned.attention_weights] == [(6, 0, 7, 7), (6, 3, 7, 7)]
+    assert torch.equal(NoHeads(6)(X, X, X), torch.zeros(2, 4, 6, dtype=torch.float64))
+
+
+def test_the_weights_that_are_left_are_the_work_that_is_left():
+    model = encoder(num_heads=4)
+    pruned = prune(model, {"layer 1": [2], "layer 2": []})
+    first, second = pruned.attentions
+    assert [tuple(first.W_q.weight.shape), tuple(first.W_v.bias.shape)] == [(2, 8), (2,)]
+    assert [tuple(first.W_o.weight.shape), tuple(first.W_o.bias.shape)] == [(8, 2), (8,)]
+    assert (first.W_k.out_features, first.W_o.in_features, first.num_heads) == (2, 2, 1)
+    assert [name for name, _ in second.named_parameters()] == ["bias"]
+
+
+def test_the_whole_model_is_left_as_it_was():
+    model = encoder()
+    before = copy.deepcopy(model.state_dict())
+    pruned = prune(model, {"layer 1": [1], "layer 2": []}, head_means(model, examples(model)))
+    with torch.no_grad():
+        for parameter in pruned.parameters():
+            parameter.add_(1)
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_mode_and_dropout_are_kept(training):
+    pruned = prune(encoder().train(training), {"layer 1": [1], "layer 2": []})
+    assert all(module.training == training for module in pruned.modules())
+    assert pruned.attentions[0].attention.dropout.p == 0.2
+
+
+def test_it_trains_on():
+    model = encoder()
+    batch = examples(model)
+    pruned = prune(model, {"layer 1": [0, 2], "layer 2": []}).train()
+    optimizer = torch.optim.Adam(pruned.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        loss = TASK.losses(pruned(batch.inputs, batch.valid_lens), batch.targets).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
+    assert all(parameter.grad is not None for parameter in pruned.parameters())
+
+
+def test_frozen_weights_stay_frozen():
+    model = encoder().requires_grad_(False)
+    assert not any(parameter.requires_grad for parameter in prune(model, {"layer 1": [0], "layer 2": []}).parameters())
+
+
+def test_it_saves_and_loads():
+    model, plan = encoder(), {"layer 1": [0, 2], "layer 2": []}
+    batch, pruned = examples(model), prune(encoder(), plan)
+    same_plan = prune(encoder(seed=5), plan)
+    same_plan.load_state_dict(pruned.state_dict())
+    assert torch.equal(outputs(same_plan, batch), outputs(pruned, batch))
+    file = io.BytesIO()
+    torch.save(pruned, file)
+    file.seek(0)
+    assert torch.equal(outputs(torch.load(file, weights_only=False), batch), outputs(pruned, batch))
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        prune(encoder(), {"layer 1": [0], "layer 2": []}).load_state_dict(pruned.state_dict())
+
+
+def test_pruning_twice_is_pruning_once():
+    model = encoder(num_heads=4)
+    batch = examples(model)
+    twice = prune(prune(model, {"layer 1": [0, 1, 3], "layer 2": []}), {"layer 1": [2], "layer 2": []})
+    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 1": [3], "layer 2": []}), batch))
+
+
+def test_heads_stand_as_they_stood_and_unnamed_blocks_stay_whole():
+    model = encoder()
+    batch = examples(model)
+    assert torch.equal(
+        outputs(prune(model, {"layer 2": [2, 0]}), batch), outputs(prune(model, {"layer 2": [0, 2]}), batch)
+    )
+    assert [layer.num_heads for layer in prune(model, {"layer 2": [0]}).attentions] == [3, 1]
+    assert torch.equal(outputs(prune(model, {}), batch), outputs(model, batch))
+
+
+def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(6, 3, query_size=5, key_size=4, value_size=7).double()
+    sequences = [torch.randn(2, 5, size, dtype=torch.float64) for size in (5, 4, 7)]
+    selected = select_heads(layer, [2, 0, 2])
+    selected(*sequences)
+    layer(*sequences)
+    torch.testing.assert_close(selected.attention_weights, layer.attention_weights[:, [2, 0, 2]])
+    expected = layer(*sequences, head_mask=torch.tensor([1.0, 0.0, 2.0]))
+    torch.testing.assert_close(selected(*sequences), expected)
+
+
+def test_best_heads():
+    model = encoder()
+    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
+    assert best_heads(model, importance, 3) == {"layer 1": [1, 2], "layer 2": [0]}
+    assert best_heads(model, importance, 0) == {"layer 1": [], "layer 2": []}
+    assert best_heads(model, importance, 6) == {"layer 1": [0, 1, 2], "layer 2": [0, 1, 2]}
+    with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
+        best_heads(model, importance, 7)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            {"layer 1": [0, 3, -1]},
+            r"plan for 'layer 1' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
+        ),
+        ({"layer 2": [True]}, r"plan for 'layer 2' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
+        ({"layer 1": [1, 1]}, r"plan for 'layer 1' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
+        ({"layer 3": []}, r"plan names blocks that do not exist: \['layer 3'\]; there are \['layer 1', 'layer 2'\]"),
+    ],
+)
+def test_plans_that_do_not_fit(plan, message):
+    with pytest.raises(ValueError, match=message):
+        prune(encoder(), plan)
+
+
+def test_a_layer_without_heads_has_none_to_keep():
+    with pytest.raises(ValueError, match=r"heads names heads that do not exist: \[0\]; there are \[\]"):
+        prune_attention(NoHeads(4), [0])
+
+
+def test_a_layer_with_open_sizes():
+    with pytest.raises(ValueError, match="attention has open sizes: call it once"):
+        prune_attention(MultiHeadAttention(6, 3), [0])

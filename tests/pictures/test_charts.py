@@ -1,0 +1,204 @@
+"""Charts of regression and of scores draw the numbers they were given, and say in words what they show."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from mha_lib import pictures
+
+
+@pytest.fixture
+def regression():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.linspace(0, 6, 31)
+    x_train, y_train = 6 * torch.rand(9, generator=generator), torch.randn(9, generator=generator)
+    curves = {"near": torch.sin(x) + 0.25, "far": torch.sin(x) - 2}
+    return x_train, y_train, x, torch.sin(x), curves
+
+
+@pytest.fixture
+def scored():
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(3, 5, generator=generator)
+    weights = {"plain": torch.softmax(scores, dim=1), "sharp": torch.softmax(9 * scores, dim=1)}
+    return scores, weights
+
+
+def lines(picture):
+    return {line.get_label(): torch.tensor(line.get_xydata()) for line in picture.figure.axes[0].lines}
+
+
+def shown(axes):
+    return torch.as_tensor(axes.images[0].get_array().data)
+
+
+def numbers(axes):
+    """The numbers written in the cells, row by row, and those written beside the rows, both by where they stand."""
+    texts = [(text.get_position()[::-1], text.get_text().replace("−", "-")) for text in axes.texts]
+    cells = [float(text) for _, text in sorted(texts) if "Σ" not in text]
+    return cells, [float(text[2:]) for _, text in sorted(texts) if "Σ" in text]
+
+
+def assert_drawn(line, x, y):
+    torch.testing.assert_close(line, torch.stack([x, y], dim=1), check_dtype=False)
+
+
+def test_regression_curves_draw_points_truth_and_curves(regression):
+    x_train, y_train, x, truth, curves = regression
+    picture = pictures.regression_curves(x_train, y_train, x, truth, curves, x_label="hour", y_label="metres")
+    drawn = lines(picture)
+    assert set(drawn) == {"truth", "training points", "near", "far"}
+    assert_drawn(drawn["training points"], x_train, y_train)
+    assert_drawn(drawn["truth"], x, truth)
+    for name, curve in curves.items():
+        assert_drawn(drawn[name], x, curve)
+    axes = picture.figure.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("hour", "metres")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(drawn)
+
+
+def test_regression_curves_say_how_far_each_curve_is_from_the_truth(regression):
+    picture = pictures.regression_curves(*regression)
+    assert picture.reading == "Distance from the truth (root mean square): near 0.25; far 2.00."
+    assert "9 training points: truth, near, far" in picture.alt and picture.reading in picture.alt
+
+
+def test_a_hole_in_a_curve_is_counted_and_left_out_of_the_distance(regression):
+    *points, truth, curves = regression
+    curves["near"][3:7] = math.nan
+    picture = pictures.regression_curves(*points, truth, curves)
+    assert "near 0.25 (no prediction at 4 of 31 points); far 2.00." in picture.reading
+
+
+def test_without_curves_there_is_no_prediction(regression):
+    assert pictures.regression_curves(*regression[:-1], {}).reading == "No prediction yet."
+
+
+def test_curves_are_told_apart_without_colour(regression):
+    *points, truth, _ = regression
+    curves = {str(shift): truth + shift for shift in range(4)}
+    picture = pictures.regression_curves(*points, truth, curves)
+    drawn = [line for line in picture.figure.axes[0].lines if line.get_label() in curves]
+    assert len({line.get_linestyle() for line in drawn}) == len({line.get_color() for line in drawn}) == 4
+
+
+def test_a_curve_may_still_require_its_gradient(regression):
+    *points, truth, curves = regression
+    curves = {name: curve.requires_grad_() for name, curve in curves.items()}
+    assert "near 0.25" in pictures.regression_curves(*points, truth, curves).reading
+    assert "near" in pictures.parameter_sweep(points[2] + 1, curves, x_label="x", y_label="y").reading
+
+
+def test_parameter_sweep_draws_the_curves_and_marks_their_lowest_points():
+    x = torch.logspace(-1, 1, 21)
+    curves = {"valley": x.log().square() + 0.5, "slope": 3 - x.log()}
+    picture = pictures.parameter_sweep(x, curves, x_label="width (h)", y_label="error (m)")
+    drawn = lines(picture)
+    for name, curve in curves.items():
+        assert_drawn(drawn[name], x, curve)
+    marks = [line.get_xydata()[0].tolist() for line in picture.figure.axes[0].lines if line.get_marker() == "o"]
+    torch.testing.assert_close(torch.tensor(marks), torch.tensor([[1, 0.5], [10, 3 - math.log(10)]]), atol=1e-5, rtol=0)
+    assert picture.figure.axes[0].get_xscale() == "log"
+    assert picture.reading == "Lowest points: valley 0.50 at 1; slope 0.70 at 10."
+    assert picture.alt.startswith("error (m) for width (h) from 0.1 to 10: valley, slope.")
+
+
+def test_scores_to_weights_shows_every_matrix_and_writes_its_numbers(scored):
+    scores, weights = scored
+    first, *others = pictures.scores_to_weights(scores, weights).figure.axes
+    assert first.get_title() == "scores" and numbers(first)[1] == []
+    torch.testing.assert_close(torch.tensor(numbers(first)[0]), scores.flatten(), atol=0.0051, rtol=0)
+    for axes, (name, matrix) in zip(others, weights.items(), strict=True):
+        assert axes.get_title() == name and axes.images[0].get_clim() == (0, 1)
+        torch.testing.assert_close(shown(axes), matrix, check_dtype=False)
+        cells, sums = numbers(axes)
+        torch.testing.assert_close(torch.tensor(cells), matrix.flatten(), atol=0.0051, rtol=0)
+        assert sums == [1.0, 1.0, 1.0]
+
+
+def test_scores_to_weights_labels_its_axes(scored):
+    queries, keys = list("abc"), list("vwxyz")
+    first, *others = pictures.scores_to_weights(*scored, query_labels=queries, key_labels=keys).figure.axes
+    assert [text.get_text() for text in first.get_yticklabels()] == queries
+    for axes in others:
+        assert [text.get_text() for text in axes.get_xticklabels()] == keys
+
+
+def test_scores_to_weights_names_queries_and_keys_by_default(scored):
+    first = pictures.scores_to_weights(*scored).figure.axes[0]
+    assert [text.get_text() for text in first.get_yticklabels()] == ["q0", "q1", "q2"]
+    assert [text.get_text() for text in first.get_xticklabels()] == ["k0", "k1", "k2", "k3", "k4"]
+
+
+def test_key_labels_stand_upright_where_they_would_touch(scored):
+    short = pictures.scores_to_weights(*scored, key_labels=list("vwxyz")).figure.axes[0]
+    long = pictures.scores_to_weights(*scored, key_labels=["many letters"] * 5).figure.axes[0]
+    assert {text.get_rotation() for text in short.get_xticklabels()} == {0}
+    assert {text.get_rotation() for text in long.get_xticklabels()} == {90}
+
+
+@pytest.mark.parametrize("valid_lens", [torch.tensor(2), torch.tensor([4, 0, 5])])
+def test_weight_on_masked_keys_is_hatched_and_said(scored, valid_lens):
+    scores, weights = scored
+    picture = pictures.scores_to_weights(scores, weights, valid_lens=valid_lens)
+    lengths = valid_lens.expand(3).tolist()
+    for axes in picture.figure.axes:
+        hatched = {(patch.get_y() + 0.5, patch.get_x() + 0.5, patch.get_width()) for patch in axes.patches}
+        assert hatched == {(query, length, 5 - length) for query, length in enumerate(lengths) if length < 5}
+    for name, matrix in weights.items():
+        leaks = [f"{sum(row[length:]):.2f}" for row, length in zip(matrix.tolist(), lengths, strict=True)]
+        assert f"{name} {', '.join(leaks)}" in picture.alt
+
+
+def test_without_a_mask_the_largest_weights_are_said(scored):
+    largest = [f"{name} {max(matrix.flatten().tolist()):.2f}" for name, matrix in scored[1].items()]
+    assert pictures.scores_to_weights(*scored).reading == f"Largest weight: {'; '.join(largest)}."
+
+
+def test_an_empty_row_is_shown_as_not_a_number():
+    weights = torch.tensor([[0.5, 0.5], [math.nan, math.nan]])
+    picture = pictures.scores_to_weights(torch.zeros(2, 2), {"−∞": weights}, valid_lens=torch.tensor([2, 0]))
+    cells, sums = numbers(picture.figure.axes[1])
+    assert cells[:2] == [0.5, 0.5] and math.isnan(cells[2]) and math.isnan(sums[1])
+    assert "−∞ 0.00, nan." in picture.reading
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_train": torch.ones(8)}, "y_train must have one value for each of x_train, which is (9,); got (8,)"),
+        ({"truth": torch.ones(31, 1)}, "truth must have one value for each of x, which is (31,); got (31, 1)"),
+        ({"curves": {"far": torch.ones(30)}}, "far must have one value for each of x, which is (31,); got (30,)"),
+        (
+            {"curves": {str(i): torch.ones(31) for i in range(5)}},
+            "curves must be at most 4, got 5: ['0', '1', '2', '3', '4']",
+        ),
+    ],
+)
+def test_regression_curves_that_do_not_fit_are_named(regression, change, message):
+    arguments = dict(zip(("x_train", "y_train", "x", "truth", "curves"), regression, strict=True))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pictures.regression_curves(**arguments | change)
+
+
+def test_sweeps_that_do_not_fit_are_named():
+    message = "error must have one value for each of x, which is (3,); got (2,)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pictures.parameter_sweep(torch.ones(3), {"error": torch.ones(2)}, x_label="x", y_label="y")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": torch.ones(1, 3, 5)}, "scores must have shape (num_queries, num_keys), got (1, 3, 5)"),
+        ({"weights": {"sharp": torch.ones(5, 3)}}, "sharp must have the shape of scores, (3, 5), got (5, 3)"),
+        ({"key_labels": ["a", "b"]}, "key_labels must name 5, got 2: ['a', 'b']"),
+        ({"query_labels": []}, "query_labels must name 3, got 0: []"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(scored, change, message):
+    arguments = dict(zip(("scores", "weights"), scored, strict=True))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pictures.scores_to_weights(**arguments | change)

@@ -1,0 +1,105 @@
+"""The benchmarks compare like with like, and report what they found."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from benchmarks import layer, measure, report
+from benchmarks.contenders import CONTENDERS, Cell, contenders
+from mha_lib.attention import other_libraries
+
+SMALL = Cell(2, 8, 16, 4)
+
+
+@pytest.fixture
+def d2l():
+    try:
+        other_libraries.load_d2l()
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("valid_lens", [None, torch.tensor([3, 8])])
+def test_contenders_agree(d2l, valid_lens):
+    calls = contenders(SMALL.layer().eval(), *CONTENDERS)
+    layer.check_agreement(calls, SMALL.tokens(), valid_lens)
+    calls["wrong"] = lambda X, valid_lens: calls["ours"](X, None) + 1e-3
+    with pytest.raises(AssertionError):
+        layer.check_agreement(calls, SMALL.tokens(), valid_lens)
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch):
+    """A list that grows with every call of torch's fused kernel."""
+    calls, kernel = [], F.scaled_dot_product_attention
+
+    def counted(*given, **options):
+        calls.append(given)
+        return kernel(*given, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    return calls
+
+
+@pytest.mark.parametrize("name, number", [("ours", 2), ("ours, masked", 1)])
+def test_the_masked_contender_skips_no_padding(name, number, kernel_calls):
+    cell = Cell(2, 256, 4, 2)
+    contenders(cell.layer().eval(), name)[name](cell.tokens(), torch.tensor([5, 256]))
+    assert len(kernel_calls) == number
+
+
+@pytest.mark.parametrize("name, number", [("ours, weights", 1), ("ours, weights kept", 0)])
+def test_only_kept_weights_do_without_the_fused_kernel(name, number, kernel_calls):
+    contenders(SMALL.layer().eval(), name)[name](SMALL.tokens(), None)
+    assert len(kernel_calls) == number
+
+
+def test_calls_take_turns():
+    log = []
+    calls = {name: lambda name=name: log.append(name) for name in "abc"}
+    times = measure.in_turn(calls, seconds=0, rounds=20)
+    assert {name: len(seconds) for name, seconds in times.items()} == dict.fromkeys("abc", 20)
+    rounds = [tuple(log[start : start + 3]) for start in range(0, len(log), 3)]
+    assert len(rounds) == 21 and len(set(rounds)) > 3
+    assert all(sorted(names) == ["a", "b", "c"] for names in rounds)
+
+
+def test_a_ratio_is_taken_within_the_round():
+    assert measure.ratio([2, 20, 200], [1, 10, 100]) == (2, 2, 2)
+    assert measure.ratio([1, 2, 3, 4, 5], [1] * 5) == (3, 1.5, 4.5)
+
+
+def test_a_cell_that_needs_too_much_memory_is_skipped(monkeypatch):
+    monkeypatch.setattr(measure, "free_bytes", lambda: 2 * 2**30)
+    row = layer.beside_peers("chapter", lengths=True, training=True, seconds=0, rounds=2)
+    assert row["skipped"] == "needs some 3.5 GiB, over half of the free 2.0"
+    assert row["skipped"] in report.table_of_peers([row], lengths=True)
+
+
+def test_a_row_and_its_tables(d2l, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setitem(layer.CELLS, "paragraphs", SMALL)
+    monkeypatch.setitem(layer.CELLS, "pages", SMALL)
+    rows = [
+        layer.beside_peers("paragraphs", lengths, training, seconds=0, rounds=2)
+        for lengths in (True, False)
+        for training in (False, True)
+    ]
+    rows += [layer.with_dropout("paragraphs", seconds=0, rounds=2), layer.with_ragged_lengths("pages", 0, 2)]
+    report.write_speed([row | {"allocator": "memory kept"} for row in rows], full=True)
+    text = capsys.readouterr().out
+    assert text == (tmp_path / "speed.md").read_text(encoding="utf-8")
+    assert text.count("paragraphs | (2, 8, 16, 4)") == 5 and "share of the sgemm rate" in text
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("number, holds", [(1.25, "yes"), (1.24, "NO")])
+def test_a_floor_is_held_against_the_lowest_number(number, holds, monkeypatch):
+    row = {"table": "peers", "cell": "paragraphs", "training": False, "lengths": True, "allocator": "memory kept"}
+    monkeypatch.setattr(report, "FLOORS", report.FLOORS[:1])
+    rows = [row | {"output": {"d2l, weights": (median,)}} for median in (number, 3.0)]
+    table = report.table_of_floors([*rows, row | {"skipped": "…"}, *(r | {"cell": "toy"} for r in rows)])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    assert lines[2:] == [
+        ["output only, against d2l", "1.25", f"{number:.2f}", holds, "paragraphs, forward, valid_lens", ""]
+    ]

@@ -1,0 +1,77 @@
+"""import mha_lib is light, and its rooms import one another in one direction only."""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import mha_lib
+
+PACKAGE = Path(mha_lib.__file__).parent
+HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision"]
+MAY_IMPORT = {
+    "attention": set(),
+    "models": {"attention"},
+    "heads": {"attention", "models"},
+    "pictures": {"attention", "models", "heads"},
+    "exercises": {"attention", "models", "heads"},
+}
+FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def own_imports(source: str) -> set[str]:
+    """Rooms of mha_lib that the source imports, anywhere in it; a relative import counts as the room ""."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.add("mha_lib..")
+        elif isinstance(node, ast.ImportFrom) and node.module == "mha_lib":
+            found |= {f"mha_lib.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module)
+    return {name.split(".")[1] for name in found if name.startswith("mha_lib.")}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    script = f"import sys, mha_lib; print([name for name in {HEAVY} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", script], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert (result.stdout.strip(), result.stderr) == ("[]", "")
+
+
+def test_what_the_package_offers_by_name():
+    assert all(hasattr(mha_lib, name) for name in mha_lib.__all__)
+    assert own_imports((PACKAGE / "__init__.py").read_text(encoding="utf-8")) == {"attention"}
+
+
+def test_every_file_stands_in_a_room():
+    assert {path.parts[0] for path in FILES} == {*MAY_IMPORT, "__init__.py"}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if len(path.parts) > 1], ids=str)
+def test_a_room_imports_only_rooms_to_its_left(path):
+    room = path.parts[0]
+    assert own_imports((PACKAGE / path).read_text(encoding="utf-8")) <= MAY_IMPORT[room] | {room}
+
+
+def test_no_file_name_is_used_twice():
+    names = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_every_form_of_import_is_seen():
+    source = """
+import mha_lib.pictures
+import mha_lib.heads as h
+from mha_lib import exercises, pictures
+from mha_lib.attention.pooling import masked_softmax
+from . import tasks
+import mha_library, torch.nn
+def later():
+    from mha_lib.models.training import fit
+"""
+    assert own_imports(source) == {"pictures", "heads", "exercises", "attention", "", "models"}

@@ -1,0 +1,61 @@
+"""What the README says is there, and its code runs."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import distributed
+import torch
+
+from mha_lib.heads import league
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+LAYER, SWEEP = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_code_of_the_readme_runs_and_its_comments_are_right():
+    namespace = {}
+    exec(LAYER, namespace)
+    layer, Y = namespace["layer"], namespace["Y"]
+    assert Y.shape == (2, 10, 64) and layer.attention_weights.shape == (2, 4, 10, 10)
+    assert layer.attention_weights[1, :, :, 6:].eq(0).all() and layer.attention_weights[0].gt(0).all()
+    removed = Y - namespace["without_head_2"]
+    assert removed.abs().max() > 1e-3
+    heads = torch.linalg.lstsq(layer.W_o.weight, namespace["without_head_2"].reshape(-1, 64).T).solution
+    assert heads[32:48].abs().max() < 1e-3
+
+
+def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
+    class Client:
+        def __init__(self, address):
+            assert address == "tcp://scheduler:8786"
+
+        def get_executor(self):
+            return ThreadPoolExecutor()
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    monkeypatch.setattr(league, "compare", lambda seed: {"seed": seed})
+    namespace = {}
+    exec(SWEEP, namespace)
+    assert namespace["results"] == [{"seed": seed} for seed in range(500)]
+
+
+def test_the_map_names_every_notebook_with_its_minutes():
+    rows = re.findall(r"^\| \d\d \| \[.*?\]\((notebooks/.*?)\) \| .* \| (\d+) \|$", README, flags=re.MULTILINE)
+    notebooks = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    assert sorted(path for path, _ in rows) == notebooks
+    for path, minutes in rows:
+        assert f"about {minutes} minutes" in (ROOT / path).read_text()
+
+
+def test_every_make_command_of_the_readme_exists():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    commands = re.findall(r"make ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|```.*?```", README, flags=re.DOTALL)))
+    assert len(set(commands)) >= 6
+    assert set(commands) <= set(targets)
+
+
+def test_links_to_files_resolve():
+    for target in re.findall(r"\]\((?!https?:)(.*?)\)", README):
+        assert (ROOT / target).exists(), target
