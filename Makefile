@@ -5,8 +5,10 @@ BOOK_PYTHON ?= python3.11
 VENV = .venv
 PY = $(VENV)/bin/python
 TESTS = tests
-# Two processes at once, each with a file or a notebook to itself.
-PYTEST_ARGS ?= --numprocesses=2 --dist=loadscope
+# Those that hold on other packages too: without those of the browser, the set-up and the notebooks' form.
+TESTS_OF_THE_ROOMS = $(addprefix tests/,attention models heads pictures exercises)
+# Two processes share the tests; those that share something expensive stay together (pytest.mark.xdist_group).
+PYTEST_ARGS ?= --numprocesses=2 --dist=loadgroup
 # Tests start without trained models, and leave those of the learner alone.
 MODELS = $(VENV)/models
 PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYTEST_ARGS)
@@ -70,7 +72,8 @@ clean: ## remove everything that these commands made, the environments too
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
-	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" TESTS="tests/attention tests/unit tests/heads tests/models tests/pictures"
+	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \
+		TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
 
 nbgrader: ## install nbgrader beside all this: from then on make test grades the exercises with it
 	@$(MAKE) install VENV=.venv-nbgrader
@@ -78,7 +81,6 @@ nbgrader: ## install nbgrader beside all this: from then on make test grades the
 check: install
 	@rm -rf $(MODELS)
 	$(PYTEST) $(TESTS)
-	@$(PY) tools/alone.py
 
 install:
 	@command -v "$(PYTHON)" >/dev/null || { echo 'There is no $(PYTHON) here. This needs Python 3.11 or newer;' \

@@ -1,4 +1,4 @@
-"""CPU time of the exact truth, all 4,096 sets of 12 heads on 128 examples: ``python -m benchmarks.exact_table``."""
+"""CPU time of the table of all 4,096 sets of 12 heads on 128 examples: ``python -m benchmarks.exact_table``."""
 
 import time
 

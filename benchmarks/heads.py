@@ -1,4 +1,4 @@
-"""Every measure of a head's importance against the exact truth, over eight seeds: ``python -m benchmarks.heads``.
+"""Every measure of a head's importance on small models, over eight seeds: ``python -m benchmarks.heads``.
 
 Takes over an hour of CPU time, on two processes. Writes heads.json into the library, where the notebook on pruning
 reads it, and the same as tables, heads.md. Times are not in them, so that another run on one machine changes nothing.
@@ -58,18 +58,33 @@ def report(results: Mapping[str, Sequence[dict]]) -> str:
     parts = [f"# What measures of a head's importance are worth, {seeds}", EXPLANATION]
     for name, caption in TASKS.items():
         parts += [f"## {caption}", markdown(HEAD, [row(*item) for item in summarise(results[name], ENOUGH).items()])]
+        parts += [what_blocks_tell(results[name])]
     planted = results["planted"]
     change = max(result["change"] for result in planted)
     parts += ["## Planted controls", f"Largest change of an output by planting: {change:.0e}.", table_of_costs(planted)]
-    parts += ["Median rank among 18 heads, 1 being the most important:", table_of_ranks(planted)]
+    parts += ["Median rank among 18 heads, 1 being the most important; equals share the mean of theirs:"]
+    parts += [table_of_ranks(planted)]
     return "\n\n".join(parts) + "\n"
 
 
 EXPLANATION = """\
 *Area*: accuracy, averaged over 0 to 12 heads kept in that order. *Spearman*: rank correlation with the exact Shapley
-value. *5 kept*, *tuned*, *tuned longer*: accuracy with the best five heads, before and after 300 and 600 steps of
-training. *Lowest* is over the seeds, as is the count of seeds whose five heads tune back to at least 0.98. *Training
-data*: the area where the measure saw training data instead of held-out data."""
+value of the accuracy, where absent heads give zeros: one reference of several. *5 kept*, *tuned*, *tuned longer*:
+accuracy with the best five heads, before and after 300 and 600 steps of training. *Lowest* is over the seeds, as is the
+count of seeds whose five heads tune back to at least 0.98. *Training data*: the area where the measure saw training
+data instead of held-out data. Heads of equal importance have no order: areas are means over all orders that they could
+have (of the greedy search: over 100 searches), and which five heads are kept is drawn."""
+
+
+def what_blocks_tell(results: Sequence[dict]) -> str:
+    """How far a guess comes that knows which block matters, and nothing of its heads; and how many costs are equal."""
+    alone = [result["block_alone"] for result in results]
+    tied = [result["orders"]["leave one out, zero, accuracy"]["tied"] for result in results]
+    return (
+        f"A guess that gives every head the mean Shapley value of its block: Spearman {sum(alone) / len(alone):.2f} "
+        f"({min(alone):.2f}). Heads whose cost by leave one out, zero, accuracy another head has, too: {min(tied)} to "
+        f"{max(tied)} of 12."
+    )
 
 
 def row(name: str, means: Mapping[str, float]) -> list[str]:

@@ -78,24 +78,32 @@ def evaluate(
     return Scores(accuracy, loss)
 
 
-def evaluate_all(model: Transformer, batch: Batch, task: Task, label: str | None = None) -> Scores:
-    """The exact truth: how well the model does with every set of its heads, the others giving zeros.
+def evaluate_all(
+    model: Transformer, batch: Batch, task: Task, ablation: str = "zero", label: str | None = None
+) -> Scores:
+    """How well the model does with every set of its heads: 2**N runs, so for models of few heads.
+
+    Args:
+        ablation: what takes the place of the other heads, see ``substitutes_for``.
+        label: what to write beside a progress bar; left out, there is none.
 
     Returns:
         Scores of all 2**N sets, numbered as in ``mha_lib.heads.coalitions``.
     """
     num_blocks, num_heads = head_shape(model)
     gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
-    return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), label=label)
+    substitutes = substitutes_for(model, batch, ablation)
+    return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
 
 
 def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
     """What takes the place of a head that is off, for each block; it fits (batch, num_heads, num_queries, head_size).
 
     Args:
-        ablation: "zero": zeros (Michel et al. 2019). "mean": the head's mean over the tokens of ``batch`` (Wang et al.
-            2023, "Interpretability in the Wild"). "resample": what the head says about the next example of ``batch``
-            (Chan et al. 2022, "Causal Scrubbing").
+        ablation: "zero": zeros (Michel et al. 2019). "mean": the head's mean over examples and positions of ``batch``,
+            one vector for all positions; work on circuits takes a mean for each position (Wang et al. 2023,
+            "Interpretability in the Wild"). "resample": what the head says about the next example of ``batch`` (Chan
+            et al. 2022, "Causal Scrubbing").
     """
     if ablation not in ABLATIONS:
         raise ValueError(f"ablation must be one of {', '.join(ABLATIONS)}, got {ablation!r}")

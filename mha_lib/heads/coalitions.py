@@ -3,9 +3,13 @@
 A table ``values`` is (2**N,), float64: what each set of N heads is worth, as from ``evaluate_all``. Set number s holds
 head i, counted row by row, if bit i of s is 1; so number 0 is no head and the last is all. Importance comes as (N,):
 ``view(head_shape(model))`` gives it the model's shape. A curve is (N + 1,): a value with 0, 1, …, N heads kept.
+
+Heads of equal importance have no order. Where one is needed, it is drawn at random; where orders are compared,
+``mean_ranks`` and ``pruning_curve`` give the exact mean over all draws.
 """
 
 from collections.abc import Callable
+from itertools import combinations
 from math import comb
 
 import torch
@@ -38,7 +42,10 @@ def heads_in(sets: Tensor, num_heads: int) -> Tensor:
 
 
 def best_sets(values: Tensor) -> Tensor:
-    """For each size, the number of the set with the highest value: (N + 1,). They need not be nested."""
+    """For each size, the number of the set with the highest value: (N + 1,). They need not be nested.
+
+    Of sets with the same value, the one with the lowest number is given.
+    """
     sizes = _sizes(_num_heads(values))
     return torch.stack([torch.where(sizes == size, values, -torch.inf).argmax() for size in range(sizes.max() + 1)])
 
@@ -54,33 +61,73 @@ def mean_curve(values: Tensor) -> Tensor:
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
 
 
-def ranks(importance: Tensor) -> Tensor:
-    """Place of every head among all, 1 for the most important, in the shape of ``importance``; of equals, the first."""
-    order = importance.flatten().argsort(descending=True, stable=True)
+def ranks(importance: Tensor, seed: int = 0) -> Tensor:
+    """Place of every head among all, 1 for the most important, in the shape of ``importance``.
+
+    Args:
+        seed: draws the order in which equals stand.
+    """
+    flat = importance.flatten()
+    shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
+    order = shuffled[flat[shuffled].argsort(descending=True, stable=True)]
     return (order.argsort() + 1).view(importance.shape)
 
 
-def sets_kept(importance: Tensor) -> Tensor:
-    """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,). Of equals, the first is kept.
+def mean_ranks(importance: Tensor) -> Tensor:
+    """The same, but equals share the mean of their places: float64, in the shape of ``importance``."""
+    flat = importance.flatten()
+    above = (flat[:, None] < flat).sum(dim=1)
+    equal = (flat[:, None] == flat).sum(dim=1)  # with the head itself
+    return (above + (equal + 1) / 2).double().view(importance.shape)
+
+
+def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
+    """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+
+    Args:
+        importance: (N,), or (num_blocks, num_heads).
+        seed: draws which of equals is kept longer.
+    """
+    order = ranks(importance, seed).flatten().argsort()
+    return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
+
+
+def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
+    """What is left with the k most important heads, for each k; with equals, the mean over all ways to choose of them.
+
+    Where all heads are equal, that is ``mean_curve(values)``: there is no order to follow.
 
     Args:
         importance: (N,), or (num_blocks, num_heads).
     """
-    order = ranks(importance).flatten().argsort()
-    return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
+    flat, num_heads = importance.flatten(), _num_heads(values)
+    if len(flat) != num_heads:
+        raise ValueError(f"importance must have a number for each of the {num_heads} heads, got {len(flat)}")
+    curve = [values[0]]
+    for size, last in enumerate(flat.sort(descending=True).values, start=1):  # last: the least important head kept
+        above, equals = (2 ** which.nonzero().flatten() for which in (flat > last, flat == last))
+        choices = torch.tensor(list(combinations(equals.tolist(), size - len(above))))  # (num_choices, num_chosen)
+        curve.append(values[above.sum() + choices.sum(dim=1)].mean())
+    return torch.stack(curve)
 
 
-def greedy(values: Tensor) -> Tensor:
+def greedy(values: Tensor, seed: int = 0) -> Tensor:
     """Importance as the order of a greedy search: the head that costs least goes, then the next, to the last.
+
+    Args:
+        seed: draws the head that goes where several cost the same.
 
     Returns:
         0 for the head that went first, N − 1 for the one that was left.
     """
     num_heads = _num_heads(values)
+    generator = torch.Generator().manual_seed(seed)
     kept, importance = len(values) - 1, torch.zeros(num_heads, dtype=torch.float64)
     for turn in range(num_heads):
-        present = [head for head in range(num_heads) if kept >> head & 1]
-        gone = max(present, key=lambda head: values[kept - 2**head].item())
+        present = torch.tensor([head for head in range(num_heads) if kept >> head & 1])
+        left = values[kept - 2**present]
+        cheapest = present[left == left.max()]
+        gone = cheapest[torch.randint(len(cheapest), (), generator=generator)].item()
         importance[gone] = turn
         kept -= 2**gone
     return importance
@@ -93,7 +140,7 @@ def area(curve: Tensor) -> float:
 
 def spearman(first: Tensor, second: Tensor) -> float:
     """Spearman's rank correlation, equals sharing their mean rank; NaN where one side is constant."""
-    pair = torch.stack([_mean_ranks(first.flatten()), _mean_ranks(second.flatten())])
+    pair = torch.stack([mean_ranks(first.flatten()), mean_ranks(second.flatten())])
     return torch.corrcoef(pair)[0, 1].item()
 
 
@@ -130,9 +177,3 @@ def _sizes(num_heads: int) -> Tensor:
 def _sets_without(head: int, num_heads: int) -> Tensor:
     sets = torch.arange(2**num_heads)
     return sets[(sets >> head & 1) == 0]
-
-
-def _mean_ranks(values: Tensor) -> Tensor:
-    below = (values[:, None] > values).sum(dim=1)
-    equal = (values[:, None] == values).sum(dim=1)
-    return below + (equal - 1) / 2

@@ -1,4 +1,7 @@
-"""Which measure of importance is right? All of them, held against the exact truth, over as many seeds as you like.
+"""What is each measure of importance good for? All of them, on small models of which every set of heads can be tried.
+
+Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
+that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
 On two processes of this machine, or on a Dask cluster of yours:
 
@@ -23,6 +26,8 @@ from mha_lib.heads.coalitions import (
     greedy,
     heads_in,
     mean_curve,
+    mean_ranks,
+    pruning_curve,
     ranks,
     sets_kept,
     shapley,
@@ -46,6 +51,7 @@ from mha_lib.models.training import trained, tune
 from mha_lib.models.transformer import Transformer
 
 Measure = Callable[[Transformer, Batch, Task], Tensor]
+RepeatableMeasure = Callable[..., Tensor]  # a measure that takes ``kept``, too
 
 MEASURES: Mapping[str, Measure] = {
     "leave one out, zero, accuracy": leave_one_out,
@@ -63,6 +69,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
+NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 
 # Training draws from torch's one generator and sets its one number of threads: within a process, runs take turns.
 _turn = threading.Lock()
@@ -94,10 +101,13 @@ def compare(
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
 ) -> dict:
-    """Every measure against the exact truth, on one trained model.
+    """Every measure on one trained model: how it agrees with exact Shapley values, and what is left after its cuts.
 
     Measures, exact Shapley values and the greedy order see the first ``num_examples`` held-out examples. Curves are of
     the next ones; oracle and worst are the best and the worst sets there, so every curve lies between them.
+
+    Heads of equal importance have no order: ``curve`` is the mean over all orders in which they could stand (for the
+    greedy order, over NUM_SEARCHES searches), and the one cut that is followed by training is drawn with ``seed``.
 
     Args:
         num_kept: number of heads kept in the cut that is followed by more training …
@@ -110,18 +120,25 @@ def compare(
         ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
         before and after tuning); where each head has an importance, ``sum`` (of all of them; of exact Shapley values,
         what all heads together add to the accuracy) and ``spearman`` (rank correlation with the exact Shapley value);
+        ``tied``, likewise: the number of heads whose importance another head has, too;
         ``training_area``, for measures: the area where they saw training data instead.
+        And ``block_alone``: the rank correlation of exact Shapley values with a guess that knows the blocks alone, and
+        gives every head the mean of its block.
     """
     with _turn:
         task = find_task(task)
         model = trained(task, seed, steps, progress=False)
         seen, rest = task.held_out[:num_examples], task.held_out[num_examples:]
-        truth = evaluate_all(model, rest[:num_examples], task).accuracy
-        importances = all_importances(model, seen, task, measures)
-        sets = {name: sets_kept(importance) for name, importance in importances.items()}
-        sets |= {ORACLE: best_sets(truth), WORST: worst_sets(truth)}
-        curves = {name: truth[numbers] for name, numbers in sets.items()} | {RANDOM: mean_curve(truth)}
-        cuts = {name: numbers[num_kept].item() for name, numbers in sets.items()}
+        table = evaluate_all(model, rest[:num_examples], task).accuracy
+        values = evaluate_all(model, seen, task).accuracy
+        searches = [greedy(values, search) for search in range(NUM_SEARCHES)]
+        importances = all_importances(model, seen, task, values, measures, seed)
+        curves = {name: pruning_curve(table, importance) for name, importance in importances.items()}
+        curves[GREEDY] = torch.stack([pruning_curve(table, search) for search in searches]).mean(dim=0)
+        sets = {name: sets_kept(importance, seed) for name, importance in importances.items()}
+        extremes = {ORACLE: best_sets(table), WORST: worst_sets(table)}
+        curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: mean_curve(table)}
+        cuts = {name: numbers[num_kept].item() for name, numbers in (sets | extremes).items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
         budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
         outcomes = {
@@ -134,11 +151,19 @@ def compare(
         for name, importance in importances.items():
             orders[name]["sum"] = importance.sum().item()
             orders[name]["spearman"] = spearman(importance, importances[SHAPLEY])
+            orders[name]["tied"] = num_tied(importance)
+        agreements = [spearman(search, importances[SHAPLEY]) for search in searches]
+        orders[GREEDY]["spearman"] = sum(agreements) / len(agreements)
         training = training_data(task, seed, num_examples)
         for name, measure in measures.items():
-            numbers = sets_kept(measure(model, training, task))
-            orders[name]["training_area"] = area(truth[numbers])
-        return {"task": task.name, "seed": seed, "orders": orders}
+            orders[name]["training_area"] = area(pruning_curve(table, measure(model, training, task)))
+        fair = importances[SHAPLEY]
+        return {
+            "task": task.name,
+            "seed": seed,
+            "orders": orders,
+            "block_alone": spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+        }
 
 
 def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[str, float]]:
@@ -166,24 +191,29 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 
 
 def all_importances(
-    model: Transformer, batch: Batch, task: Task, measures: Mapping[str, Measure] = MEASURES
+    model: Transformer, batch: Batch, task: Task, values: Tensor, measures: Mapping[str, Measure], seed: int
 ) -> dict[str, Tensor]:
-    """By name: exact Shapley values, the greedy order, each measure, and some taken again after every cut."""
+    """By name: exact Shapley values, a greedy order, each measure, and some taken again after every cut.
+
+    Args:
+        values: accuracy of every set of heads on ``batch``, as from ``evaluate_all``.
+        seed: draws the order of equals in orders of cuts.
+    """
     shape = head_shape(model)
-    values = evaluate_all(model, batch, task).accuracy
-    importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values).view(shape)}
+    importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values, seed).view(shape)}
     for name, measure in measures.items():
         importances[name] = measure(model, batch, task)
         if name in TAKEN_AGAIN:
-            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task)
+            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task, seed)
     return importances
 
 
-def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) -> Tensor:
+def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Tensor:
     """Importance as an order of cuts: measure, cut the least important head, measure what is left, and so on.
 
     Args:
         measure: one that takes ``kept``.
+        seed: draws the head that goes where several are least important.
 
     Returns:
         (num_blocks, num_heads): 0 for the head that went first, N − 1 for the one that was left.
@@ -191,9 +221,16 @@ def taken_again(measure: Measure, model: Transformer, batch: Batch, task: Task) 
     kept = torch.ones(head_shape(model), dtype=torch.float64)
     importance = torch.zeros_like(kept)
     for turn in range(kept.numel()):
-        gone = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf).argmin()
+        left = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf)
+        gone = ranks(left, seed).argmax()  # heads that are gone already rank first
         importance.view(-1)[gone], kept.view(-1)[gone] = turn, 0
     return importance
+
+
+def num_tied(importance: Tensor) -> int:
+    """How many heads have an importance that another head has, too."""
+    _, counts = importance.unique(return_counts=True)
+    return counts[counts > 1].sum().item()
 
 
 def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
@@ -205,10 +242,8 @@ def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int
 
 
 def random_set(model: Transformer, num_kept: int, seed: int) -> int:
-    """Number of a random set of heads."""
-    num_blocks, num_heads = head_shape(model)
-    generator = torch.Generator().manual_seed(seed)
-    return sets_kept(torch.rand(num_blocks * num_heads, generator=generator))[num_kept].item()
+    """Number of a random set of heads: what an importance that tells no heads apart would keep."""
+    return sets_kept(torch.zeros(head_shape(model)), seed)[num_kept].item()
 
 
 def training_data(task: Task, seed: int, num_examples: int) -> Batch:
@@ -224,12 +259,12 @@ def planted_controls(
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
 ) -> dict:
-    """Heads of known importance (``known_heads``) in a model of the look-ups, and how each measure ranks them.
+    """Heads that were planted (``known_heads``) in a model of the look-ups, and how each measure ranks them.
 
     Returns:
         What JSON can hold: ``seed``; ``change``, the largest difference that planting made to an output; ``costs``, the
         accuracy that is lost without a planted head, or without both of a pair; ``ranks``, for each measure the places
-        of each control among all heads, from 1, the most important.
+        of each control among all heads, from 1, the most important; equals share the mean of their places.
     """
     with _turn:
         task = find_task("lookups")
@@ -259,9 +294,9 @@ def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
     return found | {"constant, mean": _cost(planted.model, batch, task, [planted.constant], "mean")}
 
 
-def places_of(planted: Planted, importance: Tensor) -> dict[str, list[int]]:
-    """Places of the planted heads in the order of importance, from 1."""
-    rank = ranks(importance)
+def places_of(planted: Planted, importance: Tensor) -> dict[str, list[float]]:
+    """Places of the planted heads in the order of importance, from 1; equals share the mean of their places."""
+    rank = mean_ranks(importance)
     return {name: [rank[place].item() for place in places] for name, places in planted.controls.items()}
 
 

@@ -70,10 +70,11 @@ def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20,
     """The loss that each head takes away while all gates open together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
 
     The values add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints that stands for
-    the integral.
+    the integral. They are the Aumann–Shapley values of the gates, the Shapley values' counterpart for heads that join
+    bit by bit: that the two agree is partly built in.
 
-    Source: Sundararajan, Taly, Yan 2017, "Axiomatic Attribution for Deep Networks"; for heads Hao et al. 2021,
-    "Self-Attention Attribution" (there, along the attention weights).
+    Source: Aumann & Shapley 1974, "Values of Non-Atomic Games"; Sundararajan, Taly, Yan 2017, "Axiomatic Attribution
+    for Deep Networks"; for heads Hao et al. 2021, "Self-Attention Attribution" (there, along the attention weights).
     """
     kept = _kept(model, kept)
     total = torch.zeros(kept.shape, dtype=torch.float64)
@@ -84,9 +85,10 @@ def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20,
 
 
 def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """How sure the head is where to look: its largest attention weight, averaged over queries.
+    """How sure the head is where to look: its largest attention weight, averaged over queries that are no padding.
 
-    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4.
+    Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4. They leave the end-of-sentence token
+    out; the tasks of this library have none.
     """
     return _mean_over_queries(model, batch, [weights.amax(dim=-1) for weights in _attention_weights(model, batch)])
 

@@ -137,15 +137,16 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
     linear.out_features = len(rows)
 
 
-def best_heads(model: Transformer, importance: Tensor, number: int) -> dict[str, list[int]]:
-    """The plan that keeps the ``number`` most important heads of the model; of equals, the first.
+def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
+    """The plan that keeps the ``number`` most important heads of the model.
 
     Args:
         importance: (num_blocks, num_heads).
+        seed: draws which of equals are kept.
     """
     if not 0 <= number <= importance.numel():
         raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
-    return plan_from(model, ranks(importance) <= number)
+    return plan_from(model, ranks(importance, seed) <= number)
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:

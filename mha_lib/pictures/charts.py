@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mha_lib.heads.coalitions import ranks
+from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels, tick
 from mha_lib.pictures.picture import LINES, WEIGHT_COLOURS, Picture
 
@@ -118,7 +118,7 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
     """Who comes first: for each measure of importance every head's rank, 1 for the most important; darker is higher.
 
     Args:
-        importances: name of the measure → (num_blocks, num_heads); of equals, the first comes first.
+        importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
         block_names: one a block.
 
     Raises:
@@ -135,18 +135,19 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
     axes = figure.subplots(rows, columns, squeeze=False)
     first = []
     for number, (panel, (name, importance)) in enumerate(zip(axes.flat, importances.items(), strict=False)):
-        places = ranks(importance)
+        places = mean_ranks(importance)
         panel.imshow(places.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=places.numel())
         panel.set_title(name, fontsize=9)
         for block, row in enumerate(places.tolist()):
             for head, place in enumerate(row):
                 colour = "white" if place <= places.numel() / 2 else "black"
-                panel.text(head, block, str(place), color=colour, ha="center", va="center", fontsize=8)
+                panel.text(head, block, f"{place:g}", color=colour, ha="center", va="center", fontsize=8)
         heads = [str(head) for head in range(num_heads)]
         tick(panel.xaxis, heads, "heads" if number + columns >= len(importances) else None)
         tick(panel.yaxis, names, None if number % columns else "blocks")
-        block, head = divmod(places.argmin().item(), num_heads)
-        first.append(f"{name}: {names[block]}, head {head}")
+        (block, head), *others = (places == places.min()).nonzero().tolist()
+        leader = f"{1 + len(others)} heads alike" if others else f"{names[block]}, head {head}"
+        first.append(f"{name}: {leader}")
     for panel in axes.flat[len(importances) :]:
         panel.axis("off")
     what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"

@@ -93,6 +93,14 @@ def test_all_sets_equal_a_plain_loop(name, dtype, atol):
     assert len(scores.loss.unique()) > 0.8 * len(gates)  # heads matter here
 
 
+@pytest.mark.parametrize("ablation", ["mean", "resample"])
+def test_all_sets_with_another_substitute(ablation):
+    model = encoder()
+    batch, sets = examples(model), torch.tensor([0, 5, 22, 63])
+    expected = evaluate(model, batch, TASK, heads_in(sets, 6).view(-1, 2, 3), substitutes_for(model, batch, ablation))
+    torch.testing.assert_close(evaluate_all(model, batch, TASK, ablation).loss[sets], expected.loss)
+
+
 def test_gates_may_be_half_open_and_come_in_any_order_and_number():
     model, generator = encoder(), torch.Generator().manual_seed(2)
     batch = examples(model)

@@ -13,6 +13,8 @@ from mha_lib.heads.coalitions import (
     greedy,
     heads_in,
     mean_curve,
+    mean_ranks,
+    pruning_curve,
     ranks,
     sampled_shapley,
     sets_kept,
@@ -93,14 +95,48 @@ def test_heads_in_a_set():
     assert heads_in(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
 
 
-def test_ranks_count_from_the_most_important_and_put_equals_in_their_order():
-    importance = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
-    assert ranks(importance).tolist() == [[3, 2, 6], [4, 1, 5]]
+WITH_EQUALS = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
+
+
+def test_ranks_count_from_the_most_important_and_draw_the_order_of_equals():
+    drawn = {tuple(ranks(WITH_EQUALS, seed).flatten().tolist()) for seed in range(100)}
+    assert drawn == {(one, 2, 6, other, 1, third) for one, other, third in itertools.permutations((3, 4, 5))}
+    assert torch.equal(ranks(WITH_EQUALS, 7), ranks(WITH_EQUALS, 7))
+
+
+def test_mean_ranks_are_those_of_scipy():
+    expected = stats.rankdata(-WITH_EQUALS.numpy()).reshape(2, 3)
+    torch.testing.assert_close(mean_ranks(WITH_EQUALS), torch.tensor(expected))
 
 
 def test_sets_kept_hold_the_most_important_heads():
     importance = torch.tensor([[0.1, 3.0], [-2.0, 0.1]])
-    assert sets_kept(importance).tolist() == [0, 2, 3, 11, 15]  # head 1, then 0 before its equal 3, then 2
+    drawn = {tuple(sets_kept(importance, seed).tolist()) for seed in range(20)}
+    assert drawn == {(0, 2, 3, 11, 15), (0, 2, 10, 11, 15)}  # head 1, then 0 and 3 in either order, then 2
+
+
+@pytest.mark.parametrize(
+    "importance", [[2.0, 1.0, 2.0, 1.0, 1.0], [3.0, 3.0, 3.0, 0.0, 7.0], [1.0, 5.0, 3.0, 2.0, 4.0]]
+)
+def test_a_curve_is_the_mean_over_all_orders_of_equals(importance):
+    values = random_game(5)
+    orders = {
+        order
+        for order in itertools.permutations(range(5))
+        if all(importance[one] >= importance[next_one] for one, next_one in itertools.pairwise(order))
+    }
+    curves = [torch.stack([values[number(order[:size])] for size in range(6)]) for order in orders]
+    torch.testing.assert_close(pruning_curve(values, torch.tensor(importance)), torch.stack(curves).mean(dim=0))
+
+
+def test_twelve_equal_heads_have_no_order_but_a_random_one():
+    values = random_game(12)
+    torch.testing.assert_close(pruning_curve(values, torch.zeros(3, 4)), mean_curve(values))
+
+
+def test_an_importance_that_does_not_fit_the_table():
+    with pytest.raises(ValueError, match="importance must have a number for each of the 3 heads, got 4"):
+        pruning_curve(random_game(3), torch.ones(2, 2))
 
 
 def test_greedy_removes_what_costs_least():
@@ -110,6 +146,14 @@ def test_greedy_removes_what_costs_least():
         kept -= {gone}
         order.append(gone)
     assert greedy(values).argsort().tolist() == order
+
+
+def test_greedy_draws_between_heads_that_cost_the_same():
+    # Either head 0 or head 1 will do, and head 2 matters most of all: 0 and 1 take turns to go first.
+    sets = heads_in(torch.arange(8), 3)
+    values = sets[:, :2].any(dim=1) + 2.0 * sets[:, 2]
+    orders = {tuple(greedy(values, seed).argsort().tolist()) for seed in range(20)}
+    assert orders == {(0, 1, 2), (1, 0, 2)}
 
 
 def test_area_is_the_mean_of_the_curve():

@@ -179,12 +179,19 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
 
 def test_best_heads():
     model = encoder()
-    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
+    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
     assert best_heads(model, importance, 3) == {"layer 1": [1, 2], "layer 2": [0]}
     assert best_heads(model, importance, 0) == {"layer 1": [], "layer 2": []}
     assert best_heads(model, importance, 6) == {"layer 1": [0, 1, 2], "layer 2": [0, 1, 2]}
     with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
         best_heads(model, importance, 7)
+
+
+def test_best_heads_draws_between_equals():
+    importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
+    plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
+    one, other = {"layer 1": [1, 2], "layer 2": [0]}, {"layer 1": [1], "layer 2": [0, 1]}
+    assert one in plans and other in plans and all(plan in (one, other) for plan in plans)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,9 @@ class Results:
     def orders(self, task: str) -> list[str]:
         return list(self.heads[task][0]["orders"])
 
+    def blocks_alone(self, task: str) -> torch.Tensor:
+        return torch.tensor([result["block_alone"] for result in self.heads[task]])
+
     def below(self, task: str, low: str, high: str) -> bool:
         """Whether one order's area is below another's in every seed."""
         return bool((self.column(task, low) < self.column(task, high)).all())
@@ -73,7 +76,12 @@ CLAIMS = {
         9 <= r.ranks("confidence", "dead").min() and r.ranks("confidence", "dead").max() <= 12
     ),
     "even the Shapley values of section 5": lambda r: r.ranks("Shapley, 50 orders", "cancelling").max() <= 3,
-    "came close to the true order in one model, and had no relation to it in another": lambda r: (
+    "The Shapley values of section 5 put it *first*": lambda r: r.ranks("Shapley, 50 orders", "constant").max() == 1,
+    "on average no measure of these beats a guess that does nothing else": lambda r: (
+        max(agreement(r, name) for name in ("output norm", LEAVE_ONE_OUT, "gate gradient", "confidence"))
+        <= r.blocks_alone("lookups").mean()
+    ),
+    "came close to the order of the Shapley values in one model, and had no relation to it in another": lambda r: (
         r.column("lookups", LEAVE_ONE_OUT, "spearman").max() > 0.85
         and r.column("lookups", LEAVE_ONE_OUT, "spearman").min().abs() < 0.1
     ),
@@ -103,10 +111,10 @@ CLAIMS = {
         <= max(agreement(r, name) for name in (LEAVE_ONE_OUT, "confidence", "minus entropy"))
         < agreement(r, "output norm")
     ),
-    "leave-one-out's does, by up to 0.21": lambda r: (
-        0.205
-        < (r.column("dates", LEAVE_ONE_OUT) - r.column("dates", LEAVE_ONE_OUT, "training_area")).abs().max()
-        < 0.215
+    "that of the gate's gradient changes by up to 0.06": lambda r: (
+        0.055
+        < (r.column("dates", "gate gradient") - r.column("dates", "gate gradient", "training_area")).abs().max()
+        < 0.065
     ),
     "our worst five stayed below 0.9 after 600 steps": lambda r: (
         all(0.5 < r.column(task, "worst", "tuned_longer").min() for task in ("lookups", "dates"))
@@ -132,19 +140,24 @@ CLAIMS = {
         r.column("lookups", "Shapley, exact", "tuned_longer").min() >= 0.98
     ),
     "Even the oracle's five fail once": lambda r: (r.column("lookups", "oracle", "tuned") < 0.98).sum() == 1,
-    "was ahead of random orders in all eight models there; here it is far behind them": lambda r: (
-        r.below("lookups", "random", LEAVE_ONE_OUT)
-        and (r.column("dates", "random") - r.column("dates", LEAVE_ONE_OUT)).min() > 0.15
+    "was ahead of random orders in all eight models there; here it offers no order": lambda r: (
+        r.below("lookups", "random", LEAVE_ONE_OUT) and r.column("dates", LEAVE_ONE_OUT, "tied").min() >= 11
     ),
-    "By *loss*, which changes even when no answer does, it is better every time": lambda r: r.below(
-        "dates", LEAVE_ONE_OUT, "leave one out, zero, loss"
+    "its area is that of random orders, give or take 0.02": lambda r: (
+        (r.column("dates", "random") - r.column("dates", LEAVE_ONE_OUT)).abs().max() < 0.025
+        and r.column("dates", LEAVE_ONE_OUT).min() > r.column("dates", "worst").max() + 0.1
+    ),
+    "there is an order, and in six of the eight models it is better than random ones": lambda r: (
+        (r.column("dates", "leave one out, zero, loss") > r.column("dates", "random")).sum() == 6
+        and r.column("dates", "leave one out, zero, loss", "tied").max() == 0
     ),
     "**Confidence** was ahead of random there; here it is behind in six of eight": lambda r: (
         r.below("lookups", "random", "confidence")
         and (r.column("dates", "confidence") < r.column("dates", "random")).sum() == 6
     ),
-    "**The gate's gradient**, behind leave-one-out there, is ahead of it here": lambda r: (
-        r.below("lookups", "gate gradient", LEAVE_ONE_OUT) and r.below("dates", LEAVE_ONE_OUT, "gate gradient")
+    "**The gate's gradient**, behind leave-one-out there in all eight, is ahead of it here in seven": lambda r: (
+        r.below("lookups", "gate gradient", LEAVE_ONE_OUT)
+        and (r.column("dates", LEAVE_ONE_OUT) < r.column("dates", "gate gradient")).sum() == 7
     ),
     "greedy search and the path gradient taken again do better than exact Shapley values": lambda r: all(
         r.below(task, "Shapley, exact", order)
@@ -180,17 +193,24 @@ def test_opposite_results_break_it(results, words):
 
 
 def opposite(value):
-    """Results where much is little: costs, areas and correlations change ends, and so do ranks."""
+    """Results where much is little: costs, areas and correlations change ends, and so do ranks and numbers of ties."""
     if isinstance(value, dict):
         kept = "task", "seed", "training_area"
-        return {key: item if key in kept else opposite(item) for key, item in value.items()}
+        changed = {key: item if key in kept else opposite(item) for key, item in value.items()}
+        if "ranks" in value:
+            changed["ranks"] = {
+                measure: {control: [19 - rank for rank in ranks] for control, ranks in controls.items()}
+                for measure, controls in value["ranks"].items()
+            }
+        if "tied" in value:
+            changed["tied"] = 12 - value["tied"]
+        return changed
     if isinstance(value, list):
         return [opposite(item) for item in value]
-    return 19 - value if isinstance(value, int) else 0.5 - value
+    return 0.5 - value
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 6])
-def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
-    monkeypatch.setattr(training, "trained", partial(training.trained, seed=seed, progress=False))
+def test_the_notebook_holds_for_another_seed(monkeypatch):
+    monkeypatch.setattr(training, "trained", partial(training.trained, seed=2, progress=False))
     assert run_cells(NOTEBOOK)["seen"].targets.shape == (128, 12, 5)

@@ -31,6 +31,7 @@ print(json.dumps(grades))
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("nbgrader"),
     pytest.mark.skipif(not (NBGRADER / "installed").exists(), reason="nbgrader is not there: make nbgrader"),
 ]
 

@@ -57,10 +57,6 @@ def test_regression_curves_draw_points_truth_and_curves(regression):
     axes = picture.figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("hour", "metres")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(drawn)
-
-
-def test_regression_curves_say_how_far_each_curve_is_from_the_truth(regression):
-    picture = pictures.regression_curves(*regression)
     assert picture.reading == "Distance from the truth (root mean square): near 0.25; far 2.00."
     assert "9 training points: truth, near, far" in picture.alt and picture.reading in picture.alt
 
@@ -82,13 +78,6 @@ def test_curves_are_told_apart_without_colour(regression):
     picture = pictures.regression_curves(*points, truth, curves)
     drawn = [line for line in picture.figure.axes[0].lines if line.get_label() in curves]
     assert len({line.get_linestyle() for line in drawn}) == len({line.get_color() for line in drawn}) == 4
-
-
-def test_a_curve_may_still_require_its_gradient(regression):
-    *points, truth, curves = regression
-    curves = {name: curve.requires_grad_() for name, curve in curves.items()}
-    assert "near 0.25" in pictures.regression_curves(*points, truth, curves).reading
-    assert "near" in pictures.parameter_sweep(points[2] + 1, curves, x_label="x", y_label="y").reading
 
 
 def test_parameter_sweep_draws_the_curves_and_marks_their_lowest_points():
@@ -124,19 +113,6 @@ def test_scores_to_weights_labels_its_axes(scored):
     assert [text.get_text() for text in first.get_yticklabels()] == queries
     for axes in others:
         assert [text.get_text() for text in axes.get_xticklabels()] == keys
-
-
-def test_scores_to_weights_names_queries_and_keys_by_default(scored):
-    first = pictures.scores_to_weights(*scored).figure.axes[0]
-    assert [text.get_text() for text in first.get_yticklabels()] == ["q0", "q1", "q2"]
-    assert [text.get_text() for text in first.get_xticklabels()] == ["k0", "k1", "k2", "k3", "k4"]
-
-
-def test_key_labels_stand_upright_where_they_would_touch(scored):
-    short = pictures.scores_to_weights(*scored, key_labels=list("vwxyz")).figure.axes[0]
-    long = pictures.scores_to_weights(*scored, key_labels=["many letters"] * 5).figure.axes[0]
-    assert {text.get_rotation() for text in short.get_xticklabels()} == {0}
-    assert {text.get_rotation() for text in long.get_xticklabels()} == {90}
 
 
 @pytest.mark.parametrize("valid_lens", [torch.tensor(2), torch.tensor([4, 0, 5])])
@@ -181,12 +157,6 @@ def test_regression_curves_that_do_not_fit_are_named(regression, change, message
     arguments = dict(zip(("x_train", "y_train", "x", "truth", "curves"), regression, strict=True))
     with pytest.raises(ValueError, match=re.escape(message)):
         pictures.regression_curves(**arguments | change)
-
-
-def test_sweeps_that_do_not_fit_are_named():
-    message = "error must have one value for each of x, which is (3,); got (2,)"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        pictures.parameter_sweep(torch.ones(3), {"error": torch.ones(2)}, x_label="x", y_label="y")
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,17 @@ def test_head_ranks_name_blocks_and_heads(importances):
 
 
 def test_head_ranks_say_who_comes_first():
-    first = {"one": torch.tensor([[0.0, 3, 1], [2, 3, 0]]), "other": torch.tensor([[0.0, 1, 2], [4, 3, 0]])}
+    first = {"one": torch.tensor([[0.0, 3, 1], [2, 2.5, 0]]), "other": torch.tensor([[0.0, 1, 2], [4, 3, 0]])}
     picture = pictures.head_ranks(first, BLOCKS)
     assert picture.reading == "In the first place, by one: early, head 1; other: late, head 0."
     assert "2 × 3 heads by 2 measures" in picture.alt
+
+
+def test_equals_share_their_mean_rank():
+    picture = pictures.head_ranks({"some": torch.tensor([[4.0, 1, 1], [1, 4, 0]]), "none": torch.zeros(2, 3)}, BLOCKS)
+    some, none = ([text.get_text() for text in panel.texts] for panel in picture.figure.axes)
+    assert some == ["1.5", "4", "4", "4", "1.5", "6"] and none == ["3.5"] * 6
+    assert picture.reading == "In the first place, by some: 2 heads alike; none: 6 heads alike."
 
 
 def test_ranks_that_do_not_fit_are_named(importances):

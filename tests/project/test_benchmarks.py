@@ -69,27 +69,16 @@ def test_a_ratio_is_taken_within_the_round():
     assert measure.ratio([1, 2, 3, 4, 5], [1] * 5) == (3, 1.5, 4.5)
 
 
-def test_a_cell_that_needs_too_much_memory_is_skipped(monkeypatch):
-    monkeypatch.setattr(measure, "free_bytes", lambda: 2 * 2**30)
-    row = layer.beside_peers("chapter", lengths=True, training=True, seconds=0, rounds=2)
-    assert row["skipped"] == "needs some 3.5 GiB, over half of the free 2.0"
-    assert row["skipped"] in report.table_of_peers([row], lengths=True)
-
-
 def test_a_row_and_its_tables(d2l, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     monkeypatch.setitem(layer.CELLS, "paragraphs", SMALL)
     monkeypatch.setitem(layer.CELLS, "pages", SMALL)
-    rows = [
-        layer.beside_peers("paragraphs", lengths, training, seconds=0, rounds=2)
-        for lengths in (True, False)
-        for training in (False, True)
-    ]
+    rows = [layer.beside_peers("paragraphs", lengths, lengths, seconds=0, rounds=2) for lengths in (True, False)]
     rows += [layer.with_dropout("paragraphs", seconds=0, rounds=2), layer.with_ragged_lengths("pages", 0, 2)]
     report.write_speed([row | {"allocator": "memory kept"} for row in rows], full=True)
     text = capsys.readouterr().out
     assert text == (tmp_path / "speed.md").read_text(encoding="utf-8")
-    assert text.count("paragraphs | (2, 8, 16, 4)") == 5 and "share of the sgemm rate" in text
+    assert text.count("paragraphs | (2, 8, 16, 4)") == 3 and "share of the sgemm rate" in text
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 

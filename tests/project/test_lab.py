@@ -17,7 +17,7 @@ START = "notebooks/00_start_here.ipynb"
 TOKEN = "token"
 FOREIGN_KERNEL = {"argv": ["false", "{connection_file}"], "display_name": "foreign", "language": "python"}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("lab")]
 
 
 @pytest.fixture(scope="module")
