@@ -6,9 +6,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 
-from alone import all_notebooks, alone
+from alone import alone
 
-from notebooks import execute, read
+from notebooks import all_notebooks, execute, read
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from mha_lib.attention import other_libraries
 PACKAGES = {
     "torch": ("the layer", "torch==2.13.0"),
     "numpy": ("arrays", "numpy"),
+    "safetensors": ("the trained models", "safetensors"),
     "matplotlib": ("pictures", "matplotlib"),
     "ipywidgets": ("sliders and buttons", "ipywidgets"),
     "sklearn": ("the digit images", "scikit-learn"),

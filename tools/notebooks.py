@@ -55,6 +55,11 @@ class OwnKernel(AsyncKernelManager):
         return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
 
+def all_notebooks():
+    """The paths of every notebook under notebooks/, without JupyterLab's own copies."""
+    return sorted(path for path in NOTEBOOKS.glob("**/*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+
+
 def read(path):
     """The notebook at ``path``, not validated: missing and repeated cell ids are mended by ``set_ids``."""
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
@@ -155,9 +160,7 @@ def rebuild(path):
 def main():
     parser = argparse.ArgumentParser(description="Run notebooks in place and save them in one fixed form.")
     parser.add_argument("paths", nargs="*", type=Path, help="default: every notebook under notebooks/")
-    paths = parser.parse_args().paths or sorted(
-        path for path in NOTEBOOKS.glob("**/*.ipynb") if ".ipynb_checkpoints" not in path.parts
-    )
+    paths = parser.parse_args().paths or all_notebooks()
     failed = False
     for path in paths:
         start = time.monotonic()

@@ -39,7 +39,7 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _html_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar in an output that is emptied at the end.
+    """A bar in an output that is empty at first and at the end: what runs notebooks and compares them sees none.
 
     A widget would leave its name behind when it is closed: in a saved notebook, JupyterLab then shows an error.
     """
@@ -49,7 +49,7 @@ def _html_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
         words = html.escape(label)
         return {"text/html": f'<label>{words} <progress value="{done}" max="{total}"></progress></label>'}
 
-    output = display(bar(0), raw=True, display_id=True)
+    output = display({}, raw=True, display_id=True)
     try:
         yield lambda done: output.update(bar(done), raw=True)
     finally:

@@ -5,14 +5,14 @@ from functools import partial
 import pytest
 from notebook_tools import ROOT, make_notebooks, run_cells
 
-from mha_lib.models import training
+from mha_lib import models
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "05_heads_at_work.ipynb")
 
 
-def run_with(monkeypatch, seed):
-    """Everything that the notebook defines, its model trained with another seed."""
-    monkeypatch.setattr(training, "trained", partial(training.fit, seed=seed, progress=False))
+def run_with(monkeypatch, seed, steps=None):
+    """Everything that the notebook defines, its models trained with another seed."""
+    monkeypatch.setattr(models, "shipped_model", partial(models.fit, seed=seed, steps=steps, progress=False))
     return run_cells(NOTEBOOK)
 
 
@@ -23,6 +23,5 @@ def test_the_notebook_holds_for_another_seed(monkeypatch, seed):
 
 
 def test_a_model_that_has_learned_nothing_breaks_it(monkeypatch):
-    monkeypatch.setattr(training, "fit", partial(training.fit, steps=1))
     with pytest.raises(AssertionError):
-        run_with(monkeypatch, seed=1)
+        run_with(monkeypatch, seed=1, steps=1)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells
 
+from mha_lib import models
 from mha_lib.heads.kept_results import load_results
-from mha_lib.models import training
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_head_pruning.ipynb")
 TEXT = " ".join(cell.source for cell in NOTEBOOK.cells if cell.cell_type == "markdown")
@@ -212,5 +212,5 @@ def opposite(value):
 
 @pytest.mark.slow
 def test_the_notebook_holds_for_another_seed(monkeypatch):
-    monkeypatch.setattr(training, "trained", partial(training.trained, seed=2, progress=False))
+    monkeypatch.setattr(models, "trained", partial(models.trained, seed=2, progress=False))
     assert run_cells(NOTEBOOK)["seen"].targets.shape == (128, 12, 5)

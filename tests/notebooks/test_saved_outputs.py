@@ -30,6 +30,7 @@ import socket
 server = socket.create_server(("localhost", 0))
 socket.create_connection(server.getsockname()).close()
 """
+PROGRESS = "from mha_lib.progress import progress_bar; _ = list(progress_bar('abc', 3, 'letters'))"
 LOOK_ROUND = """
 import importlib.util, os
 os.listdir(), os.listdir(os.path.expanduser("~")), importlib.util.find_spec("notebook_tools")
@@ -77,6 +78,7 @@ def test_a_notebook_has_this_machine_an_empty_home_and_nothing_else(tmp_path):
         tmp_path,
         (REACH_OUT, None),
         (REACH_IN, None),
+        (PROGRESS, None),
         (LOOK_ROUND, shown("(['sample.ipynb'], ['.ipython'], None)")),
         (SHOW.format(0, "iVBORw1+/9=="), picture(0, "iVBORw0+/8=")),
     )
