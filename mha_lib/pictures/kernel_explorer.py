@@ -21,13 +21,12 @@ class KernelExplorer(LivePicture):
         x_train, y_train: (number of points,), the keys and the values.
         truth: the function that the points scatter around; it can then be shown.
         learned_bandwidth: offered as a button.
-        units: names of units of x, with the factor from x to each; one unit of x is the first.
+        x_unit, y_unit: what x and y are counted in, such as "h" and "m".
         first: first values of the attributes.
 
     Attributes:
         bandwidth: width of the kernel in units of x, above 0.
         query: the x whose value is asked for, among the training points' range.
-        unit: which of ``units`` is written.
         show_truth: whether the truth is drawn.
 
     Raises:
@@ -35,13 +34,13 @@ class KernelExplorer(LivePicture):
         ValueError: the points are not two vectors of one length with two different x, or a width is not positive.
     """
 
-    module, choices = "kernel_explorer", ("bandwidth", "query", "unit", "show_truth")
+    module, choices = "kernel_explorer", ("bandwidth", "query", "show_truth")
 
     parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
     learned_bandwidth = traitlets.Float(None, allow_none=True).tag(sync=True)
-    units = traitlets.List([["", 1.0]]).tag(sync=True)
+    x_unit, y_unit = traitlets.Unicode("").tag(sync=True), traitlets.Unicode("").tag(sync=True)
     bandwidth, query = traitlets.Float(1.0).tag(sync=True), traitlets.Float(0.0).tag(sync=True)
-    unit, show_truth = traitlets.Int(0).tag(sync=True), traitlets.Bool(False).tag(sync=True)
+    show_truth = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -50,7 +49,8 @@ class KernelExplorer(LivePicture):
         *,
         truth: Callable[[Tensor], Tensor] | None = None,
         learned_bandwidth: float | Tensor | None = None,
-        units: dict[str, float] | None = None,
+        x_unit: str = "",
+        y_unit: str = "",
         **first: object,
     ):
         if x_train.dim() != 1 or x_train.shape != y_train.shape:
@@ -72,7 +72,8 @@ class KernelExplorer(LivePicture):
             title="Kernel regression as attention",
             **pack(tensors),
             learned_bandwidth=learned,
-            units=[list(pair) for pair in (units or {"": 1.0}).items()],
+            x_unit=x_unit,
+            y_unit=y_unit,
             **{"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first},
         )
 
@@ -87,12 +88,6 @@ class KernelExplorer(LivePicture):
         low, high, slack = self.x[0].item(), self.x[-1].item(), 1e-6
         if not low - slack <= proposal["value"] <= high + slack:
             refuse("query", f"between {low:g} and {high:g}", proposal["value"])
-        return proposal["value"]
-
-    @traitlets.validate("unit")
-    def _validate_unit(self, proposal):
-        if not 0 <= proposal["value"] < len(self.units):
-            refuse("unit", f"between 0 and {len(self.units) - 1}", proposal["value"])
         return proposal["value"]
 
     def pool(self, queries: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,6 +118,10 @@ class KernelExplorer(LivePicture):
             canvas.box(across - 3, height + 4, 6, 20, fill=tuple(fill))
         canvas.line([place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], thickness=2)
         canvas.line([place(self.query, bottom), place(self.query, top)], colour=colour("query"), thickness=2)
-        state = f"At {self.query:.2f} with bandwidth {self.bandwidth:.2f} the pooled value is {value:.2f}"
-        alt = f"{self.title}. {state}; the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}."
+        x_unit, y_unit = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
+        state = (
+            f"At {self.query:.2f}{x_unit} with bandwidth {self.bandwidth:.2f}{x_unit} the value is {value:.2f}{y_unit}"
+        )
+        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{x_unit}"
+        alt = f"{self.title}. {state}; {largest}."
         return Still(canvas.png(), canvas.width, alt, f"{state}. The strip is the attention row over all points.")

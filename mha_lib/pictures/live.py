@@ -169,17 +169,20 @@ def script(pictures: dict[str, LivePicture]) -> str:
     """A program that puts live pictures in place of a page's still ones, ``<figure data-mha-live="key">``."""
     kinds = sorted({picture.module for picture in pictures.values()})
     modules = [f"{kind}: {_as_expression(bundle(f'{kind}.js'))}" for kind in kinds]
-    states = {
-        key: {"kind": picture.module, "state": {name: _as_json(value) for name, value in picture.page_state().items()}}
-        for key, picture in pictures.items()
+    states = [
+        f'{json.dumps(key)}: {{ kind: "{one.module}", state: {page_data(one)} }}' for key, one in pictures.items()
+    ]
+    return f"{bundle('page.js')}\nbringToLife({{ {', '.join(modules)} }}, {{ {', '.join(states)} }});\n"
+
+
+def page_data(picture: LivePicture) -> str:
+    """All that a picture's module reads, as JSON for a page; bytes as base64."""
+    encoded = {
+        name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in picture.page_state().items()
     }
-    data = json.dumps(states).replace("</", "<\\/")
-    return f"{bundle('page.js')}\nbringToLife({{ {', '.join(modules)} }}, {data});\n"
+    return json.dumps(encoded).replace("</", "<\\/")
 
 
 def _as_expression(module: str) -> str:
     return f"(() => {{\n{module.replace('export default', 'return')}}})()"
-
-
-def _as_json(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value

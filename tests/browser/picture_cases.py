@@ -37,7 +37,7 @@ CASES = {
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
     "kernel": lambda: pictures.KernelExplorer(
-        *points(), truth=torch.sin, learned_bandwidth=0.7, units={"hours": 1.0, "minutes": 60.0}
+        *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),
     "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),

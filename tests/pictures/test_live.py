@@ -126,7 +126,6 @@ PLACES = {
         [
             ("bandwidth", 0.0, "bandwidth must be above 0"),
             ("query", 2.5, "query must be between 0 and 2"),
-            ("unit", 1, "unit must be between 0 and 0"),
         ],
     ),
     "transpose": (

@@ -1,7 +1,7 @@
 // Kernel regression as attention: drag the query, choose the width, see the curve, the kernel and the attention row.
 
 import { softmax, sumOf, unpack } from "./attention.js";
-import { button, checkbox, choice, drawn, element, number, picture, set, slider, times } from "./elements.js";
+import { button, checkbox, drawn, element, number, picture, set, slider, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 34; // units of the drawing
@@ -10,7 +10,9 @@ const shade = (weight) => Math.sqrt(weight); // where many points share one weig
 
 function build({ model, choose, say }) {
   const { x: xs, y: ys, truth_x: truthX, truth_y: truthY } = unpack(model.get("parameters"), model.get("shapes"));
-  const [x, y] = [xs.data, ys.data], units = model.get("units");
+  const [x, y] = [xs.data, ys.data];
+  const withUnit = (value, axis) => `${number(value)} ${model.get(`${axis}_unit`)}`.trim();
+  const inX = (at) => withUnit(at, "x");
   const low = x[0], high = x.at(-1), spread = high - low;
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   const across = (at) => PAD + (at - low) / spread * (WIDTH - 2 * PAD);
@@ -29,11 +31,6 @@ function build({ model, choose, say }) {
     step: spread / 200,
     onmove: (query) => choose({ query: Math.min(Math.max(query, low), high) }),
   });
-  const unit = choice(
-    "unit of x",
-    Object.fromEntries(units.map(([name], i) => [i, name])),
-    (i) => choose({ unit: Number(i) }),
-  );
   const truth = checkbox("show the truth", (shown) => choose({ show_truth: shown }));
   const learn = button("learned width", () => choose({ bandwidth: learned }));
 
@@ -116,35 +113,32 @@ function build({ model, choose, say }) {
       set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2), "--w": shade(weights[i]).toFixed(3) })
     );
     cells.forEach((cell, i) => set(cell, { "--w": shade(weights[i]).toFixed(3) }));
-    const [name, factor] = units[model.get("unit")], inUnits = (at) => `${number(at * factor)} ${name}`.trim();
     ticks.replaceChildren(...times(6, (i) => {
       const at = low + spread * i / 5;
-      return drawn("text", { x: across(at), y: foot + ROW + 17 }, number(at * factor, factor * spread < 10 ? 1 : 0));
+      return drawn("text", { x: across(at), y: foot + ROW + 17 }, number(at, spread < 10 ? 1 : 0));
     }));
-    widths.show(Math.log10(width), inUnits(width));
-    queries.show(query, inUnits(query));
-    unit.node.hidden = units.length < 2;
-    unit.input.value = model.get("unit");
+    widths.show(Math.log10(width), inX(width));
+    queries.show(query, inX(query));
     learn.hidden = learned === null;
     set(learn, { "aria-pressed": learned !== null && Math.abs(width / learned - 1) < 1e-6 });
     const sorted = [...weights].sort((a, b) => b - a), most = weights.indexOf(sorted[0]);
     let needed = 0;
     for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
     const words =
-      `At ${inUnits(query)} the pooled value is ${number(value)}. The largest weight is ${number(sorted[0])}, ` +
-      `at ${inUnits(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Bandwidth ${inUnits(width)}.`;
+      `At ${inX(query)} the pooled value is ${withUnit(value, "y")}. The largest weight is ${number(sorted[0])}, ` +
+      `at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Bandwidth ${inX(width)}.`;
     set(chart, { "aria-label": words });
     say(words);
   }
 
   return {
     nodes: [
-      element("div", { class: "controls" }, widths.node, queries.node, unit.node, truth.node, learn),
+      element("div", { class: "controls" }, widths.node, queries.node, truth.node, learn),
       chart,
       scale({ 0: "0", 0.01: ".01", 0.1: ".1", 0.3: ".3", 1: "1" }, shade),
     ],
     paint,
-    painted: ["bandwidth", "query", "unit", "show_truth"],
+    painted: ["bandwidth", "query", "show_truth"],
   };
 }
 
