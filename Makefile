@@ -44,12 +44,13 @@ bench-heads: install ## hold every measure of a head's importance against the tr
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
 
-lint: install ## check the style of all code
+lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-nbgrader .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-nbgrader .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023

@@ -13,7 +13,7 @@ import torch
 from benchmarks import measure
 from benchmarks.contenders import Cell
 from benchmarks.report import markdown
-from mha_lib.pruning import prune_attention
+from mha_lib.pruning import select_heads
 from mha_lib.transformer import Block
 
 RESULTS = Path(__file__).with_suffix(".json")
@@ -51,7 +51,7 @@ def speed_ups(cell: Cell, kept: int, seconds: float) -> dict:
     whole = Block(cell.num_hiddens, cell.num_heads, FEED_FORWARD * cell.num_hiddens, dropout=0.0).eval()
     pruned = Block(cell.num_hiddens, cell.num_heads, FEED_FORWARD * cell.num_hiddens, dropout=0.0).eval()
     pruned.load_state_dict(whole.state_dict())
-    pruned.attention = prune_attention(pruned.attention, range(kept))
+    pruned.attention = select_heads(pruned.attention, range(kept))
     gates = (torch.arange(cell.num_heads) < kept).float()
     X = cell.tokens()
     calls = {

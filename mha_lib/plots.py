@@ -6,7 +6,7 @@ Needs matplotlib: ``pip install mha-lib[plots]``.
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -194,7 +194,7 @@ def heatmaps(
     return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels))
 
 
-def add_colour_bar(figure: Figure, axes: object, scale: Normalize, colours: str) -> None:
+def add_colour_bar(figure: Figure, axes: Iterable[Axes], scale: Normalize, colours: str) -> None:
     """One colour bar for all panels."""
     bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes)
     bar.set_label("attention weight", fontsize=8)

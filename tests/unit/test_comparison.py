@@ -128,6 +128,27 @@ def test_leave_one_out_taken_again_is_the_greedy_order():
     assert again.flatten().tolist() == greedy.tolist()
 
 
+def test_a_measure_that_does_not_take_kept_is_refused_by_name():
+    def plain(model, batch, task):
+        return torch.arange(6.0).view(2, 3)
+
+    model = encoder()
+    with pytest.raises(TypeError, match=r"measure must take kept, .* plain does not"):
+        taken_again(plain, model, examples(model), TASK)
+
+
+def test_a_measure_of_the_name_of_another_is_taken_once_if_it_does_not_take_kept():
+    def plain(model, batch, task):
+        return imp.gate_gradient(model, batch, task)
+
+    orders = quick(0, measures={"gate gradient": plain})["orders"]
+    assert "gate gradient" in orders and "gate gradient, taken again" not in orders
+
+
+def test_a_task_is_as_good_as_its_name(result):
+    assert quick(0, task=find_task("lookups")) == result
+
+
 def test_training_data_is_not_held_out():
     task = find_task("dates")
     batch = training_data(task, 0, 20)
