@@ -117,7 +117,7 @@ def torch_output(layer: MultiHeadAttention) -> Call:
 
 
 # The names with "weights" give the weights of each head too.
-CONTENDERS = {
+CONTENDERS: dict[str, Callable[[MultiHeadAttention], Call]] = {
     "ours": ours,
     "ours, masked": ours_masked,
     "ours, weights": ours_weights,

@@ -97,7 +97,7 @@ def measure_latencies():
     """Milliseconds of every move, and the number of frames without a picture, by size and way."""
     from playwright.sync_api import sync_playwright
 
-    latencies = {(size, way): [] for size in SIZES for way in WAYS}
+    latencies: dict[tuple[str, str], list[float]] = {(size, way): [] for size in SIZES for way in WAYS}
     missing = dict.fromkeys(latencies, 0)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         places = [Path(folder, name) for name in ("notebooks", "private")]
