@@ -61,14 +61,15 @@ real-models: install ## install MiniLM, a real model of sentences, of 90 MB: whe
 try-real-models: install
 	@$(PY) tools/real_models.py --once || true
 
-lint: install ## check the style of all code
+lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(VENV)/bin/deno fmt --quiet --check
 	@$(VENV)/bin/deno lint --quiet
+	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-nbgrader .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-nbgrader .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023

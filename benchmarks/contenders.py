@@ -121,7 +121,7 @@ def torch_output(layer: MultiHeadAttention) -> Call:
 
 
 # The names with "weights" give the weights of each head too; "ours, causal" computes something else than the others.
-CONTENDERS = {
+CONTENDERS: dict[str, Callable[[MultiHeadAttention], Call]] = {
     "ours": ours,
     "ours, masked": ours_masked,
     "ours, causal": ours_causal,

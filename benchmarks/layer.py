@@ -5,7 +5,7 @@ import itertools
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -50,6 +50,8 @@ def rows_of(allocator: str, full: bool) -> Iterator[dict]:
     """What the process with this allocator measures: most where memory is kept, where noise is least."""
     torch.set_num_threads(1)
     kept = allocator == "memory kept"
+    settings: Iterable[tuple[str, bool, bool]]  # cell, with lengths, in training
+    dropout: Sequence[str]
     if full:
         settings = itertools.product(CELLS, (True, False) if kept else (True,), (False, True))
         seconds, rounds, dropout = 8.0, 5, ("sentences", "paragraphs", "many paragraphs", "pages")

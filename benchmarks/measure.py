@@ -50,7 +50,7 @@ def in_turn(calls: Mapping[str, Callable[[], object]], seconds: float, rounds: i
     """
     for call in calls.values():
         call()
-    times = {name: [] for name in calls}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     order = random.Random(0)
     until = time.process_time() + seconds
     done = 0

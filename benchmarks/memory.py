@@ -23,7 +23,8 @@ AGAINST_D2L = 25  # times less than d2l at n = 4096, at least
 def main(full: bool) -> None:
     """Measure, print a table, write it and the curves to the results (a subset to its own)."""
     plan = dict.fromkeys(LAYERS, SIZES) if full else SUBSET
-    curves, skipped = {name: {} for name in plan}, []
+    curves: dict[str, dict[int, float]] = {name: {} for name in plan}
+    skipped = []
     for name, sizes in plan.items():
         for n in sizes:
             needed, free = (

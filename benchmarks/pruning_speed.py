@@ -14,7 +14,7 @@ import mha_lib
 from benchmarks import measure
 from benchmarks.contenders import Cell
 from benchmarks.report import markdown
-from mha_lib.heads.removal import prune_attention
+from mha_lib.heads.removal import select_heads
 from mha_lib.models.transformer import Block
 
 RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "pruning_speed.json"
@@ -52,7 +52,7 @@ def speed_ups(cell: Cell, kept: int, seconds: float) -> dict:
     whole = Block(cell.num_hiddens, cell.num_heads, FEED_FORWARD * cell.num_hiddens, dropout=0.0).eval()
     pruned = Block(cell.num_hiddens, cell.num_heads, FEED_FORWARD * cell.num_hiddens, dropout=0.0).eval()
     pruned.load_state_dict(whole.state_dict())
-    pruned.attention = prune_attention(pruned.attention, range(kept))
+    pruned.attention = select_heads(pruned.attention, range(kept))
     gates = (torch.arange(cell.num_heads) < kept).float()
     X = cell.tokens()
     calls = {

@@ -140,7 +140,7 @@ def table_of_floors(rows: Sequence[dict]) -> str:
     """Every floor with the lowest number that it is about; it has to hold with memory kept by the process."""
     body = []
     for floor in FLOORS:
-        lowest = {}
+        lowest: dict[str, tuple[float, dict]] = {}
         for row in rows:
             number = floor.found(row)
             if number is not None and number < lowest.get(row["allocator"], (math.inf,))[0]:

@@ -4,7 +4,7 @@ An attention's output is W_o's bias + Σ ξ_h head_h W_o⁽ʰ⁾ with a gate ξ_
 a substitute: zeros, its own mean, or what it says about another example.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -116,7 +116,7 @@ def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") ->
 
 def head_outputs(model: Transformer, batch: Batch) -> list[Tensor]:
     """What every head says, before W_o: for each block (batch, num_heads, num_queries, head_size)."""
-    found = []
+    found: list[Tensor] = []
     with torch.no_grad(), measuring(model), heads_seen_by(model.attentions, [found.append] * len(model.blocks)):
         model(batch.inputs, batch.valid_lens)
     return found
@@ -172,7 +172,7 @@ def measuring(model: Transformer) -> Iterator[None]:
 
 @contextmanager
 def heads_seen_by(
-    attentions: list[MultiHeadAttention], observers: list[Callable[[Tensor], Tensor | None]]
+    attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
     """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o.
 
@@ -197,7 +197,7 @@ def _last_attention(
     attention: MultiHeadAttention, queries: Tensor, context: Tensor, valid_lens: Tensor | None, substitute: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The attention's output as base + Σ gate · part: base (batch, n, num_hiddens), parts (num_heads, batch, …)."""
-    found = []
+    found: list[Tensor] = []
     with heads_seen_by([attention], [found.append]):
         attention(queries, context, context, valid_lens)
     heads = found[0]

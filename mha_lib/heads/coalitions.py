@@ -26,8 +26,8 @@ def shapley(values: Tensor) -> Tensor:
     """
     num_heads = _num_heads(values)
     sizes = _sizes(num_heads)
-    weights = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
-    weights = torch.tensor(weights, dtype=torch.float64)
+    orders = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
+    weights = torch.tensor(orders, dtype=torch.float64)
     shares = []
     for head in range(num_heads):
         without = _sets_without(head, num_heads)
@@ -127,7 +127,7 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
         present = torch.tensor([head for head in range(num_heads) if kept >> head & 1])
         left = values[kept - 2**present]
         cheapest = present[left == left.max()]
-        gone = cheapest[torch.randint(len(cheapest), (), generator=generator)].item()
+        gone = int(cheapest[torch.randint(len(cheapest), (), generator=generator)])
         importance[gone] = turn
         kept -= 2**gone
     return importance

@@ -65,7 +65,7 @@ def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Plante
     num_blocks, num_heads = head_shape(model)
     if num_blocks != 2:
         raise ValueError(f"model must have two blocks, got {num_blocks}: {', '.join(model.blocks)}")
-    block, head = divmod(leave_one_out(model, batch, task).argmax().item(), num_heads)
+    block, head = divmod(int(leave_one_out(model, batch, task).argmax()), num_heads)
     first, second, third = range(num_heads, num_heads + 3)
     generator = torch.Generator().manual_seed(seed)
     planted = copy.deepcopy(model)
@@ -106,7 +106,7 @@ def _make_constant(attention: MultiHeadAttention, head: int, generator: torch.Ge
     attention.W_v.weight[rows] = 0.0
     attention.W_v.bias[rows] = 1.0
     columns = _columns(attention, head).normal_(std=LOUD, generator=generator)
-    attention.W_o.bias -= columns.sum(dim=1)
+    attention.W_o.bias.sub_(columns.sum(dim=1))
 
 
 def _make_unheard(attention: MultiHeadAttention, head: int, generator: torch.Generator) -> None:

@@ -10,6 +10,7 @@ On two processes of this machine, or on a Dask cluster of yours:
 """
 
 import copy
+import inspect
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -93,7 +94,7 @@ def sweep(run: Callable[[int], dict], seeds: Iterable[int], executor: Executor |
 
 def compare(
     seed: int,
-    task: str = "lookups",
+    task: Task | str = "lookups",
     num_kept: int = 5,
     tuning_steps: int = 300,
     longer_tuning_steps: int = 600,
@@ -110,6 +111,7 @@ def compare(
     greedy order, over NUM_SEARCHES searches), and the one cut that is followed by training is drawn with ``seed``.
 
     Args:
+        task: a task of this library, or its name.
         num_kept: number of heads kept in the cut that is followed by more training …
         tuning_steps, longer_tuning_steps: … for so many steps.
         steps: number of steps that the model itself is trained for; left out, the task's own.
@@ -125,8 +127,8 @@ def compare(
         And ``block_alone``: the rank correlation of exact Shapley values with a guess that knows the blocks alone, and
         gives every head the mean of its block.
     """
+    task = find_task(task) if isinstance(task, str) else task
     with _turn:
-        task = find_task(task)
         model = trained(task, seed, steps, progress=False)
         seen, rest = task.held_out[:num_examples], task.held_out[num_examples:]
         table = evaluate_all(model, rest[:num_examples], task).accuracy
@@ -138,14 +140,14 @@ def compare(
         sets = {name: sets_kept(importance, seed) for name, importance in importances.items()}
         extremes = {ORACLE: best_sets(table), WORST: worst_sets(table)}
         curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: mean_curve(table)}
-        cuts = {name: numbers[num_kept].item() for name, numbers in (sets | extremes).items()}
+        cuts = {name: int(numbers[num_kept]) for name, numbers in (sets | extremes).items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
         budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
         outcomes = {
             cut: {name: after_cut(model, rest, task, cut, seed, budget) for name, budget in budgets.items()}
             for cut in set(cuts.values())
         }
-        orders = {}
+        orders: dict[str, dict] = {}
         for name, curve in curves.items():
             orders[name] = {"curve": curve.tolist(), "area": area(curve)} | outcomes[cuts[name]]
         for name, importance in importances.items():
@@ -195,6 +197,8 @@ def all_importances(
 ) -> dict[str, Tensor]:
     """By name: exact Shapley values, a greedy order, each measure, and some taken again after every cut.
 
+    Those are the measures that TAKEN_AGAIN names, where they take ``kept``.
+
     Args:
         values: accuracy of every set of heads on ``batch``, as from ``evaluate_all``.
         seed: draws the order of equals in orders of cuts.
@@ -203,7 +207,7 @@ def all_importances(
     importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values, seed).view(shape)}
     for name, measure in measures.items():
         importances[name] = measure(model, batch, task)
-        if name in TAKEN_AGAIN:
+        if name in TAKEN_AGAIN and takes_kept(measure):
             importances[f"{name}, taken again"] = taken_again(measure, model, batch, task, seed)
     return importances
 
@@ -217,7 +221,13 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
 
     Returns:
         (num_blocks, num_heads): 0 for the head that went first, N − 1 for the one that was left.
+
+    Raises:
+        TypeError: the measure does not take ``kept``.
     """
+    if not takes_kept(measure):
+        name = getattr(measure, "__name__", measure)
+        raise TypeError(f"measure must take kept, the heads that are still there; {name} does not")
     kept = torch.ones(head_shape(model), dtype=torch.float64)
     importance = torch.zeros_like(kept)
     for turn in range(kept.numel()):
@@ -227,10 +237,15 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     return importance
 
 
+def takes_kept(measure: Callable) -> bool:
+    """Whether a measure can be told which heads are still there."""
+    return "kept" in inspect.signature(measure).parameters
+
+
 def num_tied(importance: Tensor) -> int:
     """How many heads have an importance that another head has, too."""
     _, counts = importance.unique(return_counts=True)
-    return counts[counts > 1].sum().item()
+    return int(counts[counts > 1].sum())
 
 
 def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
@@ -243,7 +258,7 @@ def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int
 
 def random_set(model: Transformer, num_kept: int, seed: int) -> int:
     """Number of a random set of heads: what an importance that tells no heads apart would keep."""
-    return sets_kept(torch.zeros(head_shape(model)), seed)[num_kept].item()
+    return int(sets_kept(torch.zeros(head_shape(model)), seed)[num_kept])
 
 
 def training_data(task: Task, seed: int, num_examples: int) -> Batch:
@@ -284,7 +299,7 @@ def planted_controls(
 
 def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
     """Accuracy lost without planted heads (put to zero, but for "constant, mean")."""
-    gone = {}
+    gone: dict[str, tuple[Place, ...]] = {}
     for name, places in planted.controls.items():
         if len(places) == 1:
             gone[name] = places

@@ -9,6 +9,7 @@ A plan says which heads stay: ``{"layer 1": [0, 3], "layer 2": []}``. Blocks tha
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ class NoHeads(nn.Module):
         super().__init__()
         self.num_hiddens = num_hiddens
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
-        self._weights_shape = None
+        self._weights_shape: tuple[int, int, int, int] | None = None
 
     def forward(
         self,
@@ -80,7 +81,8 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
     pruned = copy.deepcopy(model)
     for number, (name, block) in enumerate(pruned.blocks.items()):
         if name in plan:
-            block.attention = prune_attention(block.attention, plan[name], None if means is None else means[number])
+            rest = prune_attention(block.attention, plan[name], None if means is None else means[number])
+            block.attention = cast(MultiHeadAttention, rest)  # NoHeads is called in the same way
     return pruned
 
 
@@ -91,7 +93,7 @@ def prune_attention(
     _check_heads(heads, attention.num_heads, "heads")
     if isinstance(attention, NoHeads):
         return copy.deepcopy(attention)
-    bias = attention.W_o.bias
+    bias: Tensor | None = attention.W_o.bias
     if means is not None:
         gone = [head for head in range(attention.num_heads) if head not in heads]
         weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))[:, gone]
@@ -101,7 +103,8 @@ def prune_attention(
     if not heads:
         return NoHeads(attention.num_hiddens, bias).train(attention.training).requires_grad_(trainable)
     pruned = select_heads(attention, sorted(heads))
-    pruned.W_o.bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
+    new_bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
+    pruned.W_o.register_parameter("bias", new_bias)
     return pruned
 
 

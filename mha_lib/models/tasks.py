@@ -37,8 +37,11 @@ class Batch:
 
     def __getitem__(self, rows: slice | Tensor) -> "Batch":
         """The chosen examples (a slice, or a tensor of numbers or of bools)."""
-        inputs = self.inputs[rows] if isinstance(self.inputs, Tensor) else tuple(part[rows] for part in self.inputs)
-        return Batch(inputs, None if self.valid_lens is None else self.valid_lens[rows], self.targets[rows])
+        valid_lens = None if self.valid_lens is None else self.valid_lens[rows]
+        if isinstance(self.inputs, Tensor):
+            return Batch(self.inputs[rows], valid_lens, self.targets[rows])
+        source, target = self.inputs
+        return Batch((source[rows], target[rows]), valid_lens, self.targets[rows])
 
 
 class Task:

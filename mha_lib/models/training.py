@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.tasks import Task, find_task
+from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.transformer import Transformer
 
 PACKAGE = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def tune(
     )
     model.train()
     with single_thread(), seeded(seed) as generator:
-        batches = islice(task.batches(generator), steps)
+        batches: Iterator[Batch] = islice(task.batches(generator), steps)
         if progress:
             label = progress if isinstance(progress, str) else f"training {task.name}"
             batches = progress_bar(batches, steps, label)

@@ -4,6 +4,9 @@ Both are a row of blocks, each with one attention. So a model's heads are number
 fit into one tensor ``head_mask``, and what follows the last attention is a function of its output alone.
 """
 
+from collections.abc import Mapping
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -127,11 +130,11 @@ class Transformer(nn.Module):
 
     def __init__(self, blocks: dict[str, Block], num_hiddens: int, num_outputs: int):
         super().__init__()
-        self.blocks = nn.ModuleDict(blocks)
+        self.blocks = cast(Mapping[str, Block], nn.ModuleDict(blocks))  # to torch, its values are any modules
         self.output = nn.Linear(num_hiddens, num_outputs)
 
     @property
-    def attentions(self) -> list[nn.Module]:
+    def attentions(self) -> list[MultiHeadAttention]:
         """The attention layers, in the order of ``blocks``."""
         return [block.attention for block in self.blocks.values()]
 

@@ -1,6 +1,6 @@
 """Heat maps of attention weights: on a grid, over an image, beside their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def heatmaps(
     return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels))
 
 
-def add_colour_bar(figure: Figure, axes: object, scale: Normalize, colours: str) -> None:
+def add_colour_bar(figure: Figure, axes: Iterable[Axes], scale: Normalize, colours: str) -> None:
     """One colour bar for all panels."""
     bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes)
     bar.set_label("attention weight", fontsize=8)

@@ -16,7 +16,7 @@ from mha_lib.heads.ablation import evaluate_all, head_shape
 from mha_lib.heads.coalitions import sets_kept, shapley, spearman
 from mha_lib.heads.known_heads import Planted
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
-from mha_lib.heads.measures import leave_one_out, output_norm
+from mha_lib.heads.measures import gate_gradient, leave_one_out, output_norm
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import find_task
 from mha_lib.models.training import trained, tune
@@ -131,6 +131,27 @@ def test_leave_one_out_taken_again_is_the_greedy_order():
     again = taken_again(partial(leave_one_out, score="loss"), model, batch, TASK)
     greedy = coalitions.greedy(-evaluate_all(model, batch, TASK).loss)
     assert again.flatten().tolist() == greedy.tolist()
+
+
+def test_a_measure_that_does_not_take_kept_is_refused_by_name():
+    def plain(model, batch, task):
+        return torch.arange(6.0).view(2, 3)
+
+    model = encoder()
+    with pytest.raises(TypeError, match=r"measure must take kept, .* plain does not"):
+        taken_again(plain, model, examples(model), TASK)
+
+
+def test_a_measure_of_the_name_of_another_is_taken_once_if_it_does_not_take_kept():
+    def plain(model, batch, task):
+        return gate_gradient(model, batch, task)
+
+    orders = quick(0, measures={"gate gradient": plain})["orders"]
+    assert "gate gradient" in orders and "gate gradient, taken again" not in orders
+
+
+def test_a_task_is_as_good_as_its_name(result):
+    assert quick(0, task=find_task("lookups")) == result
 
 
 def test_training_data_is_not_held_out():

@@ -213,4 +213,8 @@ def opposite(value):
 @pytest.mark.slow
 def test_the_notebook_holds_for_another_seed(monkeypatch):
     monkeypatch.setattr(models, "trained", partial(models.trained, seed=2, progress=False))
-    assert run_cells(NOTEBOOK)["seen"].targets.shape == (128, 12, 5)
+    found = run_cells(NOTEBOOK)
+    assert found["seen"].targets.shape == (128, 12, 5)
+    assert "in another of the eight (seed 2) the reference of loss and means is at 0.35" in TEXT
+    # Another machine trains a slightly different model.
+    assert found["agreements"]["loss, mean"] == pytest.approx(0.35, abs=0.15)
