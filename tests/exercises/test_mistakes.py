@@ -1,0 +1,24 @@
+"""Every exercise, by its own table: each mistake is named as itself; none is shadowed, no two behave alike."""
+
+import pytest
+
+from mha_lib.exercises.exercise import FunctionExercise
+from mha_lib.exercises.help_in_steps import COURSE
+
+OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise, FunctionExercise)]
+MISTAKES = [
+    pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")
+    for exercise in OF_FUNCTIONS
+    for number, (text, wrong) in enumerate(exercise.mistakes)
+]
+
+
+@pytest.mark.parametrize("exercise", OF_FUNCTIONS, ids=lambda exercise: exercise.__name__)
+def test_the_worked_answer_passes(exercise):
+    assert exercise(exercise.right), exercise(exercise.right)
+
+
+@pytest.mark.parametrize(("exercise", "text", "wrong"), MISTAKES)
+def test_a_mistake_is_named(exercise, text, wrong):
+    verdict = exercise(wrong)
+    assert (verdict.state, verdict.text) == ("wrong", text)
