@@ -10,15 +10,27 @@ from mha_lib.exercises.attention_pooling import (
 from mha_lib.exercises.exercise import Exercise
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
 from mha_lib.exercises.prediction import predict
+from mha_lib.exercises.scoring_functions import (
+    additive_attention,
+    distance_weights,
+    masked_softmax_1d,
+    masked_softmax_2d,
+    scaled_scores,
+)
 
 __all__ = [
+    "additive_attention",
+    "distance_weights",
     "effective_number",
     "gaussian_pooling",
     "hint",
     "leave_hour_out",
     "local_line",
+    "masked_softmax_1d",
+    "masked_softmax_2d",
     "predict",
     "progress",
+    "scaled_scores",
     "solution",
     "triangle",
 ]

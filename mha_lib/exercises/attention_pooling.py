@@ -105,8 +105,9 @@ def effective_number(weights):
         "A table of all pairs has an axis for queries and one for keys; a third one, of entries, is summed.",
         "Begin with the differences of every query and every key: give one of the two a new axis of length 1.",
     ),
-    mistakes=WIDTH
-    + f"""
+    mistakes=(
+        WIDTH,
+        f"""
         sum → mean ⇒ The squared differences are averaged over the entries of a vector; a squared distance sums them.
         square().sum(dim=2) → sum(dim=2).square() ⇒ Differences of opposite sign cancel within a vector. What is
             squared, the entries or their sum?
@@ -117,6 +118,7 @@ def effective_number(weights):
         -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is the plain dot product's attention: the
             distance has no say.
         """,
+    ),
 )
 def gaussian_pooling(queries, keys, values, sigma):
     """Nadaraya–Watson pooling with a Gaussian kernel, of queries and keys that are vectors.
@@ -141,8 +143,9 @@ def gaussian_pooling(queries, keys, values, sigma):
         "(n,) goes in, (n, n) comes out: a row for each reading as a query.",
         "Begin with how many hours lie between any two readings, whatever the order.",
     ),
-    mistakes=WIDTH
-    + f"""
+    mistakes=(
+        WIDTH,
+        f"""
         .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out.
         .abs() <= 1 → == 0 ⇒ A reading ignores itself alone; its neighbours within the hour still have a say.
         apart.abs() <= 1 → (apart.abs() <= 1) & (apart != 0) ⇒ A reading still looks at itself, which is within the
@@ -162,6 +165,7 @@ def gaussian_pooling(queries, keys, values, sigma):
             the heights of the kernel where nothing is masked: no row sums to 1 yet.
         <= 1 → <= sigma ⇒ The gap is as wide as σ; it should be an hour, whatever σ is.
         """,
+    ),
 )
 def leave_hour_out(hours, sigma):
     """Weights of readings on one another, where readings at most an hour apart do not look at each other.
@@ -188,8 +192,9 @@ def leave_hour_out(hours, sigma):
         "Weights are (num_queries, num_keys), means and slopes (num_queries,), deviations (num_queries, num_keys).",
         "Begin with the weights of ordinary Gaussian pooling; both weighted means follow by a product with them.",
     ),
-    mistakes=WIDTH
-    + f"""
+    mistakes=(
+        WIDTH,
+        f"""
         + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average; no line is followed from it.
         queries - mean_key → -mean_key ⇒ This is the line's height at hour 0, not at the query.
         + slope → - slope ⇒ The slope pulls the wrong way. What is the sign of the distance from the mean?
@@ -213,6 +218,7 @@ def leave_hour_out(hours, sigma):
         mean_value + slope * (queries - mean_key) → slope ⇒ This is the slope alone.
         scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
         """,
+    ),
 )
 def local_line(queries, keys, values, sigma):
     """For each query the weighted least-squares line through the readings, read off at the query.

@@ -106,7 +106,9 @@ class FunctionExercise(Exercise):
         super().__init__(right, hints, self.examine_function)
         functools.update_wrapper(self, right)
         self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
-        self.edits = list(rows_of(mistakes))
+        self.edits = [
+            row for table in ([mistakes] if isinstance(mistakes, str) else mistakes) for row in rows_of(table)
+        ]
 
     @functools.cached_property
     def mistakes(self) -> list[tuple[str, Callable]]:
@@ -115,9 +117,10 @@ class FunctionExercise(Exercise):
     def examine_function(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
         stages = self.trials()
+        results = []
         for where, trials in (stages if isinstance(stages, dict) else {"": stages}).items():
             outcomes = run(function, trials)
-            results = [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
+            results += [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
             if any(result.problem() for result in results):
                 return self.verdict_of(function, results, where)
         if self.then:
@@ -152,7 +155,7 @@ class FunctionExercise(Exercise):
                 yield (first, second), program
 
 
-def exercise(*, trials: Callable, praise: str, hints: Hints, mistakes: str, **options):
+def exercise(*, trials: Callable, praise: str, hints: Hints, mistakes: str | tuple[str, ...], **options):
     """Make a function, which is a right answer, into an exercise.
 
     Args:
@@ -160,7 +163,7 @@ def exercise(*, trials: Callable, praise: str, hints: Hints, mistakes: str, **op
             the check, under words that say what is special about its calls.
         praise: what is said of a right answer.
         hints: the idea, the shapes, the first line; none holds a line of the answer.
-        mistakes: a table of mistakes, see above.
+        mistakes: a table of mistakes, see above, or several.
         then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
         numbers_in_words: how two numbers that differ are written.
     """
@@ -197,7 +200,7 @@ def with_edits(right: Callable, *edits: Edits) -> Callable | None:
     Raises:
         ValueError: a fragment does not stand there exactly once.
     """
-    source = source_without_docstring(right)
+    source = re.sub(r"  # .*", "", source_without_docstring(right))
     places = []
     for old, new in itertools.chain.from_iterable(edit.items() for edit in edits):
         if source.count(old) != 1:
