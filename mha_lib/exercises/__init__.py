@@ -9,6 +9,7 @@ from mha_lib.exercises.attention_pooling import (
 )
 from mha_lib.exercises.exercise import Exercise
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
+from mha_lib.exercises.multi_head_attention import operation_count, parameter_count, previous_token, sum_over_heads
 from mha_lib.exercises.prediction import predict
 from mha_lib.exercises.scoring_functions import (
     additive_attention,
@@ -28,10 +29,14 @@ __all__ = [
     "local_line",
     "masked_softmax_1d",
     "masked_softmax_2d",
+    "operation_count",
+    "parameter_count",
     "predict",
+    "previous_token",
     "progress",
     "scaled_scores",
     "solution",
+    "sum_over_heads",
     "triangle",
 ]
 COURSE.update((name, thing) for name, thing in list(globals().items()) if isinstance(thing, Exercise))

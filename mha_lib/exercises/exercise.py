@@ -72,7 +72,7 @@ class Exercise:
         """What ``examine`` says, or raises, as a verdict."""
         name, note = self.__name__, "" if can_fork() else f" ({NO_LIMIT})"
         try:
-            verdict = self.examine(*answers)
+            verdict = self.examine(*self.prepared(answers))
         except NotYetError as reason:
             return Verdict("not yet", str(reason))
         except MistakeError as reason:
@@ -87,6 +87,12 @@ class Exercise:
         step = offer if verdict else f'Stuck? `exercises.hint("{name}")`'
         told = {"state": verdict.state, "text": verdict.text + note, "next_step": step}
         return Verdict(**told, **{key: getattr(verdict, key) for key in ("evidence", "inputs", "got", "expected")})
+
+    def prepared(self, answers: tuple) -> tuple:
+        """Functions as they are; of all else a plain copy, made where no code of a learner can hold the check up."""
+        if all(map(callable, answers)):
+            return answers
+        return tuple(run(lambda: list(answers), [()])[0].value)
 
     @property
     def solution(self) -> str:
