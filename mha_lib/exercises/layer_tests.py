@@ -1,7 +1,7 @@
-"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum (notebook 07).
+"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum.
 
-A test takes an implementation, ``exhibits.Layer`` or a class with the same parts. It returns None if it sees nothing
-wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
+A test takes an implementation, ``editable_layer.Layer`` or a class with the same parts. It returns None if it sees
+nothing wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
 """
 
 import functools
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from mha_lib import truth_table
-from mha_lib.checks.calls import call, kind_of
-from mha_lib.checks.exhibits import AdditiveLayer, Layer
-from mha_lib.checks.verdict import MistakeError, Verdict, describe_error
+from mha_lib.exercises import running
+from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
+from mha_lib.exercises.running import MistakeError, error_in_words
+from mha_lib.exercises.verdict import Verdict
+from mha_lib.exercises.wording import kind_of
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
@@ -37,7 +39,8 @@ def guarded(test: Callable[[Implementation], str | None]) -> Callable[[Implement
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             try:
-                return call(lambda: [finding_of(test, implementation)])[0]
+                (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
+                return outcome.value[0]
             except MistakeError as mistake:
                 return str(mistake)
 
@@ -51,7 +54,7 @@ def finding_of(test: Callable[[Implementation], str | None], implementation: Imp
     except MistakeError as mistake:
         return str(mistake)
     except (Exception, SystemExit) as error:
-        return f"{RAISES} {describe_error(error)}"
+        return f"{RAISES} {': '.join(filter(None, error_in_words(error)))}"
 
 
 @guarded

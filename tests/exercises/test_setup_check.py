@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from mha_lib import peers, setup_check
+from mha_lib import peers
+from mha_lib.exercises import setup_check
 
 
 @pytest.fixture
