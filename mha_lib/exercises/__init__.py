@@ -1,5 +1,6 @@
 """Exercises: each checks an answer and names the mistake; with hints, worked answers and a record of what is solved."""
 
+from mha_lib.exercises import attention_pooling, multi_head_attention, scoring_functions
 from mha_lib.exercises.attention_pooling import (
     effective_number,
     gaussian_pooling,
@@ -39,4 +40,6 @@ __all__ = [
     "sum_over_heads",
     "triangle",
 ]
-COURSE.update((name, thing) for name, thing in list(globals().items()) if isinstance(thing, Exercise))
+
+SUBJECTS = (attention_pooling, scoring_functions, multi_head_attention)
+COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
