@@ -136,9 +136,8 @@ class FunctionExercise(Exercise):
     def verdict_of(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
         """A wrong verdict, with the smallest call that shows what is wrong."""
         shown = next(result for result in results if result.problem())
-        seen = ", ".join(
-            filter(None, [call_in_words(function, shown.trial) + where, shown.problem(self.numbers_in_words)])
-        )
+        call = f"{call_in_words(function, shown.trial)} {where}".strip()
+        seen = ", ".join(filter(None, [call, shown.problem(self.numbers_in_words)]))
         seen = f"{seen[0].upper()}{seen[1:]}."
         text = self.named(results) or diagnose(results) or unused(function, len(shown.trial))
         evidence = seen if text else ""
