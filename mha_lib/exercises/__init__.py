@@ -18,6 +18,13 @@ from mha_lib.exercises.scoring_functions import (
     masked_softmax_2d,
     scaled_scores,
 )
+from mha_lib.exercises.transposing import (
+    lengths_for_heads,
+    origin,
+    split_fused,
+    transpose_output,
+    transpose_qkv,
+)
 
 __all__ = [
     "additive_attention",
@@ -26,17 +33,22 @@ __all__ = [
     "gaussian_pooling",
     "hint",
     "leave_hour_out",
+    "lengths_for_heads",
     "local_line",
     "masked_softmax_1d",
     "masked_softmax_2d",
     "operation_count",
+    "origin",
     "parameter_count",
     "predict",
     "previous_token",
     "progress",
     "scaled_scores",
     "solution",
+    "split_fused",
     "sum_over_heads",
+    "transpose_output",
+    "transpose_qkv",
     "triangle",
 ]
 COURSE.update((name, thing) for name, thing in list(globals().items()) if isinstance(thing, Exercise))
