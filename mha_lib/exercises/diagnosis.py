@@ -45,7 +45,7 @@ def diagnose(results: Sequence[Result]) -> str | None:
     if errors:
         return meaning_of(errors[0][1])
     wrong = [result for result in results if result.problem()]
-    if any(isinstance(result.got.value, list | tuple) for result in wrong):
+    if any(isinstance(result.got.value, list | tuple) and isinstance(result.right, Tensor) for result in wrong):
         return of_several_parts(results)
     if any(result.numbers is None for result in results):
         return None
