@@ -8,9 +8,11 @@ from mha_lib.exercises.attention_pooling import (
     triangle,
 )
 from mha_lib.exercises.exercise import Exercise
+from mha_lib.exercises.head_importance import fair_shares, honest_gain, order_of_cuts, own_importance
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
 from mha_lib.exercises.multi_head_attention import operation_count, parameter_count, previous_token, sum_over_heads
 from mha_lib.exercises.prediction import predict
+from mha_lib.exercises.reading_heads import evenness, head_roles, heard, reach
 from mha_lib.exercises.scoring_functions import (
     additive_attention,
     distance_weights,
@@ -30,19 +32,27 @@ __all__ = [
     "additive_attention",
     "distance_weights",
     "effective_number",
+    "evenness",
+    "fair_shares",
     "gaussian_pooling",
+    "head_roles",
+    "heard",
     "hint",
+    "honest_gain",
     "leave_hour_out",
     "lengths_for_heads",
     "local_line",
     "masked_softmax_1d",
     "masked_softmax_2d",
     "operation_count",
+    "order_of_cuts",
     "origin",
+    "own_importance",
     "parameter_count",
     "predict",
     "previous_token",
     "progress",
+    "reach",
     "scaled_scores",
     "solution",
     "split_fused",
