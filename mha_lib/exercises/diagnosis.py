@@ -51,6 +51,8 @@ def diagnose(results: Sequence[Result]) -> str | None:
         return None
     if not all(result.has_right_shape for result in results):
         return of_shape(results)
+    if all(result.place is None for result in results):
+        return None
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results]
     return of_gaps(pairs) or of_argument(results) or of_numbers(pairs) or of_places(pairs) or of_calls(results)
 
