@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 from right_answers import RIGHT
+from right_answers_on_heads import ON_HEADS
 
 from mha_lib.exercises.exercise import FunctionExercise
 from mha_lib.exercises.help_in_steps import COURSE
@@ -30,6 +31,9 @@ def test_a_mistake_is_named(exercise, text, wrong):
     assert (verdict.state, verdict.text) == ("wrong", text)
 
 
-@pytest.mark.parametrize(("name", "answer"), [(name, answer) for name, answers in RIGHT.items() for answer in answers])
+RIGHT_ANSWERS = [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT_ANSWERS)
 def test_a_right_answer_in_another_style_passes(name, answer):
     assert COURSE[name](answer), COURSE[name](answer)
