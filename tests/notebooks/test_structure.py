@@ -65,7 +65,7 @@ def story(tmp_path):
     ]
     for number in (1, 2, 3):
         cells += [new_markdown_cell(EXERCISE.format(number)), new_code_cell(stubs.stub_from(new_code_cell(DOUBLE)))]
-        cells += [new_code_cell("checks.double(double)", outputs=[plain("… Not yet: write it.")])]
+        cells += [new_code_cell("exercises.double(double)", outputs=[plain("… Not yet. Write it.")])]
     return numbered([*cells, new_markdown_cell(ENDS)]), tmp_path / "01_sample.ipynb"
 
 
@@ -82,7 +82,7 @@ def solutions(story):
         cells += [
             new_markdown_cell(EXERCISE.format(number)),
             new_code_cell(DOUBLE, metadata={"nbgrader": solution}),
-            new_code_cell("assert checks.double(double)", metadata={"nbgrader": graded}),
+            new_code_cell("assert exercises.double(double)", metadata={"nbgrader": graded}),
             new_markdown_cell("Twice.", metadata={"tags": ["reason"]}),
         ]
     return numbered(cells), path.parent / "solutions" / path.name
@@ -114,7 +114,7 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-04 shows /home/ada/x.py": (3, {"outputs": [plain("'/home/ada/x.py'")]}),
     "numbered [2, 3], not from 1 to 3": (7, {"source": "Write `double`."}),
     "01_sample-09 is a stub without a check": (9, {"source": "double"}),
-    "01_sample-10 does not say 'Not yet'": (9, {"outputs": [plain("✓ Right: twice.")]}),
+    "01_sample-10 does not say 'Not yet'": (9, {"outputs": [plain("✓ Right. Twice.")]}),
     "3 exercises, but 2 stubs": (8, {"source": "def double(X):\n    return 2 * X"}),
     "01_sample-09 has metadata for nbgrader": (8, {"metadata": {"nbgrader": checks.SOLUTION}}),
     "the notebook has more than": (3, {"outputs": [plain("2" * checks.MAX_BYTES)]}),
@@ -124,7 +124,7 @@ SOLUTION_FAULTS = {
     "asked are [1, 2, 3]": (2, {"source": EXERCISE.format(4)}),
     "01_sample-04 needs the metadata of a solution": (3, {"metadata": {}}),
     "01_sample-05 needs the metadata of a graded check": (4, {"metadata": {"nbgrader": checks.GRADED}}),
-    "01_sample-05 is graded, but asserts nothing": (4, {"source": "checks.double(double)"}),
+    "01_sample-05 is graded, but asserts nothing": (4, {"source": "exercises.double(double)"}),
     "01_sample-04 is a solution without a graded check": (4, {"metadata": {}}),
     "texts tagged 'reason'": (5, {"metadata": {}}),
 }

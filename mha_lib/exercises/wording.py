@@ -1,18 +1,25 @@
-"""Arguments of a learner's function in words, by the names that the learner gave them."""
+"""Calls, kinds of objects and numbers in words. Nothing here runs code of the learner's."""
 
-import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from torch import Tensor
 
 FEW = 12  # whole numbers in a tensor that a message writes out
 SHORT = 40  # characters of any other argument that a message writes out
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
-def in_words(function: Callable, arguments: tuple) -> str:
+@dataclass(frozen=True)
+class Foreign:
+    """Stands for an object that is no plain data, and says what kind of object it is."""
+
+    kind: str
+
+
+def call_in_words(function: Callable, arguments: tuple) -> str:
     """Which call it is: "for (6, 3, 5, False)", "with hours of shape (5,) and sigma = 2.0".
 
     What would be long is left out; "" if that is all.
@@ -35,11 +42,8 @@ def name_of_argument(function: Callable, number: int, count: int) -> str:
 
 def names_of(function: Callable, count: int) -> list[str]:
     """The names that a function gives to its first ``count`` arguments; "" for those without."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except Exception:  # some built-in functions have no signature, and an object can raise whatever it likes
-        parameters = ()
-    names = [parameter.name for parameter in parameters if parameter.kind in POSITIONAL]
+    code = function.__code__ if type(function) is FunctionType else None
+    names = list(code.co_varnames[: code.co_argcount]) if code else []
     return (names + [""] * count)[:count]
 
 
@@ -55,3 +59,32 @@ def argument_in_words(name: str, value: Any) -> str:
     if not value.is_floating_point() and value.numel() <= FEW:
         return f"{name or 'the numbers'} {value.tolist()}"
     return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
+
+
+def kind_of(value: Any) -> str:
+    """A value's type in words: "a list", "a tensor of shape (2, 3)"."""
+    if type(value) is Foreign:
+        return value.kind
+    if type(value) is Tensor:
+        return f"a tensor of shape {tuple(value.shape)}"
+    if type(value) is tuple:
+        return f"a tuple of {len(value)}"
+    return named(type(value).__name__)
+
+
+def named(kind: str) -> str:
+    """A kind of object with its article."""
+    return f"{'an' if kind[:1].lower() in [*'aeiou'] else 'a'} {kind}"
+
+
+def trimmed(text: str, length: int) -> str:
+    """At most so many characters of a text."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def two_numbers(got: float, right: float) -> tuple[str, str]:
+    """Two numbers that differ: whole ones in full, others in as few digits, but at least three, as show it."""
+    if all(abs(number) < 1e9 and number == int(number) for number in (got, right)):
+        return f"{got:.0f}", f"{right:.0f}"
+    written = [(f"{got:.{digits}g}", f"{right:.{digits}g}") for digits in range(3, 17)]
+    return next((texts for texts in written if texts[0] != texts[1]), written[-1])

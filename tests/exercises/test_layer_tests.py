@@ -3,19 +3,18 @@
 import math
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
-import references
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
-from mha_lib.checks import calls, exhibits, panel
+from mha_lib.exercises import layer_tests, running
+from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
 
 
-class Einsum(exhibits.Layer):
+class Einsum(Layer):
     def forward(self, queries, keys, values, valid_lens):
         pairs = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
         Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
@@ -26,7 +25,7 @@ class Einsum(exhibits.Layer):
         return self.W_o(torch.einsum("bhqk,bkhf->bqhf", self.dropout(weights), V).flatten(2))
 
 
-class Loop(exhibits.Layer):
+class Loop(Layer):
     def forward(self, queries, keys, values, valid_lens):
         size = queries.shape[-1] // self.num_heads
         output = torch.zeros_like(queries)
@@ -44,7 +43,7 @@ class Loop(exhibits.Layer):
         return output
 
 
-class Folded(exhibits.Layer):
+class Folded(Layer):
     """The book's way, heads folded into the batch."""
 
     def forward(self, queries, keys, values, valid_lens):
@@ -62,53 +61,53 @@ class OwnLayer(MultiHeadAttention):
         sizes = dict.fromkeys(("query_size", "key_size", "value_size"), num_hiddens)
         super().__init__(num_hiddens, num_heads, dropout, **sizes)
 
-    split_heads = exhibits.Layer.split_heads
-    merge_heads = exhibits.Layer.merge_heads
+    split_heads = Layer.split_heads
+    merge_heads = Layer.merge_heads
 
 
-class AdditiveByLoop(exhibits.AdditiveLayer):
+class AdditiveByLoop(AdditiveLayer):
     def scores(self, Q, K):
         columns = [torch.tanh(Q + key) @ self.w_v[:, :, None] for key in K.split(1, dim=-2)]
         return torch.cat(columns, dim=-1)
 
 
-class NoBatchInOutput(exhibits.Layer):
+class NoBatchInOutput(Layer):
     def forward(self, *inputs):
         return super().forward(*inputs).flatten(0, 1)
 
 
-class WeightsOfTheMeanHead(exhibits.Layer):
+class WeightsOfTheMeanHead(Layer):
     def forward(self, *inputs):
         output = super().forward(*inputs)
         self.attention_weights = self.attention_weights.mean(dim=1)
         return output
 
 
-class KeepsNoWeights(exhibits.Layer):
+class KeepsNoWeights(Layer):
     def forward(self, *inputs):
         output = super().forward(*inputs)
         self.attention_weights = None
         return output
 
 
-class HeadsSwappedOnTheWayBack(exhibits.Layer):
+class HeadsSwappedOnTheWayBack(Layer):
     def merge_heads(self, X):
         return super().merge_heads(X.flip(1))
 
 
-class RowsOfNine(exhibits.Layer):
+class RowsOfNine(Layer):
     """Weights are the right ones times 0.9."""
 
     def masked_softmax(self, *arguments):
         return 0.9 * super().masked_softmax(*arguments)
 
 
-class TwiceAsSharp(exhibits.Layer):
+class TwiceAsSharp(Layer):
     def scores(self, Q, K):
         return 2 * super().scores(Q, K)
 
 
-class WeightsInAnotherOrder(exhibits.Layer):
+class WeightsInAnotherOrder(Layer):
     """The output is right, the weights that are kept belong to other heads."""
 
     def forward(self, *inputs):
@@ -117,61 +116,61 @@ class WeightsInAnotherOrder(exhibits.Layer):
         return output
 
 
-class KeepsDroppedWeights(exhibits.Layer):
+class KeepsDroppedWeights(Layer):
     def forward(self, queries, keys, values, valid_lens):
         Q, K, V = self.project(queries, keys, values)
         self.attention_weights = self.dropout(self.masked_softmax(self.scores(Q, K), valid_lens))
         return self.W_o(self.merge_heads(self.attention_weights @ V))
 
 
-class HalfDropped(exhibits.Layer):
+class HalfDropped(Layer):
     """Drops nothing if nothing shall be dropped, otherwise always one half."""
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0):
         super().__init__(num_hiddens, num_heads, 0.5 if dropout else 0.0)
 
 
-class NothingDropped(exhibits.Layer):
+class NothingDropped(Layer):
     def __init__(self, num_hiddens, num_heads, dropout=0.0):
         super().__init__(num_hiddens, num_heads)
 
 
-class NoisyInTraining(exhibits.Layer):
+class NoisyInTraining(Layer):
     def forward(self, *inputs):
         output = super().forward(*inputs)
         return output + 0.1 * torch.randn_like(output) if self.training else output
 
 
-class HearsTheNeighbour(exhibits.Layer):
+class HearsTheNeighbour(Layer):
     """Every example of the batch gets the keys of the one before it."""
 
     def scores(self, Q, K):
         return super().scores(Q, K.roll(1, dims=0))
 
 
-class MeanQuery(exhibits.Layer):
+class MeanQuery(Layer):
     def scores(self, Q, K):
         return super().scores(Q.mean(dim=2, keepdim=True).expand_as(Q), K)
 
 
-class SeesPadding(exhibits.Layer):
+class SeesPadding(Layer):
     def masked_softmax(self, scores, valid_lens):
         return torch.softmax(scores, dim=-1)
 
 
-class NoQueries(exhibits.Layer):
+class NoQueries(Layer):
     """Only the values reach the output: the others cannot learn."""
 
     def scores(self, Q, K):
         return super().scores(Q, K).detach()
 
 
-class FixedScores(exhibits.Layer):
+class FixedScores(Layer):
     def scores(self, Q, K):
         return 0 * super().scores(Q, K)
 
 
-class NaNInEmptyRows(exhibits.Layer):
+class NaNInEmptyRows(Layer):
     def masked_softmax(self, scores, valid_lens):
         padding = torch.arange(scores.shape[-1]) >= valid_lens[:, None, None, None]
         return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1)
@@ -189,13 +188,13 @@ class NaNSweptFromTheWeights(NaNInEmptyRows):
         return super().masked_softmax(*arguments).nan_to_num(0)
 
 
-class UniformInEmptyRows(exhibits.Layer):
+class UniformInEmptyRows(Layer):
     def masked_softmax(self, scores, valid_lens):
         padding = torch.arange(scores.shape[-1]) >= valid_lens[:, None, None, None]
         return torch.softmax(scores.masked_fill(padding, -1e6), dim=-1)
 
 
-class MeanOfTheBatch(exhibits.Layer):
+class MeanOfTheBatch(Layer):
     """The batch shifts all scores of a key: an example alone gives something else."""
 
     def scores(self, Q, K):
@@ -203,8 +202,8 @@ class MeanOfTheBatch(exhibits.Layer):
 
 
 RIGHT = [
-    exhibits.Layer,
-    exhibits.AdditiveLayer,
+    Layer,
+    AdditiveLayer,
     Einsum,
     Loop,
     Folded,
@@ -216,39 +215,43 @@ RIGHT = [
 
 @pytest.mark.parametrize("implementation", RIGHT)
 def test_right_layers_pass_all_seven(implementation):
-    assert panel.run(implementation).findings == dict.fromkeys(panel.TESTS)
-    assert panel.verdict(implementation)
+    assert layer_tests.run(implementation).findings == dict.fromkeys(layer_tests.TESTS)
+    assert layer_tests.verdict(implementation)
 
 
 SEEN = [
-    (panel.shape, NoBatchInOutput, r"the output must have shape \(3, 5, 8\), got \(15, 8\)"),
-    (panel.shape, WeightsOfTheMeanHead, r"attention_weights must have shape \(3, 4, 5, 6\), got .*\(3, 5, 6\)"),
-    (panel.shape, KeepsNoWeights, "attention_weights must have shape .* NoneType"),
-    (panel.round_trip, HeadsSwappedOnTheWayBack, "does not give back"),
-    (panel.all_ones, RowsOfNine, "output is not the formula's"),
-    (panel.random_reference, TwiceAsSharp, "in evaluation, dropout 0.25: output"),
-    (panel.random_reference, WeightsInAnotherOrder, "in evaluation, dropout 0.25: attention_weights"),
-    (panel.random_reference, UniformInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
-    (panel.random_reference, NoisyInTraining, "in training, dropout 0: output"),
-    (panel.random_reference, KeepsDroppedWeights, "not those before dropout"),
-    (panel.random_reference, HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
-    (panel.random_reference, NothingDropped, "dropout 0.25: 0% of the weights are dropped"),
+    (layer_tests.shape, NoBatchInOutput, r"the output must have shape \(3, 5, 8\), got \(15, 8\)"),
+    (layer_tests.shape, WeightsOfTheMeanHead, r"attention_weights must have shape \(3, 4, 5, 6\), got .*\(3, 5, 6\)"),
+    (layer_tests.shape, KeepsNoWeights, "attention_weights must have shape .* NoneType"),
+    (layer_tests.round_trip, HeadsSwappedOnTheWayBack, "does not give back"),
+    (layer_tests.all_ones, RowsOfNine, "output is not the formula's"),
+    (layer_tests.random_reference, TwiceAsSharp, "in evaluation, dropout 0.25: output"),
+    (layer_tests.random_reference, WeightsInAnotherOrder, "in evaluation, dropout 0.25: attention_weights"),
+    (layer_tests.random_reference, UniformInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
+    (layer_tests.random_reference, NoisyInTraining, "in training, dropout 0: output"),
+    (layer_tests.random_reference, KeepsDroppedWeights, "not those before dropout"),
+    (layer_tests.random_reference, HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
+    (layer_tests.random_reference, NothingDropped, "dropout 0.25: 0% of the weights are dropped"),
     (
-        panel.token_perturbation,
+        layer_tests.token_perturbation,
         HearsTheNeighbour,
         "new key and value 0 of example 0, valid: output 0 of example 1 changes",
     ),
-    (panel.token_perturbation, MeanQuery, "new query 0 of example 0: output 1 of example 0 changes"),
-    (panel.token_perturbation, SeesPadding, "new key and value 2 of example 1, padding: output 0 of example 1 changes"),
-    (panel.token_perturbation, FixedScores, "new query 0 of example 0: output 0 of example 0 stays as it was"),
-    (panel.gradient, NoQueries, "W_q.weight gets no gradient"),
-    (panel.gradient, FixedScores, "the gradient of W_q.weight is 0"),
-    (panel.gradient, NaNInEmptyRows, "is not finite"),
-    (panel.gradient, NaNSweptFromTheOutput, "is not finite"),
-    (panel.ragged_batch, SeesPadding, "example 0 gets another output|example 1 has no valid key"),
-    (panel.ragged_batch, NaNInEmptyRows, "example 1 has no valid key: its output must be zeros"),
-    (panel.ragged_batch, UniformInEmptyRows, "example 1 has no valid key: its output must be zeros"),
-    (panel.ragged_batch, MeanOfTheBatch, "example 0 gets another output in the batch than alone"),
+    (layer_tests.token_perturbation, MeanQuery, "new query 0 of example 0: output 1 of example 0 changes"),
+    (
+        layer_tests.token_perturbation,
+        SeesPadding,
+        "new key and value 2 of example 1, padding: output 0 of example 1 changes",
+    ),
+    (layer_tests.token_perturbation, FixedScores, "new query 0 of example 0: output 0 of example 0 stays as it was"),
+    (layer_tests.gradient, NoQueries, "W_q.weight gets no gradient"),
+    (layer_tests.gradient, FixedScores, "the gradient of W_q.weight is 0"),
+    (layer_tests.gradient, NaNInEmptyRows, "is not finite"),
+    (layer_tests.gradient, NaNSweptFromTheOutput, "is not finite"),
+    (layer_tests.ragged_batch, SeesPadding, "example 0 gets another output|example 1 has no valid key"),
+    (layer_tests.ragged_batch, NaNInEmptyRows, "example 1 has no valid key: its output must be zeros"),
+    (layer_tests.ragged_batch, UniformInEmptyRows, "example 1 has no valid key: its output must be zeros"),
+    (layer_tests.ragged_batch, MeanOfTheBatch, "example 0 gets another output in the batch than alone"),
 ]
 
 
@@ -260,74 +263,64 @@ def test_a_test_sees_what_it_is_there_for(test, bug, message):
 
 
 def test_every_test_of_the_panel_has_been_seen_red():
-    assert {test for test, _, _ in SEEN} == set(panel.TESTS.values())
+    assert {test for test, _, _ in SEEN} == set(layer_tests.TESTS.values())
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
-@pytest.mark.parametrize("valid_lens", [[5, 2, 4], [0, 5, 1]])
-def test_the_formula_is_that_of_another_reference(num_heads, valid_lens):
-    layer = exhibits.Layer(8, num_heads).double()
-    inputs = [references.random_numbers(3, number, 8) for number in (4, 5, 5)]
-    output, weights = panel.by_formula(layer, *inputs, torch.tensor(valid_lens))
-    right_output, right_weights = references.multi_head(layer, *inputs, torch.tensor(valid_lens))
-    references.assert_same(output, right_output)
-    references.assert_same(weights, right_weights)
-
-
-def test_the_additive_formula_is_that_of_another_reference():
-    layer = exhibits.AdditiveLayer(8, 1).double()
-    inputs, valid_lens = [references.random_numbers(3, number, 8) for number in (4, 5, 5)], torch.tensor([5, 0, 2])
-    output, weights = panel.by_formula(layer, *inputs, valid_lens)
-    single = SimpleNamespace(W_q=layer.W_q, W_k=layer.W_k, w_v=SimpleNamespace(weight=layer.w_v))
-    queries, keys, values = inputs
+def test_the_formula_is_torchs_where_all_have_valid_keys(num_heads):
+    layer, (queries, keys, values) = Layer(8, num_heads), [torch.randn(3, n, 8) for n in (4, 5, 5)]
+    valid_lens = torch.tensor([5, 2, 1])
+    mask = (torch.arange(5) < valid_lens[:, None])[:, None, None].expand(-1, num_heads, 4, -1)
     with torch.no_grad():
-        right_output, right_weights = references.additive(single, queries, keys, layer.W_v(values), valid_lens)
-    references.assert_same(weights[:, 0], right_weights)
-    references.assert_same(output, right_output @ layer.W_o.weight.detach().numpy().T)
+        heads = F.scaled_dot_product_attention(*layer.project(queries, keys, values), attn_mask=mask)
+        right = layer.W_o(heads.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer_tests.by_formula(layer, queries, keys, values, valid_lens)[0], right)
 
 
-def test_the_formula_knows_no_dropout_and_no_mode():
-    layer = exhibits.Layer(8, 2, dropout=0.5).train()
-    X, valid_lens = torch.randn(2, 3, 8), torch.tensor([3, 1])
-    assert torch.equal(panel.by_formula(layer, X, X, X, valid_lens)[0], panel.by_formula(layer, X, X, X, valid_lens)[0])
+def test_the_formula_is_zero_where_there_is_no_valid_key():
+    for layer in (Layer(8, 2), AdditiveLayer(8, 2)):
+        X = torch.randn(2, 3, 8)
+        output, weights = layer_tests.by_formula(layer, X, X, X, torch.tensor([0, 2]))
+        assert output[0].eq(0).all() and weights[0].eq(0).all()
+        torch.testing.assert_close(weights[1].sum(-1), torch.ones(2, 3))
 
 
-class Unwritten(exhibits.Layer):
+class Unwritten(Layer):
     def forward(self, *inputs): ...
 
 
-class Raises(exhibits.Layer):
+class Raises(Layer):
     def scores(self, Q, K):
         return Q @ K
 
 
-class Leaves(exhibits.Layer):
+class Leaves(Layer):
     def forward(self, *inputs):
         sys.exit()
 
 
-class NeverEnds(exhibits.Layer):
+class NeverEnds(Layer):
     def forward(self, *inputs):
         while True:
             pass
 
 
 def test_what_an_implementation_raises_is_what_a_test_sees():
-    assert panel.shape(Raises).startswith("it raises RuntimeError")
-    assert panel.round_trip(Raises) is None
-    assert panel.shape(Unwritten) == "the layer returns a NoneType, not a tensor"
-    assert panel.run(Unwritten).caught_by == [test for test in panel.TESTS if test != "round trip"]
-    assert panel.shape(Leaves) == "it raises SystemExit"
-    assert panel.shape(None).startswith("it raises TypeError")
+    assert layer_tests.shape(Raises).startswith("it raises RuntimeError")
+    assert layer_tests.round_trip(Raises) is None
+    assert layer_tests.shape(Unwritten) == "the layer returns a NoneType, not a tensor"
+    assert layer_tests.run(Unwritten).caught_by == [test for test in layer_tests.TESTS if test != "round trip"]
+    assert layer_tests.shape(Leaves) == "it raises SystemExit"
+    assert layer_tests.shape(None).startswith("it raises TypeError")
 
 
 def test_an_implementation_that_never_ends_is_cut_short(monkeypatch):
-    monkeypatch.setattr(calls, "SECONDS", 0.1)
-    assert panel.shape(NeverEnds) == "your code ran for more than 0.1 seconds."
+    monkeypatch.setattr(running, "SECONDS", 0.1)
+    assert layer_tests.shape(NeverEnds) == "Your code ran for more than 0.1 seconds."
 
 
 def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone(capsys):
-    class Remembers(exhibits.Layer):
+    class Remembers(Layer):
         def forward(self, *inputs):
             print(inputs[0].sum().item())
             return super().forward(*inputs)
@@ -335,65 +328,57 @@ def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_
     for seed in (5, 6):
         torch.manual_seed(seed)
         state = torch.get_rng_state()
-        panel.shape(Remembers)
+        layer_tests.shape(Remembers)
         assert torch.equal(torch.get_rng_state(), state)
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
 
 
 def test_tests_look_at_parameters_of_their_own_making():
-    class StartsAtZero(exhibits.Layer):
+    class StartsAtZero(Layer):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             for parameter in self.parameters():
                 nn.init.zeros_(parameter)
 
-    assert panel.verdict(StartsAtZero)
+    assert layer_tests.verdict(StartsAtZero)
 
 
 def test_the_verdict_names_the_tests_and_what_the_first_sees():
-    verdict = panel.verdict(NaNInEmptyRows)
+    verdict = layer_tests.verdict(NaNInEmptyRows)
     assert not verdict
-    assert repr(verdict).startswith("… Not yet: still caught by: random reference, gradient, ragged batch. (random")
-    assert not panel.verdict(TwiceAsSharp)
-    assert repr(panel.verdict(Einsum)) == "✓ Right: clean, none of the 7 tests catches it."
+    assert repr(verdict).startswith("… Not yet. Still caught by: random reference, gradient, ragged batch. (random")
+    assert not layer_tests.verdict(TwiceAsSharp)
+    assert repr(layer_tests.verdict(Einsum)) == "✓ Right. Clean, none of the 7 tests catches it."
 
 
 def test_a_report_has_a_line_for_each_test():
-    report = panel.run(RowsOfNine)
+    report = layer_tests.run(RowsOfNine)
     first, *lines = repr(report).splitlines()
     assert first == "The panel on RowsOfNine:"
-    assert len(lines) == len(panel.TESTS)
+    assert len(lines) == len(layer_tests.TESTS)
     for line, (test, finding) in zip(lines, report.findings.items(), strict=True):
         assert line.split("  ")[1] == test and line.endswith(finding or "  passes")
 
 
 def test_the_matrix_says_who_catches_what():
-    matrix = panel.matrix({"right": Einsum, "sharp": TwiceAsSharp, "NaN": NaNInEmptyRows})
+    matrix = layer_tests.matrix({"right": Einsum, "sharp": TwiceAsSharp, "NaN": NaNInEmptyRows})
     caught = {name: [test for test, seen in row.items() if seen] for name, row in matrix.items()}
     assert caught == {
         "right": [],
         "sharp": ["random reference"],
         "NaN": ["random reference", "gradient", "ragged batch"],
     }
-    header, *rows, totals = panel.as_text(matrix).splitlines()
-    assert header.split() == " ".join(panel.TESTS).split()
+    header, *rows, totals = layer_tests.as_text(matrix).splitlines()
+    assert header.split() == " ".join(layer_tests.TESTS).split()
     assert rows[1].split() == ["sharp", "·", "·", "·", "caught", "·", "·", "·"]
     assert totals.split() == ["caught", "0", "0", "0", "2", "0", "1", "1"]
 
 
-def test_scaled_dot_product_attention_of_torch_agrees_with_the_layer():
-    layer = exhibits.Layer(8, 2)
-    Q, K, V = layer.project(*torch.randn(3, 2, 4, 8))
-    valid = torch.arange(4) < torch.tensor([4, 2])[:, None, None, None]
-    right = F.scaled_dot_product_attention(Q, K, V, attn_mask=valid)
-    torch.testing.assert_close(layer.masked_softmax(layer.scores(Q, K), torch.tensor([4, 2])) @ V, right)
-
-
 def test_a_crash_is_no_catch():
-    assert panel.verdict(Raises).text == f"the tests could not run it: {panel.shape(Raises)}."
+    assert layer_tests.verdict(Raises).text == f"The tests could not run it: {layer_tests.shape(Raises)}."
 
 
 def test_the_verdict_is_on_a_class():
-    assert panel.verdict(None).text == "give the class itself; this is a NoneType."
-    assert panel.verdict(exhibits.Layer(8, 4)).text == "give the class itself; this is a Layer."
+    assert layer_tests.verdict(None).text == "Give the class itself; this is a NoneType."
+    assert layer_tests.verdict(Layer(8, 4)).text == "Give the class itself; this is a Layer."

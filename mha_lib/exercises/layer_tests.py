@@ -1,7 +1,7 @@
-"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum (notebook 07).
+"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum.
 
-A test takes an implementation, ``exhibits.Layer`` or a class with the same parts. It returns None if it sees nothing
-wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
+A test takes an implementation, ``editable_layer.Layer`` or a class with the same parts. It returns None if it sees
+nothing wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
 """
 
 import functools
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import edge_cases
-from mha_lib.checks.calls import call, kind_of
-from mha_lib.checks.exhibits import AdditiveLayer, Layer
-from mha_lib.checks.verdict import MistakeError, Verdict, describe_error
+from mha_lib.exercises import running
+from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
+from mha_lib.exercises.running import MistakeError, error_in_words
+from mha_lib.exercises.verdict import Verdict
+from mha_lib.exercises.wording import kind_of
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
@@ -37,7 +39,8 @@ def guarded(test: Callable[[Implementation], str | None]) -> Callable[[Implement
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             try:
-                return call(lambda: [finding_of(test, implementation)])[0]
+                (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
+                return outcome.value[0]
             except MistakeError as mistake:
                 return str(mistake)
 
@@ -51,7 +54,7 @@ def finding_of(test: Callable[[Implementation], str | None], implementation: Imp
     except MistakeError as mistake:
         return str(mistake)
     except (Exception, SystemExit) as error:
-        return f"{RAISES} {describe_error(error)}"
+        return f"{RAISES} {': '.join(filter(None, error_in_words(error)))}"
 
 
 @guarded
@@ -198,14 +201,14 @@ def run(implementation: Implementation) -> Report:
 def verdict(implementation: Implementation) -> Verdict:
     """Whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
     if not isinstance(implementation, type):
-        return Verdict("not yet", f"give the class itself; this is {kind_of(implementation)}.")
+        return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation)
     if not report.caught_by:
-        return Verdict("right", f"clean, none of the {len(TESTS)} tests catches it.")
+        return Verdict("right", f"Clean, none of the {len(TESTS)} tests catches it.")
     first = report.caught_by[0]
     if report.findings["random reference"] == report.findings[first] and report.findings[first].startswith(RAISES):
-        return Verdict("not yet", f"the tests could not run it: {report.findings[first]}.")
-    return Verdict("not yet", f"still caught by: {', '.join(report.caught_by)}. ({first}: {report.findings[first]})")
+        return Verdict("not yet", f"The tests could not run it: {report.findings[first]}.")
+    return Verdict("not yet", f"Still caught by: {', '.join(report.caught_by)}. ({first}: {report.findings[first]})")
 
 
 def matrix(implementations: Mapping[str, Implementation]) -> dict[str, dict[str, bool]]:

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from mha_lib import setup_check
 from mha_lib.attention import other_libraries
+from mha_lib.exercises import setup_check
 
 
 @pytest.fixture

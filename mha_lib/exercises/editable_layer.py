@@ -1,4 +1,4 @@
-"""A right multi-head attention layer in parts: an exhibit of the bug museum (notebook 07) replaces one of them."""
+"""A right multi-head attention layer in parts: an exhibit of the bug museum replaces one or two of them."""
 
 import math
 

@@ -1,0 +1,185 @@
+"""An exercise as data: the right answer, inputs to try it on, and typical mistakes as edits of the right answer.
+
+    @exercise(
+        trials=lambda: [(torch.randn(3),)],
+        praise="Twice.",
+        idea="What is twice a number?",
+        begin="Begin with the number itself.",
+        mistakes="2 * X → X * X ⇒ This squares. What is asked for?",
+    )
+    def double(X):
+        return 2 * X
+
+makes ``double`` a check: ``double(answer)`` is a verdict. It names the mistake if the answer gives, in every call, what
+the right answer gives with that edit made in it, or with two mistakes' edits made in it.
+"""
+
+import dataclasses
+import dis
+import functools
+import inspect
+import itertools
+import textwrap
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from mha_lib.exercises import kept_work
+from mha_lib.exercises.diagnosis import diagnose
+from mha_lib.exercises.edits import rows_of, source_of_answer, with_edits
+from mha_lib.exercises.naming import Result, imitates
+from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, can_fork, error_in_words, run
+from mha_lib.exercises.verdict import Verdict
+from mha_lib.exercises.wording import call_in_words, two_numbers
+
+
+class Exercise:
+    """A check of answers to one exercise: called with an answer it gives a ``Verdict`` and never raises.
+
+    It always draws the same numbers, and leaves the learner's random state as it was. An answer that is still None or
+    an ellipsis is not examined.
+
+    Attributes:
+        right: a function that is a right answer, or gives right answers where no function is asked for.
+        hints: the idea, the shapes as the docstring has them, the first line.
+        answer: source of the last answer, if it is a function whose source is known.
+    """
+
+    def __init__(self, examine: Callable[..., str | Verdict], right: Callable, idea: str, begin: str) -> None:
+        functools.update_wrapper(self, examine)
+        self.examine, self.right, self.answer = examine, right, ""
+        details = inspect.getdoc(self).partition("\n\n")[2].partition("Source:")[0]
+        self.hints = (idea, " ".join(details.split()), begin)
+
+    def __call__(self, *answers: Any) -> Verdict:
+        if any(answer is None or answer is ... for answer in answers):
+            return Verdict("not yet", "Put your answer in the place of the dots, then run both cells.")
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerators too
+            verdict = self.verdict_on(answers)
+        self.answer = source_of(answers[0]) if len(answers) == 1 else ""
+        kept_work.record(self.__name__, verdict.state)
+        return verdict
+
+    def verdict_on(self, answers: tuple) -> Verdict:
+        """What ``examine`` says, or raises, as a verdict with the next step."""
+        try:
+            said = self.examine(*self.prepared(answers))
+            verdict = said if isinstance(said, Verdict) else Verdict("right", said)
+        except NotYetError as reason:
+            return Verdict("not yet", str(reason))
+        except MistakeError as reason:
+            verdict = Verdict("wrong", str(reason))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as surprise:
+            verdict = Verdict("wrong", f"This check cannot make sense of it ({': '.join(error_in_words(surprise))}).")
+        offer = "Compare with a worked answer: `exercises.solution" if verdict else "Stuck? `exercises.hint"
+        note = "" if can_fork() else f" ({NO_LIMIT})"
+        return dataclasses.replace(verdict, text=verdict.text + note, next_step=f'{offer}("{self.__name__}")`')
+
+    def prepared(self, answers: tuple) -> tuple:
+        """Functions as they are; of all else a plain copy, made where no code of a learner can hold the check up."""
+        return answers if all(map(callable, answers)) else tuple(run(lambda: list(answers), [()])[0].value)
+
+    @property
+    def solution(self) -> str:
+        """Source of the right answer."""
+        return source_of_answer(self.right)
+
+
+class FunctionExercise(Exercise):
+    """An exercise whose answer is a function, with a table of mistakes; see ``exercise`` for the arguments."""
+
+    def __init__(self, right, idea, begin, trials, praise, mistakes, then=None, numbers_in_words=two_numbers) -> None:
+        functools.update_wrapper(self, right)
+        super().__init__(functools.wraps(right)(lambda function: self.verdict_of(function)), right, idea, begin)
+        self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
+        self.edits = [
+            row for table in ([mistakes] if isinstance(mistakes, str) else mistakes) for row in rows_of(table)
+        ]
+
+    @functools.cached_property
+    def mistakes(self) -> list[tuple[str, Callable]]:
+        """What is said of a mistake, and a program that makes it."""
+        return [(text, with_edits(self.right, edits)) for text, edits in self.edits]
+
+    @functools.cached_property
+    def pairs(self) -> list[tuple[str, Callable]]:
+        """The same of two different mistakes at a time, where their edits do not touch."""
+        pairs = [
+            (f"Two things at once. {first} And: {second}", with_edits(self.right, one, other))
+            for (first, one), (second, other) in itertools.combinations(self.edits, 2)
+            if first != second
+        ]
+        return [(text, program) for text, program in pairs if program]
+
+    def verdict_of(self, function: Callable) -> str | Verdict:
+        """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
+        stages, results = self.trials(), []
+        for where, trials in (stages if isinstance(stages, dict) else {"": stages}).items():
+            outcomes = run(function, trials)
+            results += [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
+            if any(result.problem() for result in results):
+                return self.what_is_wrong(function, results, where)
+        if self.then:
+            self.then(function)
+        return self.praise
+
+    def what_is_wrong(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
+        """The mistake, or two of them, that give these results; else how the results differ from the right ones."""
+        shown = next(result for result in results if result.problem())
+        call = " ".join(filter(None, [call_in_words(function, shown.trial), where]))
+        seen = ", ".join(filter(None, [call, shown.problem(self.numbers_in_words)]))
+        seen = f"{seen[0].upper()}{seen[1:]}."
+        known = (text for text, program in itertools.chain(self.mistakes, self.pairs) if imitates(program, results))
+        text = next(known, None) or diagnose(results) or never_looked_at(function, len(shown.trial))
+        evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
+        return Verdict("wrong", text or seen, seen if text else "", **evidence)
+
+
+def exercise(*, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options):
+    """Make a function, which is a right answer, into an exercise.
+
+    Args:
+        trials: gives the arguments of calls, the smallest first; or a dictionary of such lists, one for each stage of
+            the check, under words that say what is special about its calls.
+        praise: what is said of a right answer.
+        idea, begin: hints, of which none holds a line of the answer.
+        mistakes: a table of mistakes, or several; ``edits`` says how it reads.
+        then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
+        numbers_in_words: how two numbers that differ are written.
+    """
+    return lambda right: FunctionExercise(right, idea, begin, trials, praise, mistakes, **options)
+
+
+def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str]], Exercise]:
+    """Make a function that returns praise for a right answer, or raises a ``MistakeError``, into an exercise."""
+    return lambda examine: Exercise(examine, right, idea, begin)
+
+
+def never_looked_at(function: Callable, count: int) -> str | None:
+    """An argument that the code of an answer never uses."""
+    if type(function) is not FunctionType:
+        return None
+    names = function.__code__.co_varnames[:count]
+    used = {name for step in dis.get_instructions(function.__code__) for name in as_names(step.argval)}
+    never = [name for name in names if name not in used.union(function.__code__.co_cellvars)]
+    return f"Your code never looks at `{never[0]}`. What is it for?" if never else None
+
+
+def as_names(argval: Any) -> Sequence[Any]:
+    """What an instruction is about; from Python 3.13 one can load two variables."""
+    return argval if isinstance(argval, tuple) else [argval] if isinstance(argval, str) else []
+
+
+def source_of(answer: Any) -> str:
+    """The source of a learner's function, if it can be found."""
+    if type(answer) is not FunctionType:
+        return ""
+    try:
+        return textwrap.dedent(inspect.getsource(answer.__code__))
+    except OSError:
+        return ""

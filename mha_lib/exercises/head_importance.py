@@ -1,0 +1,446 @@
+"""The exercises of notebook 06: fair shares, a search, an honest experiment, an importance measure of one's own."""
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lib import heads
+from mha_lib.exercises.exercise import exercise, judged
+from mha_lib.exercises.naming import Result, as_tensor, is_number, plain
+from mha_lib.exercises.running import MistakeError, NotYetError, run
+from mha_lib.exercises.wording import kind_of
+from mha_lib.models.tasks import Batch, Task
+from mha_lib.models.training import seeded
+from mha_lib.models.transformer import Encoder, TokenEmbedding
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A game of three
+
+GAME = {"": 0.1, "A": 0.6, "B": 0.4, "C": 0.1, "AB": 0.6, "AC": 0.9, "BC": 0.7, "ABC": 0.9}
+ROUNDED = 0.004  # shares may be given in two digits
+ONE_ORDER = "This is what they add in a single order. In how many orders can they come?"
+THREE_ORDERS = "This is the mean over three of the orders, those that go round the same way. Which are missing?"
+WRONG_SHARES = [
+    ([0.2, 0.0, 0.3], "This is what is lost when a head leaves both others. Is that its only place in an order?"),
+    ([0.5, 0.3, 0.0], "This is what each head adds alone, when it comes first. Is that its only place in an order?"),
+    ([0.6, 0.4, 0.1], "This is what the model does with one head alone. How much of it is guessing?"),
+    ([0.35, 0.15, 0.15], "This is the mean of coming first and coming last. Which places lie between?"),
+    (
+        [0.425, 0.225, 0.225],
+        "The four sets of others count alike. How many of the six orders begin with a head, and in how many does it "
+        "follow one certain other?",
+    ),
+    (
+        [0.1 / 3 + share for share in (0.4, 0.2, 0.2)],
+        "The first head to come takes the credit for guessing. What does the model have without any head?",
+    ),
+    ([0.45, 0.225, 0.225], "The shares add up to what all three do together. How much of it is guessing?"),
+    ([0.5, 0.25, 0.25], "The shares are right to one another, but add up to 1. What do all three add to guessing?"),
+    ([2.4, 1.2, 1.2], "These are sums over the six orders, not means."),
+    ([0.8, 0.4, 0.4], "Everything is twice what it should be. How many orders are there?"),
+    ([0.8 / 3] * 3, "Everyone gets the same. Do all three add the same?"),
+    ([0.5, 0.0, 0.3], ONE_ORDER),
+    ([0.2, 0.3, 0.3], ONE_ORDER),
+    ([0.8, 0.0, 0.0], ONE_ORDER),
+    ([0.2, 0.6, 0.0], ONE_ORDER),
+    ([0.5, 0.1, 0.2], THREE_ORDERS),
+    ([0.3, 0.3, 0.2], THREE_ORDERS),
+]
+
+
+def worked_shares():
+    gains_of_A = [0.5, 0.5, 0.2, 0.2, 0.8, 0.2]  # in the orders ABC, ACB, BAC, BCA, CAB, CBA
+    gains_of_B = [0.0, 0.0, 0.3, 0.3, 0.0, 0.6]
+    gains_of_C = [0.3, 0.3, 0.3, 0.3, 0.0, 0.0]
+    return [sum(gains) / 6 for gains in (gains_of_A, gains_of_B, gains_of_C)]
+
+
+@judged(
+    right=worked_shares,
+    idea="A head's share is what it adds when it joins, averaged over all orders in which the three can come.",
+    begin="Begin with a list of the six orders; in the order B, A, C, head A adds 0.6 − 0.4.",
+)
+def fair_shares(answer: list[float]) -> str:
+    """The Shapley values of the three heads of ``GAME``.
+
+    answer: the shares of A, B and C. Source: L. S. Shapley, A Value for n-Person Games, 1953.
+    """
+    shares, right = shares_from(answer), worked_shares()
+    if close(shares, right):
+        return "B and C earn the same, although B does something alone and C does not: company makes the difference."
+    for wrong, text in WRONG_SHARES:
+        if close(shares, wrong):
+            raise MistakeError(text)
+    total = GAME["ABC"] - GAME[""]
+    if abs(sum(shares) - total) > 3 * ROUNDED:
+        raise MistakeError(
+            f"The shares add up to {sum(shares):.2f}, but all three together add {total:.2f} to what guessing gives."
+        )
+    name, share = next((n, s) for n, s, fair in zip("ABC", shares, right, strict=True) if abs(s - fair) > ROUNDED)
+    raise MistakeError(
+        f"They add up, but {name} does not earn {share:.2f}. What does it add in each of the six orders?"
+    )
+
+
+def shares_from(answer: Any) -> list[float]:
+    """Three finite numbers.
+
+    Raises:
+        NotYetError: some are still dots.
+        MistakeError: they are not.
+    """
+    answer = answer.tolist() if isinstance(answer, Tensor) else answer
+    if not isinstance(answer, list | tuple):
+        raise MistakeError(f"A list of three numbers is needed, the shares of A, B and C; this is {kind_of(answer)}.")
+    if any(share is None or share is ... for share in answer):
+        raise NotYetError("Put a number in the place of every dots.")
+    if len(answer) != 3 or not all(is_number(share) and math.isfinite(share) for share in answer):
+        raise MistakeError("Three finite numbers are needed, the shares of A, B and C.")
+    return [float(share) for share in answer]
+
+
+def close(shares: list[float], others: list[float]) -> bool:
+    """Whether shares are the same, up to rounding."""
+    return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A search
+
+
+class Game:
+    """How well a model does with some of its heads: ``score(kept)``, kept a list of their numbers."""
+
+    def __init__(self, num_heads: int) -> None:
+        self.num_heads = num_heads
+        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
+        sets = heads.heads_in(torch.arange(2**num_heads), num_heads).float()
+        self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
+
+    def __call__(self, kept: Iterable[int]) -> float:
+        if not isinstance(kept, Iterable):
+            raise TypeError(f"score takes a list with the numbers of the heads that stay, got {kept!r}")
+        heads = [int(head) for head in kept]
+        strangers = [head for head in heads if head not in range(self.num_heads)]
+        if strangers or len(set(heads)) < len(heads):
+            raise ValueError(f"score takes the numbers of the heads that stay, each once, got {heads}")
+        return self.values[sum(2**head for head in heads)].item()
+
+    def __repr__(self) -> str:
+        return "score"
+
+
+@exercise(
+    trials=lambda: [(Game(num_heads), num_heads) for num_heads in (3, 4, 5, 6, 7)],
+    praise="After every cut you asked again, in the company of those that are left.",
+    idea="What a head is worth depends on who else is there, so one question to each head is not enough.",
+    begin="Begin with a list of the heads that are left, and a loop that goes on until it is empty.",
+    mistakes="""
+        for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who
+            is still there after a cut?
+        max( → min( ⇒ The head whose absence costs most goes first. Which should?
+        max( → min( ; for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company
+            of all, and then the most important one goes first. Which should, and who is still there?
+        return order → return order[::-1] ⇒ This is the right order, last cut first.
+        max( → min( ; [other for other in kept if other != head] → [head] ⇒ The head that does least alone goes first.
+            What does its absence cost those that are left?
+        [other for other in kept if other != head] → [head] ⇒ The head that does most alone goes first. What does its
+            absence cost those that are left?
+        [other for other in kept if other != head] → [*order, head] ⇒ This is the order in which heads join. In which
+            order are they cut?
+        [other for other in kept if other != head] → [*order, head] ; return order → return order[::-1] ⇒ The best head
+            joins, one after the other, and the last to join is the first to go. From which end should the search begin?
+        max( → min( ; [other for other in kept if other != head] → [*order, head] ⇒ The score is asked about the heads
+            that are cut. Whom should it be asked about?
+        [other for other in kept if other != head] → kept ⇒ Heads go by their number. Is the score asked the same for
+            every head?
+        order.append(gone) → order.append(kept.index(gone)) ⇒ A head's place in the list of those that are left is
+            given. Where is its number?
+        return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes.
+            What should be said for each cut?
+        while kept: → while len(kept) > 1: ⇒ The last head that is left is missing.
+        while kept: → while len(kept) == num_heads: ⇒ The search ends after the first cut.
+        return order → return [head + 1 for head in order] ⇒ Heads are counted from 1; all is counted from 0 here.
+        [other for other in kept if other != head] → [int(other in kept and other != head) for other in
+            range(num_heads)] ⇒ The score is given a 0 or 1 for each head, and an error is raised. What does it take?
+        [other for other in kept if other != head] → head ⇒ The score is given a single number, and an error is raised.
+            What does it take?
+        """,
+)
+def order_of_cuts(score, num_heads):
+    """A greedy search for the order in which heads go: each time the one whose absence costs least those that are left.
+
+    score(kept) says how well the model does with the heads in the list ``kept`` alone → the numbers of all heads, in
+    the order in which they are cut.
+    Source: greedy backward elimination; for heads P. Michel, O. Levy, G. Neubig, 2019, section 4, prune step by step.
+    """
+    kept, order = list(range(num_heads)), []
+    while kept:
+        gone = max(kept, key=lambda head: score([other for other in kept if other != head]))
+        order.append(gone)
+        kept.remove(gone)
+    return order
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# An experiment
+
+
+def two_tables(num_heads: int) -> tuple[Tensor, ...]:
+    """Accuracies of one game, measured on two halves of the examples."""
+    common = torch.rand(2**num_heads, dtype=torch.float64)
+    return tuple(0.6 * common + 0.4 * torch.rand(2**num_heads, dtype=torch.float64) for _ in range(2))
+
+
+@exercise(
+    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2))],
+    praise="Chosen on some examples, judged on others, and held against chance at the same size.",
+    idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
+    begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
+    mistakes="""
+        mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Chosen and judged on the seen examples,
+            so that luck counts as skill. Where should it be judged?
+        best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
+        best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒
+            Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+        unseen[chosen] → seen[chosen] ⇒ The chosen heads are judged on the seen examples, the random ones on the others.
+            Can the two be compared?
+        mean_curve(unseen) → mean_curve(seen) ⇒ The random heads are judged on the seen examples, the chosen ones on the
+            others. Can the two be compared?
+        - by_chance → - unseen[-1] ⇒ The chosen heads are compared with the whole model: that is the price of pruning.
+            What does choosing well gain?
+        - by_chance → - unseen[0] ⇒ The chosen heads are compared with a model without heads. Would any set not look
+            good?
+        heads.mean_curve(unseen)[number] → unseen.mean() ⇒ The chosen heads are compared with the mean over sets of
+            all sizes. How many heads does a fair opponent keep?
+        heads.mean_curve(unseen)[number] → unseen[heads.worst_sets(unseen)[number]] ⇒ The chosen heads are
+            compared with the worst set of their size. Would random picks not do better?
+        heads.mean_curve(unseen)[number] → unseen[heads.best_sets(unseen)[number]] ⇒ The chosen heads are
+            compared with the best that could have been chosen. What would chance have chosen?
+        - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
+        unseen[chosen] - by_chance → by_chance - unseen[chosen] ⇒ The sign is wrong: better should come out positive.
+        unseen[chosen] - by_chance → unseen[chosen] / by_chance ⇒ This is a ratio. Which difference is asked for?
+        unseen[chosen] - by_chance → unseen[chosen] / by_chance - 1 ⇒ The gain is given as a share of what chance does;
+            the gain itself is asked for.
+        unseen[chosen] - by_chance → seen[chosen] - unseen[chosen] ⇒ This is by how much the seen examples flatter the
+            chosen heads. What would chance have chosen?
+        best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
+            number] ⇒ As many heads are cut as should stay.
+        best_sets(seen)[number] → best_sets(seen)[-1 - number] ⇒ From the chosen heads as many are cut as should stay.
+        best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ;
+            mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ One head too few is kept. Which set stands at
+            place 0?
+        heads.best_sets(seen)[number] → seen.argmax() ⇒ The best set of all is taken, whatever its size.
+        heads.best_sets(seen)[number] → max(heads.best_sets(seen)[: number + 1], key=lambda heads:
+            seen[heads]) ⇒ The best of all sets with at most so many heads is taken. Do they all have the same size?
+        best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads
+            with the highest cost of their own are kept, by leave-one-out. What can a table of all sets tell by itself?
+        best_sets(seen) → sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads that do most alone
+            are kept. What can a table of all sets tell by itself?
+        best_sets(seen) → sets_kept(heads.shapley(seen)) ⇒ The heads with the highest Shapley values are kept. Are
+            they the best set of their size?
+        best_sets(seen) → sets_kept(heads.greedy(seen)) ⇒ The heads that a greedy search leaves are kept. Are they
+            the best set of their size?
+        best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best
+            sets of all sizes are judged at once. Which one is asked for?
+        """,
+)
+def honest_gain(seen, unseen, number):
+    """The design of an experiment: how much better ``number`` well-chosen heads do than as many picked at random.
+
+    seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_lib.heads.coalitions``, on
+    examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
+    of all sets of its size, on the second.
+    Source: the choice must not see what it is judged by: T. Hastie, R. Tibshirani, J. Friedman, The Elements of
+    Statistical Learning, section 7.10.2; random heads as a baseline as in A. Budhraja et al., 2020.
+    """
+    chosen = heads.best_sets(seen)[number]
+    by_chance = heads.mean_curve(unseen)[number]
+    return (unseen[chosen] - by_chance).item()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A measure of one's own
+
+TASK = Task()
+SHAPE = (2, 4)  # layers and heads of the small models
+NEEDED = 0.8  # rank correlation with the truth
+
+
+def first_and_last(model, batch, task):
+    shape = heads.head_shape(model)
+    found, ones = torch.zeros(shape), torch.ones(shape)
+    for head in range(found.numel()):
+        only = torch.eye(found.numel())[head].view(shape)
+        comes_first = task.accuracy(model, batch, only) - task.accuracy(model, batch, 0 * ones)
+        comes_last = task.accuracy(model, batch) - task.accuracy(model, batch, ones - only)
+        found.view(-1)[head] = (comes_first + comes_last) / 2
+    return found
+
+
+@judged(
+    right=first_and_last,
+    idea="Leave-one-out asks about one company only, that of all others. In which other company could one ask?",
+    begin="Begin with the accuracy of a model with one head alone, and that of a model without any.",
+)
+def own_importance(function: Callable[..., Tensor]) -> str:
+    """A measure of importance, scored by its rank correlation with exact Shapley values, on four small models.
+
+    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
+    The models have random weights and are asked on other examples than ``batch``. The mean correlation must be at least
+    0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
+    """
+    results = tables_from(function)
+    if all(torch.equal(result, results[0]) for result in results):
+        raise MistakeError("Four different models get one and the same table. Does your measure look at the model?")
+    score = agreement(results)
+    bars = {
+        "a random order": 0.0,
+        "the gate's gradient": agreement(said_by(heads.gate_gradient)),
+        "what is asked": NEEDED,
+        "the path gradient": agreement(said_by(heads.path_gradient)),
+    }
+    told = f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. "
+    if score < -0.4:
+        raise MistakeError(told + "It is upside down. Which heads must get the higher number?")
+    cleared = [f"{name} ({bar:.2f})" for name, bar in bars.items() if score > bar]
+    missed = [f"{name} ({bar:.2f})" for name, bar in bars.items() if score <= bar]
+    both = (("above", cleared), ("not above", missed))
+    told += "It is " + "; ".join(f"{word} {', '.join(names)}" for word, names in both if names) + "."
+    if score > NEEDED:
+        return told
+    for text, measure in LOW_MEASURES.items():
+        others = said_by(measure)
+        if all(heads.spearman(*pair) > 0.999 for pair in zip(results, others, strict=True)):
+            told += f" {text}"
+            break
+    raise MistakeError(told)
+
+
+@functools.cache
+def small_models() -> list[tuple[Encoder, Batch, Batch]]:
+    """Models of two layers of four heads, loud and quiet ones, with examples to measure and others to judge on.
+
+    Their weights are random; nine answers in ten are what the model says.
+    """
+    return [random_model(seed) for seed in range(4)]
+
+
+def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
+    """One of them."""
+    (layers, heads), size = SHAPE, 2 * SHAPE[1]
+    with seeded(seed), torch.no_grad():
+        model = Encoder(TokenEmbedding(11, 7, size), size, 5, layers, heads, ffn_num_hiddens=2 * size).eval()
+        for attention in model.attentions:
+            for linear in (attention.W_q, attention.W_k, attention.W_v, attention.W_o):
+                linear.weight.normal_(std=0.3)
+            attention.W_o.weight *= 2 * torch.rand(heads).repeat_interleave(2)
+        model.output.weight.normal_()
+        inputs = torch.randint(11, (128, 7))
+        answers = model(inputs).argmax(dim=-1)
+        answers = torch.where(torch.rand(answers.shape) < 0.1, torch.randint(5, answers.shape), answers)
+    batch = Batch(inputs, None, answers)
+    return model, batch[:64], batch[64:]
+
+
+@functools.cache
+def truths() -> list[Tensor]:
+    """Exact Shapley values of the accuracy, for each small model on the examples to judge on."""
+    tables = [heads.evaluate_all(model, unseen, TASK).accuracy for model, _, unseen in small_models()]
+    return [heads.shapley(table).view(SHAPE) for table in tables]
+
+
+@functools.cache
+def said_by(measure: Callable) -> list[Tensor]:
+    """What another measure says of the small models."""
+    return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
+
+
+def agreement(results: Sequence[Tensor]) -> float:
+    """Mean rank correlation with the truth."""
+    return sum(map(heads.spearman, results, truths())) / len(results)
+
+
+def tables_from(function: Any) -> list[Tensor]:
+    """What a measure says of the small models, which must be left as they were.
+
+    Raises:
+        MistakeError: the measure changes what it measures, or gives no table of different numbers.
+    """
+
+    def watched(model: Encoder, examples: Batch, task: Task) -> Any:
+        before = copy.deepcopy((model.state_dict(), examples))
+        answer = function(model, examples, task)
+        require_untouched(model, examples, *before)
+        return answer
+
+    trials = [(model, batch, TASK) for model, batch, _ in small_models()]
+    tables = []
+    for trial, outcome in zip(trials, run(watched if callable(function) else function, trials), strict=True):
+        result = Result(trial, outcome, torch.zeros(SHAPE))
+        shape = None if as_tensor(outcome.value) is None else tuple(as_tensor(outcome.value).shape)
+        if shape in SHAPES:
+            raise MistakeError(SHAPES[shape])
+        if not result.has_right_shape:
+            raise MistakeError(f"{result.problem()}.")
+        tables.append(plain(result.numbers))
+        if not tables[-1].isfinite().all() or (tables[-1] == tables[-1][0, 0]).all():
+            raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
+    return tables
+
+
+SHAPES = {
+    (64, *SHAPE): "There is a table for each example. How do the examples become one?",
+    (8,): f"The heads stand in one row; the shape must be {SHAPE}, a row for each layer.",
+    (2, 6): "These models have 2 layers of 4 heads. Where does the model say how many it has?",
+}
+
+
+def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
+    """Do nothing if a measure has left what it measured as it was.
+
+    Raises:
+        MistakeError: it has not.
+    """
+    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
+        raise MistakeError("Your code changes the model's weights: a measure must leave the model as it was.")
+    if not (torch.equal(examples.inputs, given.inputs) and torch.equal(examples.targets, given.targets)):
+        raise MistakeError("Your code changes the examples in place.")
+    if model.training:
+        raise MistakeError("Your code leaves the model in train mode: put it back into eval mode.")
+    if any(parameter.grad is not None for parameter in model.parameters()):
+        raise MistakeError(
+            "Your code leaves gradients in the model's parameters: backward adds to them, and the next training step "
+            "would use them. Which gradients are needed, and how can one ask for those alone?"
+        )
+
+
+def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
+    """The mean over examples of the loss's gradient by the gates."""
+    gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
+    losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
+    return torch.autograd.grad(losses.sum(), gates)[0].mean(dim=0)
+
+
+LOW_MEASURES = {
+    "It orders heads by how sure they look. Who listens to a head that is sure?": heads.confidence,
+    "It orders heads by how narrowly they look. Who listens to a narrow head?": heads.negative_entropy,
+    "It orders heads by how loud they are. What does the next layer norm do to that?": heads.output_norm,
+    "It averages the gradient over the examples before it drops the sign. And heads that help some and hurt others?": (
+        lambda *game: signed_gradient(*game).abs()
+    ),
+    "It is the gradient with its sign. Which sign do heads have that help?": signed_gradient,
+    "It is the mean gradient. What becomes of examples that a head helps, and others that it hurts?": (
+        lambda *game: -signed_gradient(*game)
+    ),
+    "It divides each layer's gradients by their norm. Does every layer do as much?": (
+        lambda *game: heads.gate_gradient(*game, normalise=True)
+    ),
+    "It is the gate's gradient, the bar itself: what does it not see?": heads.gate_gradient,
+    "It is leave-one-out: who else is there, when a head goes?": heads.leave_one_out,
+}

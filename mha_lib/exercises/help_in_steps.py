@@ -1,0 +1,87 @@
+"""Help with an exercise in steps, a worked answer on demand, and how far one has come."""
+
+import html
+from dataclasses import dataclass
+
+from mha_lib.exercises import kept_work
+from mha_lib.exercises.exercise import Exercise
+
+NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
+STEPS = ("The idea", "The shapes", "To begin with")
+COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__
+_hints_given: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Page:
+    """Text for a learner, as plain text and as HTML."""
+
+    text: str
+    html: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def hint(name: str) -> Page:
+    """The next hint for an exercise: the idea, the shapes, the first line; each call shows one more."""
+    exercise = find(name)
+    count = min(_hints_given.get(name, 0) + 1, len(exercise.hints))
+    _hints_given[name] = count
+    steps = list(zip(STEPS, exercise.hints, strict=True))[:count]
+    items = "".join(f"<li><b>{step}.</b> {html.escape(text)}</li>" for step, text in steps)
+    return Page("\n".join(f"{step}: {text}" for step, text in steps), f"<ol style='margin:0'>{items}</ol>")
+
+
+def solution(name: str) -> Page:
+    """A worked answer, beside your own; after you have solved the exercise, or tried three times."""
+    exercise = find(name)
+    if kept_work.solutions_are_off():
+        return plain_page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
+    done = kept_work.kept().get(name, {})
+    missing = NEEDED_TRIES - done.get("tries", 0)
+    if not done.get("solved") and missing > 0:
+        return plain_page(
+            f"The worked answer is shown when the exercise is solved, or after {missing} more "
+            f'{"try" if missing == 1 else "tries"}. `exercises.hint("{name}")` helps in steps.'
+        )
+    columns = [("worked answer", exercise.solution)]
+    if exercise.answer:
+        columns.insert(0, ("yours", exercise.answer))
+    boxes = "".join(f"<div><b>{title}</b><pre>{html.escape(code)}</pre></div>" for title, code in columns)
+    beside = f"<div style='display:flex;gap:2em'>{boxes}</div>"
+    text = "\n".join(f"# {title}\n{code}" for title, code in columns)
+    return Page(text, f"<details><summary>A worked answer to {name}</summary>{beside}</details>")
+
+
+def progress() -> Page:
+    """How far you have come: every exercise of the course, solved, tried or still to do."""
+    done = kept_work.kept()
+    rows = {}
+    for name, exercise in COURSE.items():
+        subject = exercise.right.__module__.rpartition(".")[2].replace("_", " ")
+        sign = "✓" if done.get(name, {}).get("solved") else "✗" if name in done else "·"
+        rows.setdefault(subject, []).append(f"{sign} {name}")
+    solved = sum(bool(done.get(name, {}).get("solved")) for name in COURSE)
+    lines = [f"{subject}: {', '.join(names)}" for subject, names in rows.items()]
+    return plain_page("\n".join([f"{solved} of {len(COURSE)} exercises solved (✓ solved, ✗ tried, · to do)", *lines]))
+
+
+def find(name: str) -> Exercise:
+    """An exercise by its name, or by itself.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if isinstance(name, Exercise):
+        return name
+    if name not in COURSE:
+        raise ValueError(f"there is no exercise {name!r}; there are: {', '.join(COURSE)}")
+    return COURSE[name]
+
+
+def plain_page(text: str) -> Page:
+    return Page(text, "<br>".join(html.escape(line) for line in text.splitlines()))

@@ -1,0 +1,288 @@
+"""The exercises of notebook 03: what a layer costs, the loop over heads, a head that looks at the previous token."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from mha_lib.attention import masked_softmax
+from mha_lib.exercises.exercise import exercise, judged
+from mha_lib.exercises.running import MistakeError
+from mha_lib.exercises.wording import kind_of
+
+NUM_TOKENS = 6
+ENOUGH = 0.9  # weight on the previous token that counts as attending to it
+TIED = 0.01  # weights closer than this count as equal
+
+
+@exercise(
+    trials=lambda: [
+        (6, 3, 5, False),
+        (6, 2, 5, True),
+        (8, 4, 11, True),
+        (15, 5, 4, False),
+        (12, 3, 7, True),
+        (10, 2, 3, False),
+    ],
+    praise="The number of heads does not matter: it only says how the same rows are shared out.",
+    idea="Count the numbers of each of the four matrices by what it reads and what it gives.",
+    begin="Begin with the three maps from the input, all heads together.",
+    mistakes="""
+        3 * num_hiddens → num_heads * 3 * num_hiddens ⇒ W_q, W_k and W_v count once for each head at full size. How many
+            rows do all heads share?
+        from_input + to_output + biases → num_heads * (from_input + to_output + biases) ⇒ Everything counts once for
+            each head. What do the heads share?
+        3 * num_hiddens → 3 * num_hiddens // num_heads ∨ 3 * num_hiddens → 3 * num_hiddens // num_heads ; 4 *
+            num_hiddens if → 3 * num_hiddens // num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
+        num_hiddens * num_hiddens → num_hiddens * num_hiddens // num_heads ⇒ W_o counts for one head only.
+        num_hiddens * num_hiddens → num_heads * num_hiddens * num_hiddens ⇒ W_o counts once for each head; it is one.
+        + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ⇒ Three maps are counted. Which is the fourth?
+        num_hiddens * num_hiddens → num_hiddens * input_size ⇒ W_o counts as if it read the input. What does it read?
+        3 * num_hiddens * input_size → 3 * num_hiddens * num_hiddens ⇒ W_q, W_k and W_v count as if they read
+            num_hiddens features. What do they read?
+        3 * num_hiddens → num_hiddens ∨ 3 * num_hiddens → num_hiddens ; 4 * → 2 * ⇒ One map from the input is counted;
+            queries, keys and values each have their own.
+        3 * num_hiddens → 4 * num_hiddens ⇒ Four maps from the input are counted, and W_o beside them.
+        + biases → ∅ ⇒ The biases are missing.
+        if bias else 0 → ∅ ⇒ Biases count even where bias is False.
+        4 * num_hiddens if → num_hiddens if ⇒ Only one of the four maps has its biases counted.
+        4 * num_hiddens if → 3 * num_hiddens if ⇒ Three of the four maps have their biases counted.
+        4 * num_hiddens if → 4 if ∨ 4 * num_hiddens if → 1 if ⇒ A bias counts as a single number. How many outputs has
+            a map?
+        4 * num_hiddens if → 3 * input_size + num_hiddens if ∨ 4 * num_hiddens if → 4 * input_size if ⇒ The biases
+            count by inputs. Does a bias belong to what a map reads, or to what it gives?
+    """,
+)
+def parameter_count(num_hiddens, num_heads, input_size, bias):
+    """How many numbers a multi-head attention layer learns: W_q, W_k, W_v and W_o, with a bias each or without.
+
+    Queries, keys and values have input_size features, the output has num_hiddens. → a whole number.
+    Source: d2l 11.5.1.
+    """
+    from_input = 3 * num_hiddens * input_size
+    to_output = num_hiddens * num_hiddens
+    biases = 4 * num_hiddens if bias else 0
+    return from_input + to_output + biases
+
+
+@exercise(
+    trials=lambda: [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3), (1, 6, 10, 5), (5, 1, 6, 2)],
+    praise="The maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.",
+    idea="List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
+    begin="Begin with one map of all tokens of one example.",
+    mistakes="""
+        batch_size * (maps + pairs) → batch_size * (maps + pairs) // 2 ⇒ This is exactly half: multiplications without
+            the additions that come with them?
+        batch_size * (maps + pairs) → num_heads * batch_size * (maps + pairs) ⇒ Everything counts once for each head.
+            What share of num_hiddens has a head?
+        2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a
+            head compare?
+        num_tokens * num_tokens * num_hiddens → num_tokens * num_tokens * num_hiddens // num_heads ⇒ Scores and averages
+            count for one head only.
+        4 * 2 → 3 * 2 ⇒ Three maps are counted. Which is the fourth?
+        4 * 2 → 4 ⇒ In the maps only multiplications count; each comes with an addition.
+        maps + pairs → pairs ⇒ Only scores and averages count; the four maps are missing.
+        maps + pairs → maps ⇒ Only the four maps count; scores and averages are missing.
+        2 * 2 → 2 ⇒ Scores and averages count half. Both are products, and each multiplication comes with an addition.
+        batch_size * → ∅ ⇒ A single example counts.
+        batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ The maps count for every example, scores and averages
+            for one.
+        num_tokens * num_tokens → num_tokens ⇒ Scores and averages grow with the tokens, not with their square. How many
+            pairs are there?
+        num_hiddens * num_hiddens → num_hiddens ⇒ The maps grow with num_hiddens, not with its square. How many numbers
+            has such a map?
+    """,
+)
+def operation_count(batch_size, num_tokens, num_hiddens, num_heads):
+    """How many floating-point operations the matrix products of one call of multi-head self-attention take.
+
+    A multiplication and the addition that goes with it are two; softmax and biases are left out. → a whole number.
+    Source: Vaswani et al. 2017, table 1; the convention of two is that of ``torch.utils.flop_counter``.
+    """
+    maps = 4 * 2 * num_tokens * num_hiddens * num_hiddens
+    pairs = 2 * 2 * num_tokens * num_tokens * num_hiddens
+    return batch_size * (maps + pairs)
+
+
+def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_size, lengths) -> tuple:
+    """Random arguments of multi-head attention, with stacked matrices."""
+    numbers = (num_queries, num_keys, num_keys)
+    sequences = [torch.randn(batch_size, number, size) for number, size in zip(numbers, sizes, strict=True)]
+    num_hiddens = num_heads * head_size
+    matrices = [0.5 * torch.randn(num_hiddens, size) for size in (*sizes, num_hiddens)]
+    return (*sequences, torch.tensor(lengths), *matrices, num_heads)
+
+
+@exercise(
+    trials=lambda: [
+        attention_trial(2, 1, 2, (3, 4, 5), 2, 3, [1, 2]),
+        attention_trial(2, 3, 4, (5, 6, 7), 3, 2, [4, 2]),
+        attention_trial(3, 2, 5, (7, 4, 6), 2, 4, [3, 1, 4]),
+    ],
+    praise="The output is a sum with one part for each head, so a head can be taken out without the others.",
+    idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
+    begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
+    mistakes="""
+        math.sqrt(head_size) → math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the vectors
+            that a head compares?
+        math.sqrt(head_size) → math.sqrt(queries.shape[-1]) ⇒ The scores are divided by the root of the queries' input
+            size. How large are the vectors that a head compares?
+        math.sqrt(head_size) → math.sqrt(num_heads) ⇒ The scores are divided by the root of the number of heads.
+        math.sqrt(head_size) → head_size ⇒ The scores are divided by the size of a head, not by its root.
+        / math.sqrt(head_size) → ∅ ⇒ The scores are not divided by anything.
+        , valid_lens) → , None) ⇒ Padding gets weight: valid_lens has no effect.
+        masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) → torch.softmax(q @ k.mT / math.sqrt(head_size), -1)
+            * (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) ⇒ Padding adds nothing to the averages, but
+            takes its share in the softmax. What is masked, scores or weights?
+        output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output →
+            return torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
+        W_o[:, own].T → W_o[own] ⇒ A head meets rows of W_o; which columns does it own?
+        slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) *
+            head_size) → slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ⇒ A head takes every
+            num_heads-th row of the stacks; its rows follow one another.
+        W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @
+            W_v[:head_size].T ⇒ Every head uses the rows of head 0.
+        W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ⇒ The heads meet the columns of W_o in reverse order.
+        W_o[:, own] → W_o[:, i::num_heads] ⇒ A head meets every num_heads-th column of W_o; its columns follow one
+            another.
+        W_o[:, own] → W_o[:, :head_size] ⇒ Every head is mixed by the columns of head 0.
+        return output → return output / num_heads ⇒ The heads' parts are averaged, not added.
+        range(num_heads) → range(1) ⇒ Only head 0 reaches the output. Where does the loop end?
+        output + weights → weights ⇒ Only the last head reaches the output. Does each overwrite the one before?
+        range(num_heads) → range(num_heads - 1) ⇒ The last head does not reach the output. Where does the loop end?
+        range(num_heads) → range(1, num_heads) ⇒ Head 0 does not reach the output. From where are heads counted?
+        @ v @ W_o → @ W_o ⇒ The weights do not meet the values, and the product with W_o fails.
+        k.mT → k ⇒ The product of queries and keys fails: both have the features last. What must be turned?
+        k.mT → k.T ⇒ All axes of the keys are reversed, the batch too, and the product fails. Which two should change
+            places?
+        W_q[own].T → W_q[own] ⇒ The product with W_q fails: its rows are features of the head. What must be turned?
+    """,
+)
+def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """Multi-head attention as a loop over heads that reads each head's share of stacked matrices.
+
+    W_q, W_k, W_v (num_hiddens, size of their input) hold the heads' matrices on top of each other, W_o (num_hiddens,
+    num_hiddens) their columns side by side; valid_lens (batch,) → (batch, num_queries, num_hiddens).
+    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
+    """
+    head_size = len(W_q) // num_heads
+    output = 0
+    for i in range(num_heads):
+        own = slice(i * head_size, (i + 1) * head_size)
+        q, k, v = queries @ W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T  # (b, n, s) @ (s, d) -> (b, n, d)
+        weights = masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens)  # -> (b, q, k)
+        output = output + weights @ v @ W_o[:, own].T
+    return output
+
+
+def previous_token_matrices():
+    """W_q and W_k: a token asks for the position before its own, and a key says its own, loud enough to be heard."""
+    W_k = 20 * torch.eye(6)
+    W_q = torch.eye(6).roll(-1, dims=0)  # column i asks for i - 1
+    W_q[:, 0] = torch.eye(6)[0]
+    return W_q, W_k
+
+
+@judged(
+    right=previous_token_matrices,
+    idea="With one-hot positions, column i of W_q is what token i asks for, and column j of W_k is what key j offers.",
+    begin="Begin with keys that simply say their own position; then let each query ask for another one.",
+)
+def previous_token(W_q, W_k):
+    """A head, set by hand, in which every token attends to the one before it, and token 0 to itself.
+
+    The six tokens hold their positions only: token i is row i of ``torch.eye(6)``. At least 0.9 of each token's weight
+    must be where it belongs. W_q, W_k (head_size, 6), any head_size.
+    Source: the scores are those of Vaswani et al. 2017, section 3.2.1; heads of this kind occur in trained models
+    (Voita et al. 2019, "Analyzing Multi-Head Self-Attention", call them positional).
+    """
+    weights = position_weights(matrix("W_q", W_q), matrix("W_k", W_k))
+    wanted = [0, *range(NUM_TOKENS - 1)]
+    shares = [weights[token, target].item() for token, target in enumerate(wanted)]
+    if min(shares) >= ENOUGH:
+        return f"Every token gives at least {floor(min(shares))} of its weight to the one before it, token 0 to itself."
+    raise MistakeError(describe(weights, wanted, shares))
+
+
+def matrix(name: str, value: Tensor) -> Tensor:
+    """The value, if it can be W_q or W_k of one head on one-hot positions.
+
+    Raises:
+        MistakeError: it cannot.
+    """
+    needed = f"{name} must be a tensor of shape (head_size, {NUM_TOKENS}), a column for each position"
+    if type(value) is not Tensor or value.dim() != 2 or value.shape[1] != NUM_TOKENS or not len(value):
+        raise MistakeError(f"{needed}; yours is {kind_of(value)}.")
+    if value.is_complex() or not value.isfinite().all():
+        raise MistakeError(f"{name} holds numbers that are not real or not finite.")
+    return value.double()
+
+
+def position_weights(W_q: Tensor, W_k: Tensor) -> Tensor:
+    """Attention weights (6, 6) among one-hot positions.
+
+    Raises:
+        MistakeError: queries and keys differ in size, or are too large to compare.
+    """
+    if len(W_q) != len(W_k):
+        raise MistakeError(
+            f"Queries and keys are compared entry by entry: W_q makes queries of size {len(W_q)}, "
+            f"W_k keys of size {len(W_k)}."
+        )
+    scores = W_q.T @ W_k / math.sqrt(len(W_q))
+    if not scores.isfinite().all():
+        raise MistakeError("The scores overflow: take smaller numbers.")
+    return torch.softmax(scores, dim=-1)
+
+
+def describe(weights: Tensor, wanted: list[int], shares: list[float]) -> str:
+    """What a head does instead of attending to the previous token."""
+    looks, least, last = [most(row) for row in weights], [most(-row) for row in weights], NUM_TOKENS - 1
+    token = next(token for token, share in enumerate(shares) if share < ENOUGH)
+    if is_even(weights):
+        return f"Every token spreads its weight evenly, 1/{NUM_TOKENS} on each: the scores of a row hardly differ."
+    if looks == wanted:
+        return (
+            f"Every token looks most where it should, but not sharply enough: token {token} gives only "
+            f"{floor(shares[token])} of its weight there, {ENOUGH} is asked. What makes a softmax sharper?"
+        )
+    if looks == list(range(NUM_TOKENS)):
+        return "Every token attends to itself. Whose key should its query match?"
+    if looks[1:last] == list(range(2, NUM_TOKENS)):  # where token 0 looks depends on how the shift treats it
+        return (
+            "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. "
+            "Are the roles of W_q and W_k exchanged, or is a shift the wrong way round?"
+        )
+    if looks[2:] == list(range(NUM_TOKENS - 2)):
+        return "Tokens attend to the one two before: token 2 looks at token 0, and should look at token 1."
+    if looks[1:] == wanted[1:] and is_even(weights[0]):
+        return "The others are right, but token 0 spreads its weight evenly: its query matches all keys alike."
+    if looks == [last, *wanted[1:]]:
+        return f"The others are right, but token 0 attends to the last one, token {last}, as if positions were a ring."
+    if len(set(looks)) == 1 and looks[0] is not None:
+        return f"Every token attends to token {looks[0]}: queries of different tokens must look for different things."
+    if least == wanted:
+        return "Every token gives the least weight where it should give the most: is a sign wrong?"
+    if all(is_even(row[:t]) and row[:t].sum() > ENOUGH for t, row in enumerate(weights) if t):
+        return "Tokens spread their weight over all tokens before them; only the one just before is asked for."
+    top = [str(other) for other, weight in enumerate(weights[token]) if weights[token].max() - weight < TIED]
+    return (
+        f"Token {token} gives {floor(shares[token])} of its weight to token {wanted[token]}, {ENOUGH} is asked; "
+        f"the most, {floor(weights[token].max().item())}, goes to token {' and token '.join(top)}."
+    )
+
+
+def most(row: Tensor) -> int | None:
+    """Where a row is largest; None where two are about equally large."""
+    first, second = row.topk(2).values.tolist()
+    return int(row.argmax()) if first - second >= TIED else None
+
+
+def is_even(weights: Tensor) -> bool:
+    """Whether weights hardly differ."""
+    return bool(weights.max() - weights.min() < TIED)
+
+
+def floor(share: float) -> str:
+    """A share in two digits, not rounded up."""
+    return f"{math.floor(share * 100) / 100:.2f}"

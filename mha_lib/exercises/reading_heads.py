@@ -1,0 +1,386 @@
+"""The exercises of notebook 05: reading maps of heads, and turning what one sees into numbers."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lib.exercises.edits import rows_of, with_edits
+from mha_lib.exercises.exercise import exercise, judged
+from mha_lib.exercises.naming import Result, plain
+from mha_lib.exercises.running import MistakeError, NotYetError, run
+from mha_lib.exercises.wording import kind_of, trimmed
+from mha_lib.heads import spearman
+
+WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
+NEAR = {  # what a head looks at → its weights for query i and key j of n, up to a factor for each row
+    "the token itself": lambda i, j, n: j == i,
+    "the previous token": lambda i, j, n: j == (i - 1).clamp(min=0),
+    "the next token": lambda i, j, n: j == (i + 1).clamp(max=n - 1),
+    "the token two after": lambda i, j, n: j == torch.where(i + 2 < n, i + 2, i - 2),  # before, where there is none
+    "all tokens up to two away": lambda i, j, n: (i - j).abs() <= 2,
+    "tokens around itself, softly": lambda i, j, n: 0.4 ** (i - j).abs(),
+}
+FAR = {
+    "the token three after": lambda i, j, n: j == torch.where(i + 3 < n, i + 3, i - 3),
+    "the first token": lambda i, j, n: j == 0 * i,
+    "the last token": lambda i, j, n: j == 0 * i + n - 1,
+    "all tokens evenly": lambda i, j, n: j >= 0 * i,
+    "the mirror place": lambda i, j, n: j == n - 1 - i,
+    "half the text away": lambda i, j, n: j == (i + n // 2) % n,
+}
+LOOKS = {
+    "itself": "the token itself",
+    "previous": "the previous token",
+    "next": "the next token",
+    "first": "the first token",
+    "last": "the last token",
+    "even": "all tokens evenly",
+}
+ROLES = ("same word", *LOOKS)
+
+
+def roles_of_unknown_heads():
+    """What heads 0 to 5 do; in every row of such a head, that is where its weight is."""
+    return ["same word", "next", "even", "previous", "first", "itself"]
+
+
+def unknown_heads() -> Tensor:
+    """Attention weights (6, 9, 9) among ``WORDS``, of six heads with a role each, and a little noise."""
+    roles = roles_of_unknown_heads()
+    noise = torch.randn(len(roles), len(WORDS), len(WORDS), generator=torch.Generator().manual_seed(2))
+    loudness = torch.tensor([0.2 if role == "even" else 0.7 for role in roles])
+    return torch.softmax(5 * torch.stack([wanted(role) for role in roles]) + loudness[:, None, None] * noise, dim=-1)
+
+
+def wanted(role: str) -> Tensor:
+    """1 where a head of this role looks, else 0: (9, 9)."""
+    if role == "same word":
+        return torch.tensor([[float(word == other) for other in WORDS] for word in WORDS])
+    n = len(WORDS)
+    return (NEAR | FAR)[LOOKS[role]](torch.arange(n)[:, None], torch.arange(n), n).float()
+
+
+@judged(
+    right=roles_of_unknown_heads,
+    idea="Read row by row: a row is the word that asks. Does its brightest cell depend on the word or the place?",
+    begin="Begin with the rows of “the”, which stands at 0, 3 and 6: they tell a place from a word.",
+)
+def head_roles(answer: list[str] | dict[int, str]) -> str:
+    """What someone read off the maps of ``unknown_heads``.
+
+    answer: one of ``ROLES`` for each head from 0 to 5, as a list, or as a dictionary by the head's number.
+    Source: roles as found in trained models by K. Clark et al., What Does BERT Look At?, 2019, and E. Voita et al.,
+    Analyzing Multi-Head Self-Attention, 2019.
+    """
+    roles, right = roles_from(answer), roles_of_unknown_heads()
+    if roles == right[::-1]:
+        raise MistakeError("These are the right words in reverse order. Which head comes first?")
+    exchanged = {"previous": "next", "next": "previous"}
+    if roles == [exchanged.get(role, role) for role in right]:
+        raise MistakeError(
+            "“previous” and “next” have changed places throughout, the rest is right. A row belongs to the word that "
+            "asks, a column to the word that is looked at: which way does a stripe below the diagonal look?"
+        )
+    wrong = [head for head, role in enumerate(roles) if role != right[head]]
+    if wrong:
+        told = objection(unknown_heads()[wrong[0]], roles[wrong[0]], right[wrong[0]])
+        raise MistakeError(f"{len(roles) - len(wrong)} of {len(roles)} are right. Head {wrong[0]}: {told}")
+    return "All six. Each of these words can be tested by a number, and that is what the check did."
+
+
+def roles_from(answer: Any) -> list[str]:
+    """A role for each head, in order.
+
+    Raises:
+        NotYetError: some are still dots.
+        MistakeError: there is not one known role for each head.
+    """
+    heads = range(len(roles_of_unknown_heads()))
+    if isinstance(answer, Mapping):
+        if set(answer) != set(heads):
+            raise MistakeError(
+                f"A dictionary needs the heads {[*heads]} as keys, yours has {trimmed(str([*answer]), 80)}."
+            )
+        answer = [answer[head] for head in heads]
+    if not isinstance(answer, list | tuple):
+        raise MistakeError(f"A list of {len(heads)} words is needed, one for each head; this is {kind_of(answer)}.")
+    if any(role is None or role is ... for role in answer):
+        raise NotYetError("Put a word in the place of every dots.")
+    if len(answer) != len(heads):
+        raise MistakeError(f"{len(heads)} words are needed, one for each head; there are {len(answer)}.")
+    roles = [role.strip().lower() if isinstance(role, str) else role for role in answer]
+    for role in roles:
+        if role not in ROLES:
+            name = f"“{trimmed(role, 40)}”" if isinstance(role, str) else kind_of(role)
+            raise MistakeError(f"{name} is not one of the words to choose from: {', '.join(ROLES)}.")
+    return roles
+
+
+def objection(weights: Tensor, claim: str, role: str) -> str:
+    """Why a head (9, 9) of some role has not the one that is claimed, by what its weights do there."""
+    itself, alike = wanted("itself"), wanted("same word")
+    own, others = (weights * itself).sum(dim=1), (weights * (alike - itself)).sum(dim=1)
+    repeated = alike.sum(dim=1) > 1
+    if claim == "even":
+        return (
+            f"an even look gives 1/{len(WORDS)} = {1 / len(WORDS):.2f} to each; here the largest weight of a row is "
+            f"{weights.amax(dim=1).mean():.2f} on average."
+        )
+    if {claim, role} == {"itself", "same word"}:
+        return (
+            f"words that occur more than once give {own[repeated].mean():.2f} of their weight to their own place, and "
+            f"{others[repeated].mean():.2f} to the places where the same word stands again, on average."
+        )
+    share, even = (weights * wanted(claim)).sum(dim=1).mean(), wanted(claim).mean()
+    return (
+        f"for “{claim}” most of the weight would have to be there; it is {share:.2f} on average (an even look has "
+        f"{even:.2f}). Where is the brightest cell of a row?"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Near or far
+
+
+def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
+    """Weights (batch, 12, n, n) of near and far heads in random order, with a little noise, and where each looks."""
+    looks = NEAR | FAR
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    maps = torch.stack([look(i, j, n).float() for look in looks.values()])
+    noise = torch.softmax(torch.randn(batch, len(looks), n, n), dim=-1)
+    share = 0.01 + 0.02 * torch.rand(len(looks), 1, 1)
+    order = torch.randperm(len(looks))
+    weights = (1 - share) * maps / maps.sum(dim=-1, keepdim=True) + share * noise
+    return weights[:, order], [list(looks)[number] for number in order]
+
+
+def share_beyond_two(weights):
+    apart = torch.arange(weights.shape[-1]) - torch.arange(weights.shape[-1])[:, None]
+    is_far = apart.abs() > 2
+    return (weights * is_far).sum(dim=-1).mean(dim=(0, 2))
+
+
+MISREADINGS = list(
+    rows_of("""
+        weights * is_far → torch.special.entr(weights) ⇒ Heads are ordered by how many tokens they look at. A head that
+            looks sharply at the first token is narrow; does it look near?
+        (weights * is_far).sum(dim=-1) → weights.amax(dim=-1) ⇒ Heads are ordered by how sharp their look is, as the
+            largest weight is. Can a head not look sharply at a token far away?
+        .abs() > 2 → == 0 ⇒ Heads are ordered by their weight on the diagonal alone. And one that looks at the previous
+            token?
+        .abs() > 2 → == -1 ⇒ Heads are ordered by their weight on the previous token alone. And one that looks at
+            itself, or at the next token?
+        .abs() > 2 → == 1 ⇒ Heads are ordered by their weight on the next token alone. And one that looks back?
+        .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, from the beginning to the end, so that looks
+            back and looks ahead cancel. Has a distance a sign?
+        (weights * is_far).sum(dim=-1) → (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) ⇒
+            Heads are ordered by how far the attended tokens lie from one another. From which token is far measured?
+        .abs() > 2 → .cumsum(0) == apart[0] ⇒ Heads are ordered by their weight on the first token alone. Can a head not
+            look far without looking there?
+        .abs() > 2 → .relu() ⇒ Heads are ordered by how far they look ahead; looks back do not count. Can far not lie
+            before?
+        .abs() > 2 → .neg().relu() ⇒ Heads are ordered by how far they look back; looks ahead do not count. Can far not
+            lie after?
+        """)
+)
+
+
+@judged(
+    right=share_beyond_two,
+    idea="How far a query looks does not depend on how sharply it looks. What does each weight have to be asked?",
+    begin="Begin with a table of how many places lie between query and key.",
+)
+def reach(function: Callable[[Tensor], Tensor]) -> str:
+    """A number of one's own that tells heads that look near from heads that look far.
+
+    weights (batch, num_heads, n, n) → (num_heads,), any scale: every head that looks at most two tokens away must get a
+    smaller number than every head that looks farther.
+    Source: the mean distance as in J. Vig, Y. Belinkov, Analyzing the Structure of Attention in a Transformer Language
+    Model, 2019; any number that keeps the two kinds apart is right here.
+    """
+    mixes = [mixed_heads(batch, n) for batch, n in ((2, 12), (3, 16), (2, 21))]
+    outcomes = run(function, [(weights,) for weights, _ in mixes])
+    numbers = [numbers_from(outcome, weights) for outcome, (weights, _) in zip(outcomes, mixes, strict=True)]
+    if all((result == result[0]).all() for result in numbers):
+        raise MistakeError("All heads get the same number, whatever they look at.")
+    for (_, names), result in zip(mixes, numbers, strict=True):
+        if disorder(names, result):
+            raise MistakeError(misread(mixes, numbers) or confused(names, result))
+    return "Heads that look near and heads that look far are told apart, sharp or soft, before or after."
+
+
+def numbers_from(outcome: Any, weights: Tensor) -> Tensor:
+    """The number of each head.
+
+    Raises:
+        MistakeError: there is not one finite number for each.
+    """
+    result = Result((weights,), outcome, weights.new_zeros(weights.shape[1]))
+    if result.numbers is not None and result.numbers.shape == weights.shape[:2]:
+        raise MistakeError("There is one number for each example and head. How do the examples become one?")
+    if result.numbers is not None and result.numbers.dim() == 0:
+        raise MistakeError("There is one number for all heads together. Over which axes is the mean taken?")
+    if not result.has_right_shape:
+        raise MistakeError(f"{result.problem()}.")
+    if not plain(result.numbers).isfinite().all():
+        raise MistakeError("Some heads get NaN or infinity. What happens where a weight is 0?")
+    return plain(result.numbers)
+
+
+def disorder(names: list[str], numbers: Tensor) -> bool:
+    """Whether some near head's number is not smaller than some far head's."""
+    near = torch.tensor([name in NEAR for name in names])
+    return bool(numbers[near].max() >= numbers[~near].min())
+
+
+def misread(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str | None:
+    """What numbers measure instead of reach, if they rank the heads of every mix just as that does."""
+    if all(not disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
+        return "It tells them apart, but upside down. Which heads must get the larger number?"
+    for text, edits in MISREADINGS:
+        measure = with_edits(share_beyond_two, edits)
+        alike = [spearman(measure(weights), result) for (weights, _), result in zip(mixes, numbers, strict=True)]
+        if min(alike) > 0.999 or max(alike) < -0.999:
+            return text
+    return None
+
+
+def confused(names: list[str], numbers: Tensor) -> str:
+    """The pair of heads that is furthest out of order."""
+    found = dict(zip(names, numbers.tolist(), strict=True))
+    high, low = max(NEAR, key=found.get), min(FAR, key=found.get)
+    return (
+        f"A head that looks at {low} gets {found[low]:.3g}, one that looks at {high} gets {found[high]:.3g}; the first "
+        "must get the larger number."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How even a look is, and what is heard
+
+
+def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Weights of self-attention with padding; padded queries look, too."""
+    n, valid_lens = max(lengths) + 1, torch.tensor(lengths)
+    padding = torch.arange(n) >= valid_lens[:, None, None, None]
+    scores = 2 * torch.randn(len(lengths), num_heads, n, n)
+    return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1), valid_lens
+
+
+@exercise(
+    trials=lambda: [ragged_weights(3, [2, 4]), ragged_weights(2, [3, 7, 5]), ragged_weights(5, [6, 2, 4, 3])],
+    praise="1 is an even look at whatever is valid, at any length, and padding has no say.",
+    idea="Two things differ from a mean of entropies: what each entropy is divided by, and which queries count.",
+    begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
+    mistakes="""
+        valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ⇒ The entropies are divided by the logarithm of
+            all keys. At how many can an example look?
+        valid_lens.log()[:, None, None] → valid_lens.max().log() ⇒ All examples are held against the longest one.
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → rows.mean(dim=(0, 2)) ⇒ Queries that are padding have a say.
+        (rows * valid) → rows ⇒ Queries that are padding are counted above the fraction bar, but not below.
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).mean(dim=(0, 2)) ⇒ Padded queries are left
+            out above the fraction bar, but counted below.
+        < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:,
+            None, None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example takes part.
+        torch.special.entr(weights) → torch.xlogy(weights, weights) ⇒ The sign is wrong. What sign has the logarithm of
+            a weight?
+        (rows * valid) → ((1 - rows) * valid) ⇒ An even look comes out as 0, and not as 1.
+        / valid_lens.log()[:, None, None] → ∅ ⇒ This is the entropy itself, which grows with the number of keys.
+        torch.special.entr(weights) → torch.special.entr(weights) / math.log(2) ⇒ Everything is 1.443 times too large:
+            are there bits above the fraction bar, and nats below?
+        valid_lens.log() → valid_lens.log2() ⇒ Everything is 0.693 of what it should be: are there nats above the
+            fraction bar, and bits below?
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(
+            dim=0) ⇒ Queries of short examples count more than others. What is averaged first?
+        valid_lens.log() → valid_lens ⇒ The entropies are divided by the number of keys. What is the entropy of an even
+            look at them?
+        entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ This is the
+            exponential of the entropy over the number of keys; entropies are to be compared.
+        torch.special.entr(weights) → -weights * weights.log() ⇒ The result is NaN. What is a weight of 0 times its
+            logarithm?
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is
+            one number for each example and head. How do the examples become one?
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).sum() / valid_lens.sum() / weights.shape[1] ⇒
+            There is one number for all heads together; each needs its own.
+        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → rows ⇒ There is a number for each query still.
+        / valid_lens.sum() → ∅ ⇒ This is the sum over the valid queries, not their mean.
+        / valid_lens.sum() → / len(valid_lens) ⇒ The sum is divided by the number of examples. How many queries are in
+            it?
+        valid_lens.log()[:, None, None] → valid_lens.log() ∨ valid_lens.log()[:, None, None] → valid_lens.log()[:, None]
+            ⇒ The lengths do not meet the examples, and an error is raised. Which axis of the entropies is theirs?
+        """,
+)
+def evenness(weights, valid_lens):
+    """An entropy that can be compared between examples of different lengths, averaged over all valid queries alike.
+
+    weights (batch, num_heads, n, n) of self-attention, valid_lens (batch,), each from 2 to n → (num_heads,): of each
+    query the entropy of its weights over the entropy of an even look at its valid keys.
+    Source: known as Pielou's evenness (E. C. Pielou, The measurement of diversity in different types of biological
+    collections, 1966).
+    """
+    entropies = torch.special.entr(weights).sum(dim=-1)  # (b, h, q, k) -> (b, h, q)
+    rows = entropies / valid_lens.log()[:, None, None]
+    valid = torch.arange(weights.shape[-1]) < valid_lens[:, None, None]  # (q,) < (b, 1, 1) -> (b, 1, q)
+    return (rows * valid).sum(dim=(0, 2)) / valid_lens.sum()
+
+
+def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:
+    """Random weights, values and a square W_o."""
+    num_hiddens = num_heads * head_size
+    weights = torch.softmax(torch.randn(batch, num_heads, num_queries, num_keys), dim=-1)
+    return weights, torch.randn(batch, num_heads, num_keys, head_size), torch.randn(num_hiddens, num_hiddens)
+
+
+@exercise(
+    trials=lambda: [heard_trial(2, 2, 3, 4, 2), heard_trial(3, 4, 2, 5, 3), heard_trial(2, 3, 5, 4, 4)],
+    praise="A head whose columns of W_o are 0 has an empty map now, however sharply it looks.",
+    idea="Follow one value on its way: it is taken through its head's share of W_o, then weighed, then measured.",
+    begin="Begin by cutting W_o into the heads' columns, which stand side by side.",
+    mistakes="""
+        values @ columns.mT → values ⇒ This is the length of what a head says. What becomes of it on its way out?
+        W_o.unflatten → W_o.T.unflatten ⇒ The values are sent through the rows of W_o. What does a head own of it?
+        W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) → W_o.unflatten(1, (-1, weights.shape[1])).permute(2,
+            0, 1) ⇒ A head gets every num_heads-th column. Which columns stand side by side?
+        .transpose(0, 1) → .transpose(0, 1)[:1] ⇒ Every head is sent through the columns of head 0.
+        .transpose(0, 1) → .transpose(0, 1).flip(0) ⇒ The heads' columns are taken in reverse order.
+        weights * arriving → torch.ones_like(weights) * arriving ∨ weights * arriving.norm(dim=-1)[:, :, None] →
+            arriving.norm(dim=-1) ⇒ All queries hear the same: the weights have no say.
+        arriving.norm(dim=-1)[:, :, None] → columns.norm(dim=(1, 2))[:, None, None] ⇒ All keys are heard by the size of
+            the head's columns; the values have no say.
+        arriving.norm(dim=-1)[:, :, None] → values.norm(dim=-1)[:, :, None] * columns.norm(dim=(1, 2))[:, None, None] ⇒
+            The lengths of the values and the size of the columns are multiplied. Is a product's length the product of
+            the lengths?
+        norm(dim=-1) → square().sum(dim=-1) ⇒ The length of what arrives is squared, the weight is not.
+        weights * arriving.norm(dim=-1)[:, :, None] → (weights * arriving.norm(dim=-1)[:, :, None]).square() ⇒ The whole
+            is squared. What turns a sum of squares into a length?
+        norm(dim=-1) → square().mean(dim=-1).sqrt() ⇒ The squares are averaged, where a length sums them.
+        norm(dim=-1) → abs().sum(dim=-1) ⇒ Absolute values are added up. What is the length of a vector?
+        norm(dim=-1) → sum(dim=-1) ⇒ The features are added up, and their signs cancel. What is the length of a vector?
+        norm(dim=-1) → abs().amax(dim=-1) ⇒ The largest feature stands for the length; the others have no say.
+        norm(dim=-1)[:, :, None] → norm() ⇒ All is multiplied by one length, that of everything that arrives.
+        weights * arriving.norm(dim=-1)[:, :, None] → torch.nn.functional.normalize(weights * arriving.norm(dim=-1)[:,
+            :, None], p=1, dim=-1) ⇒ Every row sums to 1. How much a head says: is it still there?
+        weights * arriving.norm(dim=-1)[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before
+            the length is taken; the single keys are asked for.
+        weights * arriving.norm(dim=-1)[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ These are the vectors.
+            What of them is asked for?
+        [:, :, None] → [..., None] ∨ [:, :, None] → ∅ ⇒ The lengths do not meet the keys, and an error is raised. Which
+            axis do the weights have that they lack?
+        values @ columns.mT → values @ columns ⇒ The product fails: head_size meets num_hiddens. What must be turned?
+        values @ columns.mT → values @ W_o ∨ values @ columns.mT → values @ W_o.T ⇒ The product fails: one head's values
+            meet the whole of W_o. Which of its columns are theirs?
+        """,
+)
+def heard(weights, values, W_o):
+    """A map of what reaches the output, which a map of weights is not: the length of what each key adds through a head.
+
+    weights (batch, num_heads, num_queries, num_keys), values (batch, num_heads, num_keys, head_size), W_o (num_hiddens,
+    num_heads · head_size) as in ``nn.Linear`` → lengths of the shape of the weights.
+    Source: G. Kobayashi et al., Attention is Not Only a Weight: Analyzing Transformers with Vector Norms, 2020.
+    """
+    columns = W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1)  # (d, h · p) -> (h, d, p)
+    arriving = values @ columns.mT  # (b, h, k, p) @ (h, p, d) -> (b, h, k, d)
+    return weights * arriving.norm(dim=-1)[:, :, None]  # (b, h, q, k) * (b, h, 1, k)

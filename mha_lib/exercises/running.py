@@ -1,0 +1,225 @@
+"""Run a learner's answer safely: whatever it does, the check goes on and knows what happened.
+
+The calls run in a forked process, which is ended from outside if one takes too long, so that no code of the learner's
+can hold the check up. What they return comes back as plain data, and what they print is passed on.
+"""
+
+import copy
+import gc
+import inspect
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import sysconfig
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from numbers import Integral, Real
+from pathlib import Path
+from types import EllipsisType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, name_of_argument, named, trimmed
+
+SECONDS = 5.0  # that one call may take
+NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
+NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+
+
+class NotYetError(Exception):
+    """There is no answer yet; the message says what is missing."""
+
+
+class MistakeError(Exception):
+    """The answer is wrong; the message says in what way, in whole sentences."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one call.
+
+    Attributes:
+        value: what was returned, as plain data; None if there was an error.
+        error: the kind of an error and the first line of its message.
+        line: the learner's line that raised the error; "" if it is not known.
+    """
+
+    value: Any = None
+    error: tuple[str, str] | None = None
+    line: str = ""
+
+
+def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
+    """Call ``function`` with copies of the arguments of each trial.
+
+    Raises:
+        NotYetError: it returns None or an ellipsis, as an unfilled stub does.
+        MistakeError: it is no function, takes too long, ends its process or changes its arguments in place.
+    """
+    if not callable(function):
+        raise MistakeError(f"Give the function itself, without calling it; this is {kind_of(function)}.")
+    outcomes = in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return outcomes
+
+
+def can_fork() -> bool:
+    """Whether calls can run in a forked process: not on Windows, nor on macOS, whose libraries may not survive it.
+
+    Where torch has an accelerator, a forked process cannot compute gradients.
+    """
+    return hasattr(os, "fork") and sys.platform != "darwin" and not torch.accelerator.is_available()
+
+
+def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
+    """What ``attempt`` says of each trial; the list ends with the first call that does not come back."""
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    with warnings.catch_warnings():  # Python 3.12 and newer warn of other threads; this fork needs none of them
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process = os.fork()
+    if process == 0:
+        answer_trials(sending, function, trials)
+    sending.close()
+    try:
+        return receive(receiving, function, trials)
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        receiving.close()
+
+
+def receive(receiving: Connection, function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
+    """Collect what the forked process sends, and print what it prints."""
+    outcomes = []
+    deadline = time.monotonic() + SECONDS
+    while len(outcomes) < len(trials):
+        which = call_in_words(function, trials[len(outcomes)])
+        where = f" {which}" if which else ""
+        if not receiving.poll(max(0, deadline - time.monotonic())):
+            return [*outcomes, MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")]
+        try:
+            kind, content = pickle.loads(receiving.recv_bytes())
+        except EOFError:
+            return [*outcomes, MistakeError(f"Your code ended the process that it ran in{where}.")]
+        if kind == "outcome":
+            outcomes.append(content)
+            deadline = time.monotonic() + SECONDS
+        else:
+            getattr(sys, kind).write(content)
+    return outcomes
+
+
+def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
+    """The forked process: send what ``attempt`` says of each trial, then end without a trace."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the kernel means the check, which ends this
+        gc.freeze()  # nothing that the kernel owns is to be finalised here, too
+        torch.set_num_threads(1)  # the threads of the kernel are not here
+        sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
+        for trial in trials:
+            sending.send_bytes(pickle.dumps(("outcome", attempt(function, trial))))
+    finally:
+        os._exit(0)
+
+
+class PassedOn:
+    """A stream whose text is printed by the process at the other end of the pipe."""
+
+    def __init__(self, sending: Connection, name: str) -> None:
+        self.sending, self.name = sending, name
+
+    def write(self, text: str) -> int:
+        self.sending.send_bytes(pickle.dumps((self.name, str(text))))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
+    """Call a function with copies of the arguments; the reason, where there is nothing to judge."""
+    given = copy.deepcopy(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # a warning is told, whatever else is made of warnings around here
+            result = function(*given)
+    except (MistakeError, NotYetError) as reason:
+        return reason
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        line = line_of(error)
+        if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error)):
+            return NotYetError("Write the function first, then run both cells.")
+        return Outcome(error=error_in_words(error), line=line)
+    for number, (before, after) in enumerate(zip(arguments, given, strict=True)):
+        if not same(before, after):
+            name = name_of_argument(function, number, len(arguments))
+            return MistakeError(
+                f"Your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
+                "work on a new tensor."
+            )
+    if result is None or result is ...:
+        return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")
+    return Outcome(plain_data(result))
+
+
+def plain_data(value: Any) -> Any:
+    """A value of tensors, numbers, texts, lists, tuples and dictionaries as it is, all else by its kind."""
+    try:
+        if issubclass(type(value), Tensor):
+            tensor = value.detach().to("cpu")
+            return tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+        if type(value) in (list, tuple):
+            return type(value)(map(plain_data, value))
+        if type(value) is dict:
+            return {plain_data(key): plain_data(content) for key, content in value.items()}
+        if type(value) in (str, bool, int, float, complex, type(None), EllipsisType):
+            return value
+        if issubclass(type(value), Real):
+            return int(value) if issubclass(type(value), Integral) else float(value)
+    except BaseException:  # an object of the learner's own making can raise whatever it likes
+        pass
+    return Foreign(named(type(value).__name__))
+
+
+def error_in_words(error: BaseException) -> tuple[str, str]:
+    """The kind of an error and the first line of its message."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # an error of the learner's own making may have no message that can be read
+        lines = []
+    return type(error).__name__, trimmed(lines[0], 160) if lines else ""
+
+
+def line_of(error: BaseException) -> str:
+    """The last line of the learner's own code that the error passed through; "" if it is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.line for frame in frames if frame.line and not any(part in frame.filename for part in NOT_OWN)]
+    return own[-1] if own else ""
+
+
+def prints(function: Callable) -> bool:
+    """Whether a function's own code calls ``print``."""
+    return "print" in getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ())
+
+
+def same(before: Any, after: Any) -> bool:
+    """Whether an argument, or each part of a list, a tuple or a dictionary, is what it was; only tensors are read."""
+    if isinstance(before, Tensor):
+        return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+    if isinstance(before, list | tuple):
+        return len(before) == len(after) and all(map(same, before, after))
+    return True

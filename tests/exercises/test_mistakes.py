@@ -1,0 +1,39 @@
+"""Every exercise, by its own table: each mistake is named as itself; none is shadowed, no two behave alike."""
+
+import inspect
+
+import pytest
+from right_answers import RIGHT
+from right_answers_on_heads import ON_HEADS
+
+from mha_lib.exercises.exercise import FunctionExercise
+from mha_lib.exercises.help_in_steps import COURSE
+
+OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise, FunctionExercise)]
+MISTAKES = [
+    pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")
+    for exercise in OF_FUNCTIONS
+    for number, (text, wrong) in enumerate(exercise.mistakes)
+]
+
+
+@pytest.mark.parametrize("exercise", COURSE.values(), ids=lambda exercise: exercise.__name__)
+def test_the_worked_answer_passes(exercise):
+    asks_for_function = isinstance(exercise, FunctionExercise) or "function" in inspect.signature(exercise).parameters
+    right = exercise.right if asks_for_function else exercise.right()
+    verdict = exercise(*right) if isinstance(right, tuple) else exercise(right)
+    assert verdict, verdict
+
+
+@pytest.mark.parametrize(("exercise", "text", "wrong"), MISTAKES)
+def test_a_mistake_is_named(exercise, text, wrong):
+    verdict = exercise(wrong)
+    assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+RIGHT_ANSWERS = [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT_ANSWERS)
+def test_a_right_answer_in_another_style_passes(name, answer):
+    assert COURSE[name](answer), COURSE[name](answer)
