@@ -20,7 +20,6 @@ ERRORS = {  # how torch or Python puts it → what it means
     r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
     "to the axis that is cut?",
     r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
-    r"takes \d+ positional argument|missing \d+ required positional": "the arguments are not those of the exercise.",
     r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
 }
 FORMS: dict[str, Form] = {
@@ -40,7 +39,7 @@ def diagnose(results: Sequence[Result]) -> str | None:
     """A sentence or two that are true of every call, or None."""
     for result in results:
         if result.got.error:
-            return next(meanings(result.got.error[1]), None)
+            return next(meanings(*result.got.error, result.got.line), None)
     if any(isinstance(result.got.value, list | tuple) and isinstance(result.right, Tensor) for result in results):
         return next(of_parts(results), None)
     if any(result.numbers is None for result in results) or all(
@@ -50,8 +49,10 @@ def diagnose(results: Sequence[Result]) -> str | None:
     return next(of_numbers([(plain(result.numbers), plain(result.expected)) for result in results], results), None)
 
 
-def meanings(message: str) -> Iterator[str]:
-    """What an error usually means."""
+def meanings(kind: str, message: str, line: str) -> Iterator[str]:
+    """What an error usually means; one that no line of the answer raises was raised by the call itself."""
+    if kind == "TypeError" and "positional argument" in message and not line:
+        yield "The function does not take the arguments that it is called with. Which ones does the exercise give?"
     for pattern, meaning in ERRORS.items():
         if found := re.search(pattern, message):
             yield f"An error is raised: {meaning.format(*found.groups())}"
@@ -92,7 +93,7 @@ def of_numbers(pairs: list[tuple[Tensor, Tensor]], results: Sequence[Result]) ->
         yield f"Rows do not sum to 1, as they should{where}. Over what do you normalise?"
     if all(len(got) > 1 and all(equal(row, got[0]) for row in got) for got, _ in pairs):
         yield "The result is the same for every entry of the first axis. Does what tells them apart take part?"
-    if all(len(got) > 1 and equal(got[0], right[0]) for got, right in pairs):
+    if all(right.dim() > 1 and len(got) > 1 and equal(got[0], right[0]) for got, right in pairs):
         yield "The first entry along axis 0 is right, others are not. Is something of the first used for all?"
     if right := [result for result in results if result.problem() is None]:
         yield f"{len(right)} of {len(results)} calls come out right. What is different about the others?"

@@ -37,3 +37,17 @@ RIGHT_ANSWERS = [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() 
 @pytest.mark.parametrize(("name", "answer"), RIGHT_ANSWERS)
 def test_a_right_answer_in_another_style_passes(name, answer):
     assert COURSE[name](answer), COURSE[name](answer)
+
+
+@pytest.mark.parametrize("exercise", OF_FUNCTIONS, ids=lambda exercise: exercise.__name__)
+def test_what_is_only_near_a_mistake_is_not_taken_for_it(exercise):
+    for text, wrong in exercise.mistakes[:3]:
+        verdict = exercise(lambda *arguments, wrong=wrong: moved(wrong(*arguments)))
+        assert verdict.state == "wrong" and (text not in verdict.text or "your code raises" in verdict.evidence)
+
+
+def moved(value):
+    """All numbers off by a little."""
+    if isinstance(value, tuple):
+        return tuple(map(moved, value))
+    return 1.013 * value + 0.002

@@ -163,7 +163,7 @@ def fail_at_length(X):
         (lambda X: sys.exit("bye"), ["raises SystemExit: bye at"]),
         (lambda X: eval("undefined"), ["raises NameError: name 'undefined' is not defined at “"]),
         (eval("lambda X: 1 / 0"), ["With X of shape (2, 3), your code raises ZeroDivisionError: division by zero."]),
-        (lambda: 1, ["An error is raised: the arguments are not those of the exercise."]),
+        (lambda: 1, ["The function does not take the arguments that it is called with."]),
         (lambda X: X + torch.ones(7), ["on which one has 3 entries and the other 7"]),
         (lambda X: X @ X, ["This is a matrix product.", "raises RuntimeError: mat1 and mat2 shapes cannot be"]),
         (lambda X: X.t().view(-1), ["a view reads the numbers in the order in which they lie in memory"]),
