@@ -23,11 +23,8 @@ NOT_WEIGHTS = "These weights are no average's: their rows do not sum to 1. Are h
 @exercise(
     trials=lambda: [(torch.tensor([-3.0, -1.0, 0.0, 0.5, 2.5]),), (3 * torch.randn(3, 7),)],
     praise="1 at the query, less with every minute, nothing from two hours on, the same before and after.",
-    hints=(
-        "A kernel turns a distance into a similarity. This one is a straight line until it meets 0.",
-        "Any shape goes in, and the same shape comes out: work on all entries at once.",
-        "Begin with how far a key is, whatever the side, as a share of the two hours.",
-    ),
+    idea="A kernel turns a distance into a similarity. This one is a straight line until it meets 0.",
+    begin="Begin with how far a key is, whatever the side, as a share of the two hours.",
     mistakes="""
         .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. What should it be there?
         .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again.
@@ -60,12 +57,9 @@ def triangle(distance):
         (torch.softmax(2 * torch.randn(4, 6), dim=1),),
         (torch.softmax(torch.randn(5, 3), dim=1),),
     ],
-    praise="n equal weights count as n keys, a single weight as 1, and everything else lies between.",
-    hints=(
-        "Try a row of four equal weights: what do their squares sum to, and how does that become 4?",
-        "(number of queries, number of keys) goes in, one number for each query comes out.",
-        "Begin with the squares of all weights; then ask which axis is that of the keys.",
-    ),
+    praise="Equal weights, n of them, count as n keys, a single weight as 1, and everything else lies between.",
+    idea="Try a row of four equal weights: what do their squares sum to, and how does that become 4?",
+    begin="Begin with the squares of all weights; then ask which axis is that of the keys.",
     mistakes="""
         1 / → ∅ ⇒ This grows when few keys are heard: it is the sum of squares itself.
         dim=1 → dim=0 ⇒ There is one number for each key. Over which axis do you sum?
@@ -99,12 +93,9 @@ def effective_number(weights):
         (torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 5), 0.7),
         (torch.randn(6, 2), torch.randn(5, 2), torch.randn(5, 3), 1.8),
     ],
-    praise="keys and values of any size can be pooled; nothing in the formula asks for single numbers.",
-    hints=(
-        "Three steps: a score for every pair, weights from the scores of a query, an average of values.",
-        "A table of all pairs has an axis for queries and one for keys; a third one, of entries, is summed.",
-        "Begin with the differences of every query and every key: give one of the two a new axis of length 1.",
-    ),
+    praise="Keys and values of any size can be pooled; nothing in the formula asks for single numbers.",
+    idea="Three steps: a score for every pair, weights from the scores of a query, an average of values.",
+    begin="Begin with the differences of every query and every key: give one of the two a new axis of length 1.",
     mistakes=(
         WIDTH,
         f"""
@@ -137,12 +128,9 @@ def gaussian_pooling(queries, keys, values, sigma):
         (12 * torch.rand(7), 1.5),
         (24 * torch.rand(11), 5.0),
     ],
-    praise="nothing within the hour is heard, exactly one hour included, and every row still sums to 1.",
-    hints=(
-        "A mask says who may be heard; it belongs where the softmax can still share the weight out among the rest.",
-        "(n,) goes in, (n, n) comes out: a row for each reading as a query.",
-        "Begin with how many hours lie between any two readings, whatever the order.",
-    ),
+    praise="Nothing within the hour is heard, exactly one hour included, and every row still sums to 1.",
+    idea="A mask says who may be heard; it belongs where the softmax can still share the weight out among the rest.",
+    begin="Begin with how many hours lie between any two readings, whatever the order.",
     mistakes=(
         WIDTH,
         f"""
@@ -186,12 +174,9 @@ def leave_hour_out(hours, sigma):
         (torch.tensor([1.0, 4.0, 6.5]), 6 * torch.rand(5), torch.randn(5), 1.5),
         (6 * torch.rand(4), 6 * torch.rand(9), 1 + torch.randn(9), 0.8),
     ],
-    praise="readings that lie on a straight line are now met exactly, even at the ends and beyond them.",
-    hints=(
-        "Each query has weights of its own, and with them means and a slope of its own; then follow the line to it.",
-        "Weights are (num_queries, num_keys), means and slopes (num_queries,), deviations (num_queries, num_keys).",
-        "Begin with the weights of ordinary Gaussian pooling; both weighted means follow by a product with them.",
-    ),
+    praise="Readings that lie on a straight line are now met exactly, even at the ends and beyond them.",
+    idea="Each query has weights of its own, and with them means and a slope of its own; then follow the line to it.",
+    begin="Begin with the weights of ordinary Gaussian pooling; both weighted means follow by a product with them.",
     mistakes=(
         WIDTH,
         f"""

@@ -201,14 +201,14 @@ def run(implementation: Implementation) -> Report:
 def verdict(implementation: Implementation) -> Verdict:
     """Whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
     if not isinstance(implementation, type):
-        return Verdict("not yet", f"give the class itself; this is {kind_of(implementation)}.")
+        return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation)
     if not report.caught_by:
-        return Verdict("right", f"clean, none of the {len(TESTS)} tests catches it.")
+        return Verdict("right", f"Clean, none of the {len(TESTS)} tests catches it.")
     first = report.caught_by[0]
     if report.findings["random reference"] == report.findings[first] and report.findings[first].startswith(RAISES):
-        return Verdict("not yet", f"the tests could not run it: {report.findings[first]}.")
-    return Verdict("not yet", f"still caught by: {', '.join(report.caught_by)}. ({first}: {report.findings[first]})")
+        return Verdict("not yet", f"The tests could not run it: {report.findings[first]}.")
+    return Verdict("not yet", f"Still caught by: {', '.join(report.caught_by)}. ({first}: {report.findings[first]})")
 
 
 def matrix(implementations: Mapping[str, Implementation]) -> dict[str, dict[str, bool]]:

@@ -24,12 +24,9 @@ TIED = 0.01  # weights closer than this count as equal
         (12, 3, 7, True),
         (10, 2, 3, False),
     ],
-    praise="the number of heads does not matter: it only says how the same rows are shared out.",
-    hints=(
-        "Count the numbers of each of the four matrices by what it reads and what it gives.",
-        "Three maps go from input_size to num_hiddens features; what does the fourth read?",
-        "Begin with the three maps from the input, all heads together.",
-    ),
+    praise="The number of heads does not matter: it only says how the same rows are shared out.",
+    idea="Count the numbers of each of the four matrices by what it reads and what it gives.",
+    begin="Begin with the three maps from the input, all heads together.",
     mistakes="""
         3 * num_hiddens → num_heads * 3 * num_hiddens ⇒ W_q, W_k and W_v count once for each head at full size. How many
             rows do all heads share?
@@ -70,12 +67,9 @@ def parameter_count(num_hiddens, num_heads, input_size, bias):
 
 @exercise(
     trials=lambda: [(2, 3, 4, 2), (3, 5, 6, 3), (2, 7, 8, 4), (4, 2, 9, 3), (1, 6, 10, 5), (5, 1, 6, 2)],
-    praise="the maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.",
-    hints=(
-        "List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
-        "A product of an a × b and a b × c matrix takes 2abc operations; b is the axis that is summed over.",
-        "Begin with one map of all tokens of one example.",
-    ),
+    praise="The maps grow with n, scores and averages with n²: at n = 2 · num_hiddens they cost the same.",
+    idea="List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
+    begin="Begin with one map of all tokens of one example.",
     mistakes="""
         batch_size * (maps + pairs) → batch_size * (maps + pairs) // 2 ⇒ This is exactly half: multiplications without
             the additions that come with them?
@@ -125,12 +119,9 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
         attention_trial(2, 3, 4, (5, 6, 7), 3, 2, [4, 2]),
         attention_trial(3, 2, 5, (7, 4, 6), 2, 4, [3, 1, 4]),
     ],
-    praise="the output is a sum with one part for each head, so a head can be taken out without the others.",
-    hints=(
-        "A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
-        "A head owns head_size rows of W_q, W_k and W_v that follow one another, and as many columns of W_o.",
-        "Begin with the size of a head, then with the slice of rows that head number i owns.",
-    ),
+    praise="The output is a sum with one part for each head, so a head can be taken out without the others.",
+    idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
+    begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
     mistakes="""
         math.sqrt(head_size) → math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the vectors
             that a head compares?
@@ -194,11 +185,8 @@ def previous_token_matrices():
 
 @judged(
     right=previous_token_matrices,
-    hints=(
-        "With one-hot positions, column i of W_q is what token i asks for, and column j of W_k is what key j offers.",
-        "Both matrices are (head_size, 6), a column for each position; 6 is a convenient head_size.",
-        "Begin with keys that simply say their own position; then let each query ask for another one.",
-    ),
+    idea="With one-hot positions, column i of W_q is what token i asks for, and column j of W_k is what key j offers.",
+    begin="Begin with keys that simply say their own position; then let each query ask for another one.",
 )
 def previous_token(W_q, W_k):
     """A head, set by hand, in which every token attends to the one before it, and token 0 to itself.
@@ -212,7 +200,7 @@ def previous_token(W_q, W_k):
     wanted = [0, *range(NUM_TOKENS - 1)]
     shares = [weights[token, target].item() for token, target in enumerate(wanted)]
     if min(shares) >= ENOUGH:
-        return f"every token gives at least {floor(min(shares))} of its weight to the one before it, token 0 to itself."
+        return f"Every token gives at least {floor(min(shares))} of its weight to the one before it, token 0 to itself."
     raise MistakeError(describe(weights, wanted, shares))
 
 
@@ -238,12 +226,12 @@ def position_weights(W_q: Tensor, W_k: Tensor) -> Tensor:
     """
     if len(W_q) != len(W_k):
         raise MistakeError(
-            f"queries and keys are compared entry by entry: W_q makes queries of size {len(W_q)}, "
+            f"Queries and keys are compared entry by entry: W_q makes queries of size {len(W_q)}, "
             f"W_k keys of size {len(W_k)}."
         )
     scores = W_q.T @ W_k / math.sqrt(len(W_q))
     if not scores.isfinite().all():
-        raise MistakeError("the scores overflow: take smaller numbers.")
+        raise MistakeError("The scores overflow: take smaller numbers.")
     return torch.softmax(scores, dim=-1)
 
 
@@ -252,34 +240,34 @@ def describe(weights: Tensor, wanted: list[int], shares: list[float]) -> str:
     looks, least, last = [most(row) for row in weights], [most(-row) for row in weights], NUM_TOKENS - 1
     token = next(token for token, share in enumerate(shares) if share < ENOUGH)
     if is_even(weights):
-        return f"every token spreads its weight evenly, 1/{NUM_TOKENS} on each: the scores of a row hardly differ."
+        return f"Every token spreads its weight evenly, 1/{NUM_TOKENS} on each: the scores of a row hardly differ."
     if looks == wanted:
         return (
-            f"every token looks most where it should, but not sharply enough: token {token} gives only "
+            f"Every token looks most where it should, but not sharply enough: token {token} gives only "
             f"{floor(shares[token])} of its weight there, {ENOUGH} is asked. What makes a softmax sharper?"
         )
     if looks == list(range(NUM_TOKENS)):
-        return "every token attends to itself. Whose key should its query match?"
+        return "Every token attends to itself. Whose key should its query match?"
     if looks[1:last] == list(range(2, NUM_TOKENS)):  # where token 0 looks depends on how the shift treats it
         return (
-            "tokens attend to the next one: token 1 looks at token 2, and should look at token 0. "
+            "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. "
             "Are the roles of W_q and W_k exchanged, or is a shift the wrong way round?"
         )
     if looks[2:] == list(range(NUM_TOKENS - 2)):
-        return "tokens attend to the one two before: token 2 looks at token 0, and should look at token 1."
+        return "Tokens attend to the one two before: token 2 looks at token 0, and should look at token 1."
     if looks[1:] == wanted[1:] and is_even(weights[0]):
-        return "the others are right, but token 0 spreads its weight evenly: its query matches all keys alike."
+        return "The others are right, but token 0 spreads its weight evenly: its query matches all keys alike."
     if looks == [last, *wanted[1:]]:
-        return f"the others are right, but token 0 attends to the last one, token {last}, as if positions were a ring."
+        return f"The others are right, but token 0 attends to the last one, token {last}, as if positions were a ring."
     if len(set(looks)) == 1 and looks[0] is not None:
-        return f"every token attends to token {looks[0]}: queries of different tokens must look for different things."
+        return f"Every token attends to token {looks[0]}: queries of different tokens must look for different things."
     if least == wanted:
-        return "every token gives the least weight where it should give the most: is a sign wrong?"
+        return "Every token gives the least weight where it should give the most: is a sign wrong?"
     if all(is_even(row[:t]) and row[:t].sum() > ENOUGH for t, row in enumerate(weights) if t):
-        return "tokens spread their weight over all tokens before them; only the one just before is asked for."
+        return "Tokens spread their weight over all tokens before them; only the one just before is asked for."
     top = [str(other) for other, weight in enumerate(weights[token]) if weights[token].max() - weight < TIED]
     return (
-        f"token {token} gives {floor(shares[token])} of its weight to token {wanted[token]}, {ENOUGH} is asked; "
+        f"Token {token} gives {floor(shares[token])} of its weight to token {wanted[token]}, {ENOUGH} is asked; "
         f"the most, {floor(weights[token].max().item())}, goes to token {' and token '.join(top)}."
     )
 

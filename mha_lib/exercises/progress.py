@@ -1,8 +1,9 @@
 """What is kept of a learner's work between sittings, in the user's cache: tries, what is solved, what was predicted.
 
-While tests run, or where an instructor has switched solutions off, nothing is written.
+While tests run, or where an instructor has switched worked answers off, nothing is written.
 """
 
+import contextlib
 import json
 import os
 import tempfile
@@ -18,39 +19,34 @@ def solutions_are_off() -> bool:
 
 def kept() -> dict[str, dict]:
     """Name of an exercise → tries and whether it is solved; name of a prediction → what was typed."""
-    if not _may_keep():
-        return dict(_this_sitting)
-    try:
-        found = json.loads(_path().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = {}
-    return found if isinstance(found, dict) else {}
-
-
-def record(name: str, state: str) -> None:
-    """Count a try at an exercise; a stub is none."""
-    if state == "not yet":
-        return
-    before = kept().get(name, {})
-    keep(name, {"tries": before.get("tries", 0) + 1, "solved": before.get("solved", False) or state == "right"})
+    found = {}
+    if _is_written():
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(_path().read_text(encoding="utf-8"))
+    return (found if isinstance(found, dict) else {}) | _this_sitting
 
 
 def keep(name: str, content: dict) -> None:
     """Keep something under a name; where it cannot be written, it lasts as long as the kernel."""
     everything = kept() | {name: content}
     _this_sitting[name] = content
-    if not _may_keep():
+    if not _is_written():
         return
-    try:
+    with contextlib.suppress(OSError):
         _path().parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=_path().parent, delete=False, encoding="utf-8") as file:
             json.dump(everything, file)
         os.replace(file.name, _path())
-    except OSError:
-        pass
 
 
-def _may_keep() -> bool:
+def record(name: str, state: str) -> None:
+    """Count a try at an exercise; a stub is none."""
+    if state != "not yet":
+        before = kept().get(name, {"tries": 0, "solved": False})
+        keep(name, {"tries": before["tries"] + 1, "solved": before["solved"] or state == "right"})
+
+
+def _is_written() -> bool:
     return not solutions_are_off() and "PYTEST_VERSION" not in os.environ
 
 

@@ -39,7 +39,7 @@ class NotYetError(Exception):
 
 
 class MistakeError(Exception):
-    """The answer is wrong; the message says in what way."""
+    """The answer is wrong; the message says in what way, in whole sentences."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
         MistakeError: it is no function, takes too long, ends its process or changes its arguments in place.
     """
     if not callable(function):
-        raise MistakeError(f"give the function itself, without calling it; this is {kind_of(function)}.")
+        raise MistakeError(f"Give the function itself, without calling it; this is {kind_of(function)}.")
     outcomes = in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]
     for outcome in outcomes:
         if isinstance(outcome, Exception):
@@ -106,11 +106,11 @@ def receive(receiving: Connection, function: Callable, trials: Sequence[tuple]) 
         which = call_in_words(function, trials[len(outcomes)])
         where = f" {which}" if which else ""
         if not receiving.poll(max(0, deadline - time.monotonic())):
-            return [*outcomes, MistakeError(f"your code ran for more than {SECONDS:g} seconds{where}.")]
+            return [*outcomes, MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")]
         try:
             kind, content = pickle.loads(receiving.recv_bytes())
         except EOFError:
-            return [*outcomes, MistakeError(f"your code ended the process that it ran in{where}.")]
+            return [*outcomes, MistakeError(f"Your code ended the process that it ran in{where}.")]
         if kind == "outcome":
             outcomes.append(content)
             deadline = time.monotonic() + SECONDS
@@ -158,17 +158,17 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     except BaseException as error:
         line = line_of(error)
         if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error)):
-            return NotYetError("write the function first, then run both cells.")
+            return NotYetError("Write the function first, then run both cells.")
         return Outcome(error=error_in_words(error), line=line)
     for number, (before, after) in enumerate(zip(arguments, given, strict=True)):
         if not same(before, after):
             name = name_of_argument(function, number, len(arguments))
             return MistakeError(
-                f"your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
+                f"Your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
                 "work on a new tensor."
             )
     if result is None or result is ...:
-        return NotYetError(f"the function returns nothing so far{' (printing is not returning)' * prints(function)}.")
+        return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")
     return Outcome(plain_data(result))
 
 

@@ -40,12 +40,9 @@ MASK = """
         (0.5 * torch.randn(2, 3, 5), 0.5 * torch.randn(2, 4, 5), 0.5),
         (3 * torch.randn(3, 2, 7), 3 * torch.randn(3, 6, 7), 3.0),
     ],
-    praise="d products with two factors each: the score's standard deviation is std²·√d, and now it is 1.",
-    hints=(
-        "What is the variance of one product of two entries, and of a sum of d such products?",
-        "(batch, queries, d) and (batch, keys, d) go in, (batch, queries, keys) comes out.",
-        "Begin with the product of queries and turned keys; only the divisor is new.",
-    ),
+    praise="A score is d products of two factors: its standard deviation is std²·√d, and now it is 1.",
+    idea="What is the variance of one product of two entries, and of a sum of d such products?",
+    begin="Begin with the product of queries and turned keys; only the divisor is new.",
     mistakes="""
         / (std**2 * math.sqrt(d)) → ∅ ⇒ These are bare dot products, not divided by anything.
         std**2 * math.sqrt(d) → math.sqrt(d) ⇒ The divisor is √d, which is right for entries of standard deviation 1.
@@ -103,12 +100,9 @@ def trials_1d() -> dict[str, list[tuple[Tensor, Tensor]]]:
 
 @exercise(
     trials=trials_1d,
-    praise="padding gets exactly 0, every row sums to 1, and each example has its own length.",
-    hints=(
-        "Padding must have lost before the softmax shares anything out.",
-        "A mask (batch, 1, keys) meets scores (batch, queries, keys); lengths come as (batch,).",
-        "Begin with the keys' numbers, and hold them against the lengths, to which you give two new axes.",
-    ),
+    praise="Padding gets exactly 0, every row sums to 1, and each example has its own length.",
+    idea="Padding must have lost before the softmax shares anything out.",
+    begin="Begin with the keys' numbers, and hold them against the lengths, to which you give two new axes.",
     mistakes=(
         """
         [:, None, None] → [:, None] ∨ valid_lens[:, None, None] → valid_lens.repeat(scores.shape[1]).reshape(
@@ -175,12 +169,9 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
 @exercise(
     trials=trials_2d,
     then=require_finite_gradient,
-    praise="a query that may look at nothing gets nothing, and no NaN, in the gradient either.",
-    hints=(
-        "Where a row is empty, a softmax over −∞ divides 0 by 0. What if the row were low, but finite?",
-        "Lengths (batch, queries) get one new axis, that of the keys; the mask has the shape of the scores.",
-        "Begin with the mask of valid keys; it is needed twice, before the softmax and after.",
-    ),
+    praise="A query that may look at nothing gets nothing, and no NaN, in the gradient either.",
+    idea="Where a row is empty, a softmax over −∞ divides 0 by 0. What if the row were low, but finite?",
+    begin="Begin with the mask of valid keys; it is needed twice, before the softmax and after.",
     mistakes=(
         """
         valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
@@ -219,12 +210,9 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
 
 @exercise(
     trials=lambda: [additive_trial(2, 3, 4, 5, 6, 7, 8), additive_trial(3, 5, 2, 4, 3, 6, 1)],
-    praise="queries and keys of different sizes meet, every pair in one table, and the values are averaged.",
-    hints=(
-        "Every query meets every key: their projections are added, bent by tanh, and w_v makes one number of them.",
-        "The features of all pairs are (batch, queries, keys, h); the scores are (batch, queries, keys).",
-        "Begin with both projections, and give each a new axis of length 1, in different places.",
-    ),
+    praise="Queries and keys of different sizes meet, every pair in one table, and the values are averaged.",
+    idea="Every query meets every key: their projections are added, bent by tanh, and w_v makes one number of them.",
+    begin="Begin with both projections, and give each a new axis of length 1, in different places.",
     mistakes=f"""
         torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
             W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by keys that nothing bends. What
@@ -271,12 +259,9 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
         (torch.randn(2, 3, 5), torch.randn(2, 4, 5)),
         (torch.randn(4, 2, 3), torch.randn(4, 6, 3)),
     ],
-    praise="a distance is a dot product in which long keys pay for their length.",
-    hints=(
-        "Multiply the square out. Which of the three terms is the same for all keys of a row, and what does it change?",
-        "(batch, queries, d) and (batch, keys, d) go in, (batch, queries, keys) comes out.",
-        "Begin with all dot products; then take from each what its key has to pay.",
-    ),
+    praise="A distance is a dot product in which long keys pay for their length.",
+    idea="Multiply the square out. Which of the three terms is the same for all keys, and what does it change?",
+    begin="Begin with all dot products; then take from each what its key has to pay.",
     mistakes=f"""
         - keys.square().sum(dim=-1)[:, None] / 2 → ∅ ⇒ These are the weights of the bare dot product: the lengths of the
             keys have no say. (A term that is the same for all keys of a row does not count.)

@@ -23,12 +23,9 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
 
 @exercise(
     trials=lambda: [(3, 1, 0, 2, 3), (4, 2, 1, 3, 2), (7, 0, 3, 3, 5), (9, 5, 2, 4, 3), (2, 3, 1, 6, 2)],
-    praise="a whole division finds the example, its remainder the head, and the head owns head_size columns.",
-    hints=(
-        "The tables stand in the order example 0 head 0, example 0 head 1, …: write the numbers of the tables down.",
-        "Three whole numbers are asked for; the feature is counted among all num_hiddens columns, not within its head.",
-        "Begin with which example and which head a table is; Python's divmod gives both at once.",
-    ),
+    praise="A whole division finds the example, its remainder the head, and the head owns head_size columns.",
+    idea="The tables stand in the order example 0 head 0, example 0 head 1, …: write the numbers of the tables down.",
+    begin="Begin with which example and which head a table is; Python's divmod gives both at once.",
     mistakes="""
         table // num_heads → table % num_heads ; table % num_heads → table // num_heads ⇒ Quotient and remainder of the
             table's number have changed places. Do the heads of one example follow one another?
@@ -56,8 +53,6 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
         table % num_heads → num_heads - 1 - table % num_heads ⇒ The heads are counted from the last one back.
         head * head_size + column → head * head_size + column + 1 ⇒ The feature is counted from 1; all is counted from 0
             here.
-        example, row, head * head_size + column → example + 1, row + 1, head * head_size + column + 1 ⇒ All three are
-            counted from 1; all is counted from 0 here.
         head * head_size + column → (head - 1) * head_size + column ⇒ The feature lies one head too far left. Is head 0
             the first?
         """,
@@ -81,44 +76,35 @@ VIEW = (
 @exercise(
     trials=lambda: [(TAGS, 2), (torch.randn(2, 4, 15), 3), (torch.randn(3, 5, 8), 4), (torch.randn(5, 2, 6), 2)],
     numbers_in_words=tags_in_words,
-    praise="every number is where it belongs: table i · num_heads + head holds that head's share of example i.",
-    hints=(
-        "First the features are cut, then the heads move in front of the tokens, then two axes become one.",
-        "(b, n, h · p) becomes (b, n, h, p), then (b, h, n, p), then (b · h, n, p).",
-        "Begin with a reshape that touches nothing but the last axis.",
-    ),
+    praise="Every number is where it belongs: table i · num_heads + head holds that head's share of example i.",
+    idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
+    begin="Begin with a reshape that touches nothing but the last axis.",
     mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows: the numbers are still in the order in which
-            they were. What must move before axes are joined?
-        .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ The tables of head 0 come first, for all examples. Which should come
-            first, the heads of example 0?
+        .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows. What must move before axes are joined?
+        .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ All tables of head 0 come first. Should all of example 0?
         num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
             dealt out in turn. Which features does head 0 own?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens: tokens and features have changed places
-            before the last step.
+        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens. Which two axes have changed places?
         .transpose(1, 2) → .permute(2, 1, 0, 3) ⇒ Examples and heads have changed places. Which two axes should?
-        .transpose(1, 2) → .permute(2, 1, 0, 3) ; b * num_heads, n, -1 → -1, b, d // num_heads ⇒ Tokens are folded in
-            with the heads, and examples stand as rows. Which axes should move?
         .transpose(1, 2) → .transpose(2, 3) ∨ .transpose(1, 2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1,
             num_heads ⇒ Heads and features have changed places; no head has moved in front of the tokens.
         .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → -1, num_heads ⇒
             Tokens have changed places with the features of a head. Which two axes should?
         .transpose(1, 2) → .transpose(0, 1) ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
             num_heads → b * n ⇒ Tokens have changed places with examples. Which two axes should?
-        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own beside the examples. What makes every
-            head of every example a problem of its own?
+        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. Which axis should they share with the
+            examples?
         .transpose(1, 2) → ∅ ; .reshape(b * num_heads, n, -1) → ∅ ⇒ The features are cut, and nothing has moved yet.
         num_heads, d // num_heads → d // num_heads, num_heads ∨ num_heads, d // num_heads → d // num_heads, num_heads ;
-            b * num_heads, n, -1 → -1, n, num_heads ⇒ There are as many heads as one head should have features. In which
-            order is the last axis cut?
+            b * num_heads, n, -1 → -1, n, num_heads ⇒ The last axis is cut into head_size heads. How many heads should
+            there be?
         .transpose(1, 2) → ∅ ; b * num_heads, n → b * n, num_heads ⇒ The tokens are folded into the batch, and heads
             stand as rows. Which belong into the batch?
         .transpose(1, 2) → .permute(0, 2, 3, 1) ; n, -1) → -1, n) ⇒ Every table lies on its side, with features as rows.
         b * num_heads, n, → b, num_heads * n, ⇒ The heads lie below one another, as further tokens. Into which axis
             should they be folded?
         n, num_heads, d → num_heads, n, d ∨ n, num_heads, d → num_heads, n, d ; b * num_heads, n → b * n, num_heads ⇒
-            The reshape names the heads before the tokens, so that it cuts tokens, not features. Along which axis do the
-            heads lie?
+            The reshape cuts tokens, not features. Along which axis do the heads lie?
         .transpose(1, 2) → .transpose(1, 2).flip(1) ⇒ The heads of every example stand in reverse order.
         .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
         return X.reshape( → return X.view( ⇒ {VIEW}
@@ -146,23 +132,18 @@ def transpose_qkv(X, num_heads):
         (torch.randn(10, 2, 3), 2),
     ],
     numbers_in_words=tags_in_words,
-    praise="every number is back at its token, head after head. A round trip alone would not have shown that.",
-    hints=(
-        "The moves of transpose_qkv, from the last to the first, each undone.",
-        "(b · h, n, p) becomes (b, h, n, p), then (b, n, h, p), then (b, n, h · p).",
-        "Begin with a reshape that touches nothing but the first axis: which of its two parts changes faster?",
-    ),
+    praise="Every number is back at its token, head after head. A round trip alone would not have shown that.",
+    idea="The moves of transpose_qkv, from the last to the first, each undone.",
+    begin="Begin with a reshape that touches nothing but the first axis: which of its two parts changes faster?",
     mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side: the axes are joined in the order in which they were.
-            What must move back beside the features first?
+        .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side. What must move back beside the features first?
         tables // num_heads, num_heads, → num_heads, tables // num_heads, ; .transpose(1, 2) → .permute(1, 2, 0, 3) ⇒
             Heads of different examples stand side by side. Are the tables that follow one another heads of one example?
         tables // num_heads, num_heads, → num_heads, tables // num_heads, ∨ tables // num_heads, num_heads, → num_heads,
-            tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut as heads first,
-            then examples, and the examples end up beside the features. Which of the two changes faster?
+            tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut into heads of
+            examples, not examples of heads. Which changes faster?
         .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ The heads' features alternate. Do all of head 0 come first?
-        .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens: tokens and features have changed places before
-            the last step.
+        .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens. Which two axes have changed places?
         .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; .reshape(-1, n, num_heads * p) →
             .flatten(2) ⇒ Heads have changed places with features. Which two axes should?
         .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads have an axis again, but they are not back
@@ -180,10 +161,10 @@ def transpose_qkv(X, num_heads):
         tables // num_heads, num_heads → tables / num_heads, num_heads ∨ X.reshape(tables // num_heads → X.view(tables /
             num_heads ⇒ A size that is no whole number raises an error. Which division gives a whole number?
         X.reshape(tables // num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, -1) ∨ X.reshape(tables //
-            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: the
-            features of a head are to be split once more. Which axis holds the heads here?
-        X.reshape(tables // num_heads, → X.reshape(tables, ⇒ An error is raised: the heads get an axis, but the first
-            axis stays as long as it was. How many examples are there?
+            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: features
+            are split once more. Which axis holds the heads here?
+        X.reshape(tables // num_heads, → X.reshape(tables, ⇒ An error is raised: the first axis stays as long as it was.
+            How many examples are there?
         """,
 )
 def transpose_output(X, num_heads):
@@ -209,12 +190,9 @@ FOR_QUERIES = f"{RIGHT} → {RIGHT} if valid_lens.dim() == 1 else"
             (torch.tensor([[2, 7], [3, 1], [6, 4]]), 5),
         ],
     },
-    praise="each example's lengths stand num_heads times, one after the other, in both forms.",
-    hints=(
-        "Tables that follow one another are heads of one example, and share its lengths.",
-        "(b,) becomes (b · h,), and (b, q) becomes (b · h, q): only the first axis grows.",
-        "Begin with the order for two examples and two heads: which length does each of the four tables get?",
-    ),
+    praise="Each example's lengths stand num_heads times, one after the other, in both forms.",
+    idea="Tables that follow one another are heads of one example, and share its lengths.",
+    begin="Begin with the order for two examples and two heads: which length does each of the four tables get?",
     mistakes=f"""
         {RIGHT} → torch.cat([valid_lens] * num_heads) ∨ {FOR_QUERIES} torch.cat([valid_lens] * num_heads) ⇒ The examples
             take turns: the second table has the length of example 1. Whose head is the second table?
@@ -258,12 +236,9 @@ def lengths_for_heads(valid_lens, num_heads):
 
 @exercise(
     trials=lambda: [(torch.randn(3 * h * p, size), h) for h, p, size in ((2, 3, 6), (3, 2, 9), (4, 5, 3), (5, 3, 12))],
-    praise="one transposition turns a stranger's weights into ours: heads and the three matrices change places.",
-    hints=(
-        "Give the heads, the three parts and the rows of a part an axis each; then it is a matter of two axes.",
-        "(3 · h · p, size) becomes (h, 3, p, size), then (3, h, p, size), then three times (h · p, size).",
-        "Begin with a reshape of the first axis only, its parts named in the order in which they lie there.",
-    ),
+    praise="One transposition turns a stranger's weights into ours: heads and the three matrices change places.",
+    idea="Give the heads, the three parts and the rows of a part an axis each; then it is a matter of two axes.",
+    begin="Begin with a reshape of the first axis only, its parts named in the order in which they lie there.",
     mistakes="""
         parts.transpose(0, 1) → W ⇒ The first third of the rows is given out as W_q. Does W_q stand in one piece?
         num_heads, 3, -1, size) → -1, 3, size) ⇒ The rows are dealt out in turn. What follows a head's first query row?
@@ -271,9 +246,6 @@ def lengths_for_heads(valid_lens, num_heads):
             rows of head 0 come first?
         return W_q, W_k, W_v → return W_k, W_q, W_v ⇒ W_q and W_k are exchanged.
         return W_q, W_k, W_v → return W_q, W_v, W_k ⇒ W_k and W_v are exchanged.
-        return W_q, W_k, W_v → return W_v, W_k, W_q ⇒ The three matrices are right, but stand in reverse order.
-        return W_q, W_k, W_v → return W_k, W_v, W_q ∨ return W_q, W_k, W_v → return W_v, W_q, W_k ⇒ The three matrices
-            are right, but each stands in another's place.
         num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head
             in each matrix?
         num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut
@@ -284,7 +256,6 @@ def lengths_for_heads(valid_lens, num_heads):
         parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
         parts.transpose(0, 1).reshape(3, -1, size) → W.chunk(3, dim=1) ⇒ The columns are cut in three. Which axis holds
             the heads' rows?
-        .reshape(3, -1, size) → .sum(dim=1) ⇒ The heads' rows are added up. How do heads share a matrix?
         """,
 )
 def split_fused(W, num_heads):

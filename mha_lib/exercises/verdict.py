@@ -8,11 +8,12 @@ from typing import Any
 from torch import Tensor
 
 SIGNS = {"right": "✓ Right", "wrong": "✗ Not right", "not yet": "… Not yet"}
-COLOURS = {  # the theme's own where there is one, so that light and dark are followed
+COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
     "right": "var(--jp-success-color1, #2e7d32)",
     "wrong": "var(--jp-warn-color1, #b26a00)",
     "not yet": "var(--jp-border-color1, #888)",
 }
+SHADE = "var(--jp-info-color1, #1976d2)"
 LARGEST = 8  # rows and columns of a table that is shown
 
 
@@ -40,8 +41,8 @@ class Verdict:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        lines = [f"{SIGNS[self.state]}: {one_line(self.text)}", one_line(self.evidence), self.next_step]
-        return "\n".join(filter(None, lines))
+        lines = f"{SIGNS[self.state]}. {self.text}", self.evidence, self.next_step
+        return "\n".join(" ".join(line.split()) for line in lines if line)
 
     def _repr_html_(self) -> str:
         colour = COLOURS[self.state]
@@ -55,36 +56,33 @@ class Verdict:
         )
 
     def tables(self) -> str:
-        """Yours beside what was expected, where both are tables small enough to be read."""
-        if not all(isinstance(X, Tensor) and X.dim() and not X.is_complex() for X in (self.got, self.expected)):
+        """Yours beside what was expected, shaded by value, where both are tables."""
+        if not all(
+            isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in (self.got, self.expected)
+        ):
             return ""
-        got, expected = (
-            X.detach().reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].tolist() for X in (self.got, self.expected)
+        corners = [X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for X in both]
+        top = max(corner.nan_to_num(0, 0, 0).abs().max().item() for corner in corners) or 1.0
+        both = (
+            table(title, corner.tolist(), top) for title, corner in zip(("yours", "expected"), corners, strict=True)
         )
-        numbers = [abs(x) for row in got + expected for x in row if x == x and abs(x) != float("inf")]
-        top = max(numbers, default=0) or 1
-        return f"<div style='display:flex;gap:2em'>{table('yours', got, top)}{table('expected', expected, top)}</div>"
+        return f"<div style='display:flex;gap:2em;flex-wrap:wrap'>{''.join(both)}</div>"
 
 
 def table(title: str, rows: list[list[float]], top: float) -> str:
-    """A table of numbers, shaded by their size."""
-    style = "padding:.1em .5em;text-align:right"
-    lines = ("".join(f"<td style='{style};{shade(x, top)}'>{x:.3g}</td>" for x in row) for row in rows)
+    """A table of numbers, the darker the larger."""
+    lines = ("".join(cell(number, abs(number) / top) for number in row) for row in rows)
     cells = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table style='border-collapse:collapse'><caption>{title}</caption>{cells}</table>"
+    return f"<table style='border-collapse:collapse;margin:0'><caption>{title}</caption>{cells}</table>"
 
 
-def shade(number: float, top: float) -> str:
-    """The more of a number, the darker its cell; what is not a number stays white."""
-    share = min(abs(number) / top, 1) if number == number else 0
-    return f"background:color-mix(in srgb, var(--jp-info-color1, #1976d2) {share * 45:.0f}%, transparent)"
+def cell(number: float, share: float) -> str:
+    """A number on a ground that is shaded by its share of the largest; what is no finite number has none."""
+    percent = f"{45 * share:.0f}" if share <= 1 else "0"
+    style = f"padding:.1em .5em;text-align:right;background:color-mix(in srgb, {SHADE} {percent}%, transparent)"
+    return f"<td style='{style}'>{number:.3g}</td>"
 
 
 def marked_up(text: str) -> str:
     """A text as HTML, with code between backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
-
-
-def one_line(text: str) -> str:
-    """A text without line breaks."""
-    return " ".join(text.split())
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))

@@ -3,6 +3,8 @@
 import inspect
 
 import pytest
+from right_answers import RIGHT
+from right_answers_on_heads import ON_HEADS
 
 from mha_lib.exercises.exercise import FunctionExercise
 from mha_lib.exercises.help_in_steps import COURSE
@@ -17,16 +19,20 @@ MISTAKES = [
 
 @pytest.mark.parametrize("exercise", COURSE.values(), ids=lambda exercise: exercise.__name__)
 def test_the_worked_answer_passes(exercise):
-    asks_for_function = list(inspect.signature(exercise.examine).parameters) == ["function"]
-    answers = [exercise.right] if asks_for_function else answers_of(exercise.right())
-    assert exercise(*answers), exercise(*answers)
-
-
-def answers_of(right):
-    return right if isinstance(right, tuple) else [right]
+    asks_for_function = isinstance(exercise, FunctionExercise) or "function" in inspect.signature(exercise).parameters
+    right = exercise.right if asks_for_function else exercise.right()
+    verdict = exercise(*right) if isinstance(right, tuple) else exercise(right)
+    assert verdict, verdict
 
 
 @pytest.mark.parametrize(("exercise", "text", "wrong"), MISTAKES)
 def test_a_mistake_is_named(exercise, text, wrong):
     verdict = exercise(wrong)
     assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
+)
+def test_a_right_answer_in_another_style_passes(name, answer):
+    assert COURSE[name](answer), COURSE[name](answer)

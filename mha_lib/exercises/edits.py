@@ -1,0 +1,57 @@
+"""Typical mistakes as edits of the right answer's source, and programs made of them.
+
+A table of mistakes reads: "what stands in the right answer → what stands there instead ⇒ what is said of it", a row a
+line; what is indented further continues a row. "∅" is nothing, ";" stands between edits that are made together, "∨"
+between several ways to make the same mistake.
+"""
+
+import ast
+import functools
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+
+Edits = dict[str, str]  # what stands in the right answer → what stands there instead
+
+
+def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
+    """What is said of a mistake, and the edits that make it, for each way to make it."""
+    for row in re.split(r"\n(?! )", inspect.cleandoc(table)):
+        ways, _, text = " ".join(row.split()).partition(" ⇒ ")
+        for way in ways.split(" ∨ "):
+            pairs = (edit.split(" → ") for edit in way.split(" ; "))
+            yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
+
+
+def with_edits(right: Callable, *edits: Edits) -> Callable | None:
+    """The right answer with parts of its source replaced; None if two edits are about the same part.
+
+    Raises:
+        ValueError: what is to be replaced does not stand there exactly once.
+    """
+    source = re.sub(r"  # .*", "", source_of_answer(right))
+    places = []
+    for old, new in itertools.chain.from_iterable(edit.items() for edit in edits):
+        if source.count(old) != 1:
+            raise ValueError(f"{right.__name__}: must stand there once, stands there {source.count(old)} times: {old}")
+        places.append((source.index(old), source.index(old) + len(old), new))
+    places.sort()
+    if any(end > start for (_, end, _), (start, _, _) in itertools.pairwise(places)):
+        return None
+    for start, end, new in reversed(places):
+        source = source[:start] + new + source[end:]
+    namespace = {}
+    exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
+    return namespace[right.__name__]
+
+
+@functools.cache
+def source_of_answer(right: Callable) -> str:
+    """A function's source as it was written, without decorators and docstring."""
+    source = textwrap.dedent(inspect.getsource(right))
+    (tree,) = ast.parse(source).body
+    lines = source.splitlines()
+    head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
+    return "\n".join([*head, *lines[tree.body[bool(ast.get_docstring(tree))].lineno - 1 :]]) + "\n"
