@@ -1,5 +1,13 @@
 """Exercises: each checks an answer and names the mistake; with hints, worked answers and a record of what is solved."""
 
+from mha_lib.exercises import (
+    attention_pooling,
+    head_importance,
+    multi_head_attention,
+    reading_heads,
+    scoring_functions,
+    transposing,
+)
 from mha_lib.exercises.attention_pooling import (
     effective_number,
     gaussian_pooling,
@@ -61,4 +69,13 @@ __all__ = [
     "transpose_qkv",
     "triangle",
 ]
-COURSE.update((name, thing) for name, thing in list(globals().items()) if isinstance(thing, Exercise))
+
+SUBJECTS = (
+    attention_pooling,
+    scoring_functions,
+    multi_head_attention,
+    transposing,
+    reading_heads,
+    head_importance,
+)
+COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))

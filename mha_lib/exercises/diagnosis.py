@@ -41,12 +41,11 @@ def diagnose(results: Sequence[Result]) -> str | None:
     for result in results:
         if result.got.error:
             return next(meanings(result.got.error[1]), None)
-    one = isinstance(results[0].right, Tensor)
-    if one and any(isinstance(result.got.value, list | tuple) and result.problem() for result in results):
+    if any(isinstance(result.got.value, list | tuple) and isinstance(result.right, Tensor) for result in results):
         return next(of_parts(results), None)
-    if any(result.numbers is None for result in results):
-        return None
-    if all(result.has_right_shape and result.place is None for result in results):  # only the dtype is wrong
+    if any(result.numbers is None for result in results) or all(
+        result.has_right_shape and result.place is None for result in results
+    ):
         return None
     return next(of_numbers([(plain(result.numbers), plain(result.expected)) for result in results], results), None)
 

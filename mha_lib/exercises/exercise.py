@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from mha_lib.exercises import progress
+from mha_lib.exercises import kept_work
 from mha_lib.exercises.diagnosis import diagnose
 from mha_lib.exercises.edits import rows_of, source_of_answer, with_edits
 from mha_lib.exercises.naming import Result, imitates
@@ -60,7 +60,7 @@ class Exercise:
             torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerators too
             verdict = self.verdict_on(answers)
         self.answer = source_of(answers[0]) if len(answers) == 1 else ""
-        progress.record(self.__name__, verdict.state)
+        kept_work.record(self.__name__, verdict.state)
         return verdict
 
     def verdict_on(self, answers: tuple) -> Verdict:
@@ -176,8 +176,10 @@ def as_names(argval: Any) -> Sequence[Any]:
 
 
 def source_of(answer: Any) -> str:
-    """A learner's own source, if it can be found."""
+    """The source of a learner's function, if it can be found."""
+    if type(answer) is not FunctionType:
+        return ""
     try:
-        return textwrap.dedent(inspect.getsource(answer))
-    except (OSError, TypeError):
+        return textwrap.dedent(inspect.getsource(answer.__code__))
+    except OSError:
         return ""

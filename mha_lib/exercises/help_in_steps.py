@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass
 
-from mha_lib.exercises import progress as store
+from mha_lib.exercises import kept_work
 from mha_lib.exercises.exercise import Exercise
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
@@ -39,9 +39,9 @@ def hint(name: str) -> Page:
 def solution(name: str) -> Page:
     """A worked answer, beside your own; after you have solved the exercise, or tried three times."""
     exercise = find(name)
-    if store.solutions_are_off():
+    if kept_work.solutions_are_off():
         return plain_page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
-    done = store.kept().get(name, {})
+    done = kept_work.kept().get(name, {})
     missing = NEEDED_TRIES - done.get("tries", 0)
     if not done.get("solved") and missing > 0:
         return plain_page(
@@ -59,7 +59,7 @@ def solution(name: str) -> Page:
 
 def progress() -> Page:
     """How far you have come: every exercise of the course, solved, tried or still to do."""
-    done = store.kept()
+    done = kept_work.kept()
     rows = {}
     for name, exercise in COURSE.items():
         subject = exercise.right.__module__.rpartition(".")[2].replace("_", " ")

@@ -1,6 +1,7 @@
 """Hold what an answer gives against what the right one gives, and against what typical mistakes give."""
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,9 +111,11 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def outcome_of(program: Callable, trial: tuple) -> Outcome:
-    """What a program of this library gives for a trial, an error included."""
+    """What a program of this library gives for a trial, an error included; what it warns of is nobody's business."""
     try:
-        return Outcome(program(*copy.deepcopy(trial)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return Outcome(program(*copy.deepcopy(trial)))
     except Exception as error:
         return Outcome(error=error_in_words(error))
 

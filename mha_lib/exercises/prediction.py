@@ -2,7 +2,7 @@
 
 import html
 
-from mha_lib.exercises import progress
+from mha_lib.exercises import kept_work
 from mha_lib.exercises.help_in_steps import Page
 
 
@@ -14,13 +14,13 @@ class Prediction:
 
     def __init__(self, name: str, answer: str) -> None:
         self.name, self.answer = name, answer
-        self.predicted = progress.kept().get(f"prediction {name}", {}).get("text", "")
+        self.predicted = kept_work.kept().get(f"prediction {name}", {}).get("text", "")
 
     def keep(self, text: str) -> None:
         """Take a prediction, if it is one."""
         if text.strip():
             self.predicted = text.strip()
-            progress.keep(f"prediction {self.name}", {"text": self.predicted})
+            kept_work.keep(f"prediction {self.name}", {"text": self.predicted})
 
     def page(self) -> Page:
         """The prediction, and beside it the answer."""

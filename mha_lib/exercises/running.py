@@ -150,7 +150,9 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     """Call a function with copies of the arguments; the reason, where there is nothing to judge."""
     given = copy.deepcopy(arguments)
     try:
-        result = function(*given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # a warning is told, whatever else is made of warnings around here
+            result = function(*given)
     except (MistakeError, NotYetError) as reason:
         return reason
     except KeyboardInterrupt:

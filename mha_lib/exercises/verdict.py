@@ -57,16 +57,14 @@ class Verdict:
 
     def tables(self) -> str:
         """Yours beside what was expected, shaded by value, where both are tables."""
-        if not all(
-            isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in (self.got, self.expected)
-        ):
+        pair = self.got, self.expected
+        if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair):
             return ""
-        corners = [X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for X in both]
+        corners = [X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for X in pair]
         top = max(corner.nan_to_num(0, 0, 0).abs().max().item() for corner in corners) or 1.0
-        both = (
-            table(title, corner.tolist(), top) for title, corner in zip(("yours", "expected"), corners, strict=True)
-        )
-        return f"<div style='display:flex;gap:2em;flex-wrap:wrap'>{''.join(both)}</div>"
+        yours, expected = (corner.tolist() for corner in corners)
+        tables = table("yours", yours, top) + table("expected", expected, top)
+        return f"<div style='display:flex;gap:2em;flex-wrap:wrap'>{tables}</div>"
 
 
 def table(title: str, rows: list[list[float]], top: float) -> str:

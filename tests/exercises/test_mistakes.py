@@ -31,8 +31,9 @@ def test_a_mistake_is_named(exercise, text, wrong):
     assert (verdict.state, verdict.text) == ("wrong", text)
 
 
-@pytest.mark.parametrize(
-    ("name", "answer"), [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
-)
+RIGHT_ANSWERS = [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
+
+
+@pytest.mark.parametrize(("name", "answer"), RIGHT_ANSWERS)
 def test_a_right_answer_in_another_style_passes(name, answer):
     assert COURSE[name](answer), COURSE[name](answer)

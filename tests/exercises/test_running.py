@@ -1,0 +1,261 @@
+"""Whatever an answer does, the check goes on: hangs are cut short, errors told, changes in place seen."""
+
+import os
+import random
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from mha_lib.exercises import running
+from mha_lib.exercises.exercise import exercise
+
+SHAPES = [(2, 3), (3, 4), (4, 5)]
+
+
+@exercise(
+    trials=lambda: [(torch.randn(shape),) for shape in SHAPES],
+    praise="Twice the input.",
+    idea="Think.",
+    begin="Begin.",
+    mistakes="""
+        2 * X → X * X ⇒ This squares.
+        2 * X → (2 * X).sum(0) ⇒ This sums.
+        2 * X → 2 * X + 0 * X / (X - X) ⇒ This divides zero by zero.
+        2 * X → X @ X ⇒ This is a matrix product.
+    """,
+)
+def doubled(X):
+    """Twice the input.
+
+    X (any shape) → the same shape. Source: arithmetic.
+    """
+    return 2 * X
+
+
+def double(X):
+    return 2 * X
+
+
+def wait_and_catch_everything(X):
+    try:
+        time.sleep(20)
+    except:  # noqa: E722 - what a learner may write
+        return 2 * X
+
+
+def loop(X):
+    while True:
+        pass
+
+
+def loop_and_catch_everything(X):
+    while True:
+        try:
+            while True:
+                try:
+                    time.sleep(0.02)
+                except:  # noqa: E722
+                    pass
+        except:  # noqa: E722
+            pass
+
+
+@pytest.mark.parametrize("hangs", [wait_and_catch_everything, loop, loop_and_catch_everything])
+def test_a_hang_is_cut_short(hangs, monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 0.2)
+    verdict = doubled(hangs)
+    assert (verdict.state, verdict.text) == ("wrong", "Your code ran for more than 0.2 seconds with X of shape (2, 3).")
+
+
+def test_outside_the_main_thread_too(monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 0.2)
+    with ThreadPoolExecutor() as pool:
+        assert "ran for more than 0.2 seconds" in pool.submit(doubled, loop).result().text
+
+
+def test_an_object_that_hangs_at_every_touch_holds_nothing_up(monkeypatch):
+    class Hangs:
+        def __getattribute__(self, name):
+            while True:
+                pass
+
+        __repr__ = __eq__ = __hash__ = __len__ = __iter__ = __bool__ = __call__ = lambda *arguments: loop(None)
+
+    monkeypatch.setattr(running, "SECONDS", 0.2)
+    assert doubled(Hangs()).state == "wrong"
+    assert "is needed, your function returns a Hangs." in doubled(lambda X: Hangs()).evidence
+
+
+@pytest.mark.parametrize(("answer", "state"), [(double, "right"), (lambda X: X, "wrong")])
+def test_where_nothing_can_be_forked_the_verdict_says_that_there_is_no_limit(answer, state, monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    verdict = doubled(answer)
+    assert verdict.state == state and verdict.text.endswith(f"({running.NO_LIMIT})")
+
+
+def test_an_interrupt_by_the_user_ends_answer_and_check():
+    def interrupted(X):
+        os.kill(os.getppid(), signal.SIGINT)
+        loop(X)
+
+    with pytest.raises(KeyboardInterrupt):
+        doubled(interrupted)
+
+
+def test_whoever_ends_the_process_is_told_so():
+    assert doubled(lambda X: os._exit(0)).text.startswith("Your code ended the process that it ran in with X of shape")
+
+
+def test_what_an_answer_prints_is_shown(capsys):
+    def tell(X):
+        print("shape", tuple(X.shape))
+        print("twice", file=sys.stderr)
+        return 2 * X
+
+    assert doubled(tell)
+    captured = capsys.readouterr()
+    assert captured.out == "shape (2, 3)\nshape (3, 4)\nshape (4, 5)\n" and captured.err == "twice\n" * 3
+
+
+def test_gradients_can_be_computed_in_an_answer():
+    X = torch.randn(3, requires_grad=True)
+    X.square().sum().backward()
+
+    def by_gradient(X):
+        X = X.clone().requires_grad_()
+        return torch.autograd.grad(X.square().sum(), X)[0]
+
+    assert doubled(by_gradient)
+
+
+class RaisesAtEverything(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def raise_unreadable(X):
+    raise RaisesAtEverything
+
+
+def recurse(X):
+    return recurse(X)
+
+
+def fail_at_length(X):
+    message = "first line\nbelow"
+    raise ValueError(message)  # a long comment that nobody wants to read in a verdict
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            fail_at_length,
+            ["With X of shape (2, 3), your code raises ValueError: first line at “raise", "…”."],
+        ),
+        (raise_unreadable, ["raises RaisesAtEverything at “raise RaisesAtEverything”"]),
+        (recurse, ["raises RecursionError: maximum recursion depth exceeded", "at “return recurse"]),
+        (lambda X: sys.exit("bye"), ["raises SystemExit: bye at"]),
+        (lambda X: eval("undefined"), ["raises NameError: name 'undefined' is not defined at “"]),
+        (eval("lambda X: 1 / 0"), ["With X of shape (2, 3), your code raises ZeroDivisionError: division by zero."]),
+        (lambda: 1, ["An error is raised: the arguments are not those of the exercise."]),
+        (lambda X: X + torch.ones(7), ["on which one has 3 entries and the other 7"]),
+        (lambda X: X @ X, ["This is a matrix product.", "raises RuntimeError: mat1 and mat2 shapes cannot be"]),
+        (lambda X: X.t().view(-1), ["a view reads the numbers in the order in which they lie in memory"]),
+    ],
+)
+def test_an_error_is_told_with_its_kind_first_line_and_place(function, words):
+    verdict = doubled(function)
+    assert verdict.state == "wrong" and "below" not in repr(verdict)
+    assert all(word in repr(verdict) for word in words), verdict
+
+
+def spoil(X):
+    X[0] = torch.nan
+    return 2 * X
+
+
+def turn(X):
+    Y = 2 * X
+    X.t_()
+    return Y
+
+
+@pytest.mark.parametrize("changes", [lambda X: X.mul_(2), spoil, turn])
+def test_a_change_in_place_is_told(changes):
+    assert doubled(changes).text.startswith("Your code changes `X` in place, which spoils the caller's tensor even")
+
+
+@pytest.mark.parametrize("parts", [[torch.zeros(2)], (torch.zeros(2),), {0: torch.zeros(2)}])
+def test_a_change_within_a_list_is_seen_and_reaches_no_one(parts):
+    with pytest.raises(running.MistakeError, match="changes its first argument in place"):
+        running.run(lambda *others: others[0][0].add_(1), [(parts,)])
+    assert running.run(lambda parts: parts[0] + 1, [(parts,)])[0].value.eq(1).all()
+    assert running.run(lambda X: 1, [(torch.tensor([torch.nan, 1]),)])[0].value == 1
+
+
+class WeirdTensor(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        raise SystemExit("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([[1.0]], "a tensor of shape (2, 3) is needed, your function returns a list"),
+        (np.ones((2, 3)), "your function returns a ndarray"),
+        (1.5, "returns a float"),
+        ("", "returns a str"),
+        (torch.ones(2, 3).as_subclass(WeirdTensor), "returns a WeirdTensor"),
+        (torch.ones(3, 2), "the shape must be (2, 3), yours is (3, 2)"),
+        (torch.ones(2, 3, dtype=torch.bool), "instead of"),
+        (torch.ones(2, 3, dtype=torch.complex64), "is needed"),
+        (torch.ones(2, 3, device="meta"), "is needed"),
+        (torch.ones(2, 3).to_sparse(), "instead of"),
+        (torch.full((2, 3), torch.nan), "place [0, 0] holds nan instead of"),
+    ],
+)
+def test_a_wrong_value_is_described(value, words):
+    verdict = doubled(lambda X: value)
+    assert verdict.state == "wrong" and words in repr(verdict), verdict
+
+
+@pytest.mark.parametrize("right", [double, torch.nn.Linear(1, 1), np.float64], ids=["function", "module", "type"])
+def test_whatever_can_be_called_is_called(right):
+    assert doubled(right).state == ("right" if right is double else "wrong")
+
+
+def test_who_prints_is_told_that_this_is_not_returning():
+    assert doubled(lambda X: print(2 * X)).text == "The function returns nothing so far (printing is not returning)."
+
+
+def stub_that_raises(X):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("answer", [None, ..., lambda X: None, lambda X: ..., stub_that_raises])
+def test_a_stub_is_not_yet_an_answer(answer):
+    assert doubled(answer).state == "not yet"
+
+
+def test_the_learners_random_state_is_left_alone_and_the_checks_is_always_the_same():
+    def disturb(X):
+        torch.manual_seed(99)
+        return torch.rand(5)
+
+    verdicts = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+        verdicts.append(doubled(disturb))
+        assert torch.equal(torch.get_rng_state(), states[0])
+        assert np.array_equal(np.random.get_state()[1], states[1]) and random.getstate() == states[2]
+    assert torch.equal(*(verdict.inputs[0] for verdict in verdicts))
