@@ -150,6 +150,8 @@ class Game:
             given. Where is its number?
         return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes.
             What should be said for each cut?
+        order.append(gone) → order.append(score(kept)) ⇒ This is how well the model does before each cut. Which head
+            goes?
         while kept: → while len(kept) > 1: ⇒ The last head that is left is missing.
         while kept: → while len(kept) == num_heads: ⇒ The search ends after the first cut.
         (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ⇒ The score is given a
@@ -183,7 +185,7 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
 
 
 @exercise(
-    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2))],
+    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2), (7, 3))],
     praise="Chosen on some examples, judged on others, and held against chance at the same size.",
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: importance.best_sets gives the best set of every size. On which table may you look?",
@@ -193,19 +195,21 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
         best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
         best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒
             Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+        best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
         unseen[chosen] → seen[chosen] ⇒ The chosen heads are judged on the seen examples, the random ones on the others.
             Can the two be compared?
         mean_curve(unseen) → mean_curve(seen) ⇒ The random heads are judged on the seen examples, the chosen ones on the
             others. Can the two be compared?
         - by_chance → - unseen[-1] ⇒ This compares with the whole model. What does choosing well gain?
         - by_chance → - unseen[0] ⇒ This compares with a model without heads. Would any set not look good?
-        importance.mean_curve(unseen)[number] → unseen.mean() ⇒ This compares with the mean over sets of all sizes. How
-            many heads does a fair opponent keep?
+        importance.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒
+            This compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
         importance.mean_curve(unseen)[number] → unseen[importance.worst_sets(unseen)[number]] ⇒ This compares with the
             worst set of this size. Would random picks not do better?
         importance.mean_curve(unseen)[number] → unseen[importance.best_sets(unseen)[number]] ⇒ This compares with the
             best set there is. What would chance have chosen?
         - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
+        unseen[chosen] → chosen ⇒ The number of the set stands where its accuracy should.
         unseen[chosen] - by_chance → unseen[chosen] / by_chance ⇒ This is a ratio. Which difference is asked for?
         unseen[chosen] - by_chance → unseen[chosen] / by_chance - 1 ⇒ This is the gain as a share. Which difference is
             asked for?
@@ -228,8 +232,10 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
             they the best set of their size?
         best_sets(seen) → sets_kept(importance.greedy(seen)) ⇒ The heads that a greedy search leaves are kept. Are they
             the best set of their size?
-        best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best
-            sets of all sizes are judged at once. Which one is asked for?
+        best_sets(seen)[number] → best_sets(seen) ⇒ An error is raised: the best sets of all sizes are judged at once.
+            Which one is asked for?
+        best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets of all sizes are judged at once. Which
+            one is asked for?
         """,
 )
 def honest_gain(seen, unseen, number):

@@ -265,15 +265,20 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
             but counted below.
         < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:,
             None, None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example takes part.
+        < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:,
+            None, None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count.
+            Which way round is the mask?
+        entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
+            valid_lens.log()).sum() ⇒ Queries of long examples count more than others. Is a sum divided by a sum?
         / valid_lens.log()[:, None, None] → ∅ ⇒ This is the entropy itself, which grows with the number of keys.
-        torch.special.entr(weights) → torch.special.entr(weights) / math.log(2) ⇒ Everything is 1.443 times too large.
-            Are there bits above, and nats below?
+        entr(weights).sum(dim=-1) → entr(weights).sum(dim=-1) / math.log(2) ⇒ Every number is 1.443 times too large. Are
+            there bits above, and nats below?
         total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(dim=0) ⇒ Queries of short
             examples count more than others. What is averaged first?
         valid_lens.log() → valid_lens ⇒ The entropies are divided by the number of keys. Which entropy has an even look?
         entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ The exponential of
             the entropy is compared. Is that the entropy?
-        torch.special.entr(weights) → -weights * weights.log() ⇒ The result is NaN. What is a weight of 0 times its
+        torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. What is a weight of 0 times its
             logarithm?
         total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each
             example and head. How do the examples become one?

@@ -42,9 +42,10 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
             groups of head_size. How many tables has one example?
         table // num_heads → table // head_size ⇒ The example is found by head_size. How many tables has one example?
         table % num_heads → table % head_size ⇒ The head is found by head_size. How many tables has one example?
+        head * head_size + column → head + column ⇒ The columns of the heads overlap. How far apart do two heads begin?
         head * head_size + column → head ⇒ The number of the head stands where the feature is asked for.
-        row, head * head_size + column → row, head, column ⇒ Four numbers come back, head and column apart. Which single
-            column of the input are they?
+        row, head * head_size + column → row, head, column ∨ row, head * head_size + column → head, row, column ⇒ Four
+            numbers come back, head and column apart. Which single column of the input are they?
         table % num_heads → table ⇒ The table's number is taken for the head's. Does it start anew with each example?
         head * head_size + column → example * head_size + column ⇒ The example's number is taken for the head's.
         table // num_heads → table / num_heads ⇒ The example's number is no whole number. What is the rest of the
@@ -53,6 +54,11 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
         table % num_heads → num_heads - 1 - table % num_heads ⇒ The heads are counted from the last one back.
         head * head_size + column → head * head_size + column + 1 ⇒ The feature is counted from 1; all is counted from 0
             here.
+        example, row, → row, example, ⇒ Example and token are given in each other's place.
+        head * head_size + column → (head + 1) * head_size + column ⇒ The feature lies one head too far right. Is head 1
+            the first?
+        table // num_heads → (table - 1) // num_heads ; table % num_heads → (table - 1) % num_heads ; example, row, →
+            example, row - 1, ; + column → + column - 1 ⇒ Table, row and column are read as if they were counted from 1.
         head * head_size + column → (head - 1) * head_size + column ⇒ The feature lies one head too far left. Is head 0
             the first?
         """,
@@ -88,8 +94,8 @@ VIEW = (
         .transpose(1, 2) → .permute(2, 1, 0, 3) ⇒ Examples and heads have changed places. Which two axes should?
         .transpose(1, 2) → .transpose(2, 3) ∨ .transpose(1, 2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1,
             num_heads ⇒ Heads and features have changed places; no head has moved in front of the tokens.
-        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → -1, num_heads ⇒
-            Tokens have changed places with the features of a head. Which two axes should?
+        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → b * d //
+            num_heads, num_heads ⇒ Tokens have changed places with the features of a head. Which two axes should?
         .transpose(1, 2) → .transpose(0, 1) ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
             num_heads → b * n ⇒ Tokens have changed places with examples. Which two axes should?
         .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. Which axis should they share with the
@@ -107,6 +113,8 @@ VIEW = (
             The reshape cuts tokens, not features. Along which axis do the heads lie?
         .transpose(1, 2) → .transpose(1, 2).flip(1) ⇒ The heads of every example stand in reverse order.
         .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
+        .reshape(b * num_heads, n, -1) → .transpose(1, 2).flatten(2).repeat_interleave(num_heads, dim=0) ⇒ Every head
+            has all features. How many does one own?
         return X.reshape( → return X.view( ⇒ {VIEW}
         d // num_heads → d / num_heads ∨ d // num_heads → d / num_heads ; X.reshape(b, → X.view(b, ⇒ A size that is no
             whole number raises an error. Which division gives a whole number?
