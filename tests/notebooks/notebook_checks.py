@@ -185,7 +185,7 @@ def exercises_checked(notebook, path):
     if len(unsolved) != len(numbers):
         yield f"{len(numbers)} exercises, but {len(unsolved)} stubs"
     for stub, following in pairs(notebook):
-        if is_stub(stub) and not (following and re.search(r"\bchecks\.\w+\(", following.source)):
+        if is_stub(stub) and not (following and re.search(r"\bexercises\.\w+\(", following.source)):
             yield f"{stub.id} is a stub without a check after it"
         elif is_stub(stub) and "Not yet" not in "".join(map(text, following.outputs)):
             yield f"{following.id} does not say 'Not yet'"

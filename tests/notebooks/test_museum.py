@@ -7,7 +7,7 @@ import re
 import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
-from mha_lib.checks import exhibits, panel
+from mha_lib.exercises import editable_layer, layer_tests
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "07_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
@@ -76,7 +76,7 @@ def test_the_last_room_is_clean(museum):
 
 
 def test_each_test_but_shape_catches_something(museum):
-    assert [len(caught(museum["matrix"], test)) for test in panel.TESTS] == [0, 1, 4, 11, 7, 2, 5]
+    assert [len(caught(museum["matrix"], test)) for test in layer_tests.TESTS] == [0, 1, 4, 11, 7, 2, 5]
 
 
 def test_what_the_summary_says_of_tests_that_need_no_right_answer(museum):
@@ -93,17 +93,17 @@ def test_what_is_said_of_a_reference_on_easy_input(museum):
 
 
 def test_the_matrix_that_is_printed_is_the_one_that_was_found(museum):
-    (cell,) = [cell for cell in CODE if "panel.matrix(" in cell.source]
-    again = panel.matrix({f"room {number}": museum[f"Room{number}"] for number in range(1, NUM_BUGS + 2)})
+    (cell,) = [cell for cell in CODE if "layer_tests.matrix(" in cell.source]
+    again = layer_tests.matrix({f"room {number}": museum[f"Room{number}"] for number in range(1, NUM_BUGS + 2)})
     assert museum["matrix"] == again
-    assert output_of(cell) == f"Bugs and tests:\n{panel.as_text(again)}\n"
+    assert output_of(cell) == f"Bugs and tests:\n{layer_tests.as_text(again)}\n"
 
 
 @pytest.mark.parametrize("number", range(1, NUM_BUGS + 2))
 def test_a_room_shows_what_the_panel_finds_in_it(museum, number):
     assert output_of(cell_of(f"Room{number}")) == "shape test: passes\n"
-    (cell,) = [cell for cell in CODE if cell.source == f"panel.run(Room{number})"]
-    assert output_of(cell) == repr(panel.run(museum[f"Room{number}"]))
+    (cell,) = [cell for cell in CODE if cell.source == f"layer_tests.run(Room{number})"]
+    assert output_of(cell) == repr(layer_tests.run(museum[f"Room{number}"]))
     assert cell.metadata["jupyter"]["outputs_hidden"]
 
 
@@ -111,8 +111,8 @@ def test_a_room_shows_what_the_panel_finds_in_it(museum, number):
 def test_what_is_to_be_mended_is_the_exhibit(number):
     exhibit, mended = (cell_of(f"{name}{number}").source.split("\n\n") for name in ("Room", "Mended"))
     assert [part.replace("Mended", "Room") for part in mended[:-1]] == exhibit[:-1]
-    assert mended[-1] == f"panel.verdict(Mended{number})"
-    assert output_of(cell_of(f"Mended{number}")).startswith("… Not yet: still caught by: ")
+    assert mended[-1] == f"layer_tests.verdict(Mended{number})"
+    assert output_of(cell_of(f"Mended{number}")).startswith("… Not yet. Still caught by: ")
 
 
 @pytest.mark.parametrize("number", range(1, NUM_BUGS + 2))
@@ -129,8 +129,8 @@ def test_a_mended_exhibit_is_clean(museum, number):
         source = source.replace(old, new)
     namespace = dict(museum)
     exec(compile(source, "mended", "exec"), namespace)
-    assert panel.run(namespace[f"Mended{number}"]).caught_by == []
-    assert issubclass(namespace[f"Mended{number}"], exhibits.Layer)
+    assert layer_tests.run(namespace[f"Mended{number}"]).caught_by == []
+    assert issubclass(namespace[f"Mended{number}"], editable_layer.Layer)
 
 
 @pytest.mark.parametrize("number", [1, 10])
@@ -138,14 +138,14 @@ def test_half_a_repair_is_still_caught(museum, number):
     (old, new), *_ = REPAIRS[number].items()
     namespace = dict(museum)
     exec(compile(cell_of(f"Mended{number}").source.replace(old, new), "half mended", "exec"), namespace)
-    assert not panel.verdict(namespace[f"Mended{number}"])
+    assert not layer_tests.verdict(namespace[f"Mended{number}"])
 
 
 def test_repairs_are_counted(museum):
     assert museum["mended"] == []
     (cell,) = [cell for cell in CODE if "clean so far" in cell.source]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(cell.source, dict(museum) | {"Mended3": exhibits.Layer})
+        exec(cell.source, dict(museum) | {"Mended3": editable_layer.Layer})
     assert printed.getvalue() == "clean so far: 1 of 11 [3]\n"
 
 

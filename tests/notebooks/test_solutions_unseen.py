@@ -1,4 +1,4 @@
-"""No text of the checks, which learners read, holds a line of a solution."""
+"""No text of the exercises that learners read holds a line of a solution."""
 
 import ast
 import re
@@ -6,12 +6,26 @@ import re
 import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks, stubs
 
-TEXTS = [
+from mha_lib.exercises.help_in_steps import COURSE
+
+
+def is_code(text):
+    """Whether a text is code and nothing else, as a part of an edit is; sentences are none."""
+    try:
+        return bool(ast.parse(text))
+    except SyntaxError:
+        return False
+
+
+CONSTANTS = [
     node.value
-    for path in sorted((ROOT / "mha_lib" / "checks").glob("*.py"))
+    for path in sorted((ROOT / "mha_lib" / "exercises").glob("*.py"))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     if isinstance(node, ast.Constant) and isinstance(node.value, str)
 ]
+SAID = [text for exercise in COURSE.values() for text, _ in getattr(exercise, "edits", [])]
+# Tables of mistakes hold code, too; what is said of a mistake is the part that learners read.
+TEXTS = SAID + [text for text in CONSTANTS if "⇒" not in text and "→" not in text and not is_code(text)]
 SHORTEST = 12  # characters; what is shorter is no solution yet
 
 

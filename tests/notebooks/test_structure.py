@@ -56,7 +56,7 @@ def sample():
     ]
     for number in (1, 2, 3):
         cells += [new_markdown_cell(f"**Exercise {number} (2 minutes).** Write `double`."), new_code_cell(stub())]
-        cells += [new_code_cell("checks.double(double)", outputs=[plain("… Not yet: write it.")])]
+        cells += [new_code_cell("exercises.double(double)", outputs=[plain("… Not yet. Write it.")])]
     return numbered([*cells, new_markdown_cell(navigation)])
 
 
@@ -78,7 +78,7 @@ def solutions():
     for number in (1, 2, 3):
         cells += [new_markdown_cell(f"**Exercise {number} (2 minutes).** Write `double`."), new_code_cell(DOUBLE)]
         cells[-1].metadata = {"nbgrader": checks.SOLUTION | {"grade_id": f"double-{number}"}}
-        source = "verdict = checks.double(double)\nprint(verdict)\nassert verdict"
+        source = "verdict = exercises.double(double)\nprint(verdict)\nassert verdict"
         cells += [new_code_cell(source, outputs=[stream("stdout", "✓ Right: twice.\n")])]
         cells[-1].metadata = {"nbgrader": checks.GRADED | {"grade_id": f"double-{number}-check", "points": 1}}
         cells += [new_markdown_cell("Twice.", metadata={"tags": ["reason"]})]
@@ -252,8 +252,8 @@ FAULTS = [
     ),
     (checks.exercises_checked, edit(7, " (2 minutes)", ""), "2 exercises, not 3 to 5"),
     (checks.exercises_checked, edit(8, stubs.PLACEHOLDER, "return 2 * X"), "3 exercises, but 2 stubs"),
-    (checks.exercises_checked, edit(9, "checks.double", "double"), "01_sample-09 is a stub without a check"),
-    (checks.exercises_checked, show(9, plain("✓ Right: twice.")), "01_sample-10 does not say 'Not yet'"),
+    (checks.exercises_checked, edit(9, "exercises.double", "double"), "01_sample-09 is a stub without a check"),
+    (checks.exercises_checked, show(9, plain("✓ Right. Twice.")), "01_sample-10 does not say 'Not yet'"),
     (checks.exercises_checked, more_exercises, "6 exercises, not 3 to 5"),
     (checks.no_grading, label(8, metadata={"nbgrader": checks.SOLUTION}), "01_sample-09 has metadata for nbgrader"),
     (checks.small, show(3, plain("2" * 1_500_000)), "bytes, more than 1500000"),

@@ -16,7 +16,6 @@ ORDER = [  # each module, or package of modules, may import those before it
     "attention",
     "peers",
     "truth_table",
-    "setup_check",
     "shapes",
     "transformer",
     "tasks",
@@ -28,7 +27,7 @@ ORDER = [  # each module, or package of modules, may import those before it
     "planted",
     "comparison",
     "results",
-    "checks",
+    "exercises",
     "plots",
     "widgets",
 ]
@@ -75,11 +74,11 @@ def test_every_form_of_import_is_seen():
     source = """
 import mha_lib.plots
 import mha_lib.widgets as w
-from mha_lib import checks, shapes
+from mha_lib import exercises, shapes
 from mha_lib.peers import load_d2l
 from . import tasks
 import mha_library, torch.nn
 def later():
     from mha_lib.training import fit
 """
-    assert own_imports(source) == {"plots", "widgets", "checks", "shapes", "peers", "", "training"}
+    assert own_imports(source) == {"plots", "widgets", "exercises", "shapes", "peers", "", "training"}

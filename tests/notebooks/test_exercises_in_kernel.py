@@ -7,9 +7,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 from notebook_tools import make_notebooks
 
 SET_UP = """
-from mha_lib import checks
-from mha_lib.checks import calls
-calls.SECONDS = 0.5
+from mha_lib import exercises
+from mha_lib.exercises import running
+running.SECONDS = 0.5
 """
 HANGS = """
 def triangle(distance):
@@ -26,11 +26,11 @@ FAILS = "def triangle(distance):\n    height = distance.size_of_head\n    return
 
 @pytest.mark.slow
 def test_verdicts_in_a_kernel(tmp_path):
-    sources = [SET_UP, HANGS, "checks.triangle(triangle)", FAILS, "checks.triangle(triangle)"]
+    sources = [SET_UP, HANGS, "exercises.triangle(triangle)", FAILS, "exercises.triangle(triangle)"]
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
     make_notebooks.execute(notebook, tmp_path, env=dict(os.environ), timeout=60)
     printed, *_ = notebook.cells[2].outputs
     hang, failure = (notebook.cells[index].outputs[-1].data["text/plain"] for index in (2, 4))
     assert printed.text == "waiting\n"
-    assert hang.startswith("✗ Not right: your code ran for more than 0.5 seconds")
+    assert hang.startswith("✗ Not right. Your code ran for more than 0.5 seconds")
     assert "raises AttributeError: " in failure and "at “height = distance.size_of_head”" in failure

@@ -1,0 +1,203 @@
+"""What a learner is shown: verdicts as text and in colour, what is said of mistakes nobody listed, help in steps."""
+
+import inspect
+import json
+import os
+
+import pytest
+import torch
+from IPython.core.formatters import DisplayFormatter
+
+from mha_lib import exercises
+from mha_lib.exercises import kept_work
+from mha_lib.exercises.help_in_steps import COURSE
+from mha_lib.exercises.verdict import Verdict
+
+scaled_scores, triangle, split_fused = COURSE["scaled_scores"], COURSE["triangle"], COURSE["split_fused"]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of a learner's own, empty, as if no test were running."""
+    monkeypatch.delenv("PYTEST_VERSION", raising=False)
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    return tmp_path / "cache" / "progress.json"
+
+
+def test_the_course_has_27_exercises_and_each_has_help():
+    assert len(COURSE) == 27 and set(COURSE) <= set(exercises.__all__)
+    for name, exercise in COURSE.items():
+        assert getattr(exercises, name) is exercise and "Source: " in inspect.getdoc(exercise)
+        assert all(hint.strip().endswith((".", "?", "!")) for hint in exercise.hints), exercise.hints
+
+
+class Weird:
+    """Raises at whatever is done with it."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+    def __repr__(self):
+        raise RuntimeError
+
+    __eq__ = __bool__ = __len__ = __iter__ = __getitem__ = __float__ = __hash__ = __str__ = __format__ = __repr__
+
+
+NONSENSE = {
+    "number": 0.5,
+    "list": [[1, 2], [3]],
+    "dictionary": {"W_q": 1},
+    "NaN": torch.full((4, 4), torch.nan),
+    "weird": Weird(),
+    "gives an empty tensor": lambda *arguments: torch.empty(0),
+    "gives its argument": lambda *arguments: arguments[0],
+    "gives something weird": lambda *arguments: Weird(),
+    "without arguments": lambda: 1,
+}
+
+
+@pytest.mark.parametrize("answer", NONSENSE)
+@pytest.mark.parametrize("name", COURSE)
+def test_nonsense_is_wrong_and_no_crash(name, answer):
+    is_pair = name == "previous_token"
+    verdict = COURSE[name](*[NONSENSE[answer]] * (1 + is_pair))
+    assert verdict.state == "wrong" and len(repr(verdict)) < 900 and verdict._repr_html_()
+
+
+def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
+    verdict = triangle(lambda distance: 1 - distance.abs() / 2)
+    assert repr(verdict).splitlines() == [
+        "✗ Not right. Beyond two hours the line goes on below 0. What should it be there?",
+        "With distance of shape (5,), place [0] holds -0.5 instead of 0.",
+        'Stuck? `exercises.hint("triangle")`',
+    ]
+    shown = DisplayFormatter().format(verdict)[0]
+    assert shown["text/plain"] == repr(verdict)
+    page = shown["text/html"]
+    assert "--jp-warn-color1" in page and "<code>exercises.hint" in page and "role='status'" in page
+    diagnosis, folded = page.split("<details>")
+    assert "goes on below 0" in diagnosis and "place [0]" in folded
+    assert "<caption>yours</caption>" in folded and "<caption>expected</caption>" in folded
+    assert "--jp-success-color1" in triangle(triangle.right)._repr_html_()
+
+
+def test_a_verdict_keeps_what_was_seen():
+    verdict = triangle(lambda distance: 1 - distance.abs() / 2)
+    (distance,) = verdict.inputs
+    assert torch.equal(verdict.got, 1 - distance.abs() / 2) and torch.equal(verdict.expected, verdict.got.relu())
+
+
+@pytest.mark.parametrize("got", [torch.ones(9, 9), torch.full((2, 2), torch.nan), torch.tensor([True]), [1, 2]])
+def test_any_numbers_can_be_shown_as_tables(got):
+    page = Verdict("wrong", "<b>", "seen", got=got, expected=torch.zeros(3))._repr_html_()
+    assert "&lt;b&gt;" in page and page.count("<td") in (0, 4 + 3, 1 + 3, 64 + 3)
+
+
+def right_scores(queries, keys, std):
+    return scaled_scores.right(queries, keys, std)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda right: -right, "Every number has the wrong sign."),
+        (lambda right: 3 * right, "Every number is 3 times what it should be."),
+        (lambda right: right + 2, "To every number 2 is added."),
+        (lambda right: right * right.shape[1], "off by one factor, which changes from call to call: 3, 2."),
+        (lambda right: right.square(), "This is the square of what is asked for."),
+        (lambda right: 1 - right, "This is 1 minus what is asked for."),
+        (lambda right: right.flip(2), "in reverse order along axis 2"),
+        (lambda right: right.roll(1, 1), "one place too far on along axis 1"),
+        (lambda right: right.flatten()[torch.randperm(right.numel())].view(right.shape), "stand in other places"),
+        (lambda right: right.transpose(0, 2), "Axes 0 and 2 have changed places."),
+        (lambda right: right.sum(1), "Axis 1 is summed away."),
+        (lambda right: right.mean(2), "Axis 2 is averaged away."),
+        (lambda right: right[0], "Only the first entry along axis 0 is left."),
+        (lambda right: right.flatten(), "the axes are cut or joined otherwise"),
+        (lambda right: torch.ones_like(right), "All numbers of the result are the same"),
+        (lambda right: right[:1].expand_as(right), "the same for every entry of the first axis"),
+        (lambda right: torch.cat([right[:1], right[1:] + right[:1]]), "The first entry along axis 0 is right"),
+        (lambda right: right if len(right) == 2 else right.cos(), "1 of 2 calls come out right"),
+        (lambda right: right / 0, "NaN or infinity"),
+        (lambda right: (right, right.cos()), "Part 0, counted from 0, is right"),
+    ],
+)
+def test_a_mistake_that_nobody_listed_is_described_by_what_it_does(change, words):
+    verdict = scaled_scores(lambda *arguments: change(right_scores(*arguments)))
+    assert verdict.state == "wrong" and words in verdict.text, verdict
+
+
+def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
+    assert split_fused(lambda W, num_heads: W).state == "wrong"
+    assert "argument 0" in triangle(lambda distance: distance).text
+    unlisted = scaled_scores(lambda queries, keys, std: (queries @ keys.mT).sinh())
+    assert unlisted.text == "Your code never looks at `std`. What is it for?"
+
+
+def test_two_mistakes_at_once_are_both_named():
+    text = triangle(lambda distance: 1 - distance.abs()).text
+    assert text.startswith("Two things at once. ")
+    assert "goes on below 0" in text and "down at one hour" in text
+
+
+def test_hints_come_one_by_one():
+    pages = [repr(exercises.hint("heard")) for _ in range(4)]
+    assert [len(page.splitlines()) for page in pages] == [1, 2, 3, 3] and pages[2].startswith(pages[0])
+    with pytest.raises(ValueError, match="there is no exercise 'hear'; there are: triangle, "):
+        exercises.hint("hear")
+
+
+def test_the_worked_answer_comes_after_three_tries(cache):
+    for left in ("3 more tries", "2 more tries", "1 more try"):
+        assert left in repr(exercises.solution("triangle"))
+        triangle(lambda distance: ...)  # a stub is no try
+        triangle(lambda distance: 1 - distance)
+    assert repr(exercises.solution("triangle")).endswith(triangle.solution)
+    assert "1 - distance" in repr(exercises.solution("triangle")).split("# worked")[0]
+
+
+def test_the_worked_answer_comes_after_success_and_is_kept_between_sittings(cache, monkeypatch):
+    assert triangle(triangle.right)
+    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    page = exercises.solution("triangle")
+    assert "def triangle(distance):" in repr(page) and page._repr_html_().startswith("<details><summary>")
+    assert json.loads(cache.read_text()) == {"triangle": {"tries": 1, "solved": True}}
+    assert "1 of 27 exercises solved" in repr(exercises.progress()) and "✓ triangle" in repr(exercises.progress())
+
+
+def test_an_instructor_can_switch_worked_answers_off(cache, monkeypatch):
+    monkeypatch.setenv("MHA_SOLUTIONS", "off")
+    assert triangle(triangle.right)
+    assert "switched off" in repr(exercises.solution("triangle")) and not cache.exists()
+
+
+def test_tests_write_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path))
+    assert "PYTEST_VERSION" in os.environ and triangle(triangle.right)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "no json"])
+def test_a_spoilt_record_is_started_anew(cache, content):
+    cache.parent.mkdir()
+    cache.write_text(content)
+    assert triangle(triangle.right)
+    assert json.loads(cache.read_text()) == {"triangle": {"tries": 1, "solved": True}}
+
+
+def test_where_nothing_can_be_written_it_lasts_as_long_as_the_kernel(cache):
+    cache.parent.write_text("a file where the folder should be")
+    assert triangle(triangle.right) and "✓ triangle" in repr(exercises.progress())
+
+
+def test_a_prediction_is_kept_and_shown_beside_the_answer_as_text(cache, monkeypatch):
+    asked = exercises.predict("two heads", answer="They differ.")
+    assert repr(asked) == "Your prediction: …"
+    asked.keep("  ")
+    asked.keep(" the <same> ")
+    assert repr(asked) == "You predicted: the <same>\nIt turns out: They differ."
+    assert "the &lt;same&gt;" in asked.page()._repr_html_()
+    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    assert repr(exercises.predict("two heads")) == "You predicted: the <same>"
+    assert "two heads" not in repr(exercises.progress())
