@@ -99,7 +99,7 @@ def roles_from(answer: Any) -> list[str]:
         MistakeError: there is not one known role for each head.
     """
     count = len(roles_of_unknown_heads())
-    if isinstance(answer, dict):
+    if isinstance(answer, dict) and set(answer) <= set(range(count)):
         answer = [answer.get(head) for head in range(count)]
     if not isinstance(answer, list | tuple) or len(answer) != count:
         raise MistakeError(f"A list of {count} words is needed, one for each head from 0 to {count - 1}.")
