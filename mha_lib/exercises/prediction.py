@@ -9,8 +9,12 @@ from mha_lib.exercises.help_in_steps import Page
 class Prediction:
     """What ``predict`` shows: an input until something is typed, then the prediction beside the answer, as text.
 
-    The text takes the input's place in the notebook, so that it is there when the notebook is opened again.
+    Attributes:
+        predicted: what was typed; "" before.
+        field: the input, while there is one.
     """
+
+    field = None
 
     def __init__(self, name: str, answer: str) -> None:
         self.name, self.answer = name, answer
@@ -38,25 +42,34 @@ class Prediction:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        shown = display(self.page(), display_id=True)
-        if not self.predicted:
-            self.ask(shown)
+        if self.predicted:
+            display(self.page())
+        else:
+            self.ask()
 
-    def ask(self, shown) -> None:
-        """Show an input; what is typed replaces what ``shown`` displays."""
+    def ask(self) -> None:
+        """Show an input; the text takes its place, so that nothing of the input stays in a saved notebook."""
         import ipywidgets
         from IPython.display import display
 
-        field = ipywidgets.Text(placeholder="Type what you expect, then press Enter", continuous_update=False)
+        field = ipywidgets.Text(
+            placeholder="Type what you expect, then press Enter",
+            continuous_update=False,
+            layout={"width": "40em"},
+        )
+        field.add_class("mha-prediction")
+        as_text = {"text/plain": repr(self)}
+        shown = display(field._repr_mimebundle_() | as_text, raw=True, display_id=True)
 
         def take(_) -> None:
             self.keep(field.value)
             if self.predicted:
-                shown.update(self.page())
+                page = self.page()
+                shown.update({"text/plain": repr(page), "text/html": page._repr_html_()}, raw=True)
                 field.close()
 
         field.observe(take, "value")
-        display(field)
+        self.field = field
 
 
 def predict(name: str, answer: str = "") -> Prediction:

@@ -201,3 +201,18 @@ def test_a_prediction_is_kept_and_shown_beside_the_answer_as_text(cache, monkeyp
     monkeypatch.setattr(kept_work, "_this_sitting", {})
     assert repr(exercises.predict("two heads")) == "You predicted: the <same>"
     assert "two heads" not in repr(exercises.progress())
+
+
+def test_what_is_typed_takes_the_place_of_the_input(cache, monkeypatch):
+    shown = []
+
+    class Shown:
+        def update(self, data, raw):
+            shown.append(data)
+
+    monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append(data) or Shown())
+    asked = exercises.predict("softmax", answer="It is narrow.")
+    asked._ipython_display_()
+    assert shown[0]["text/plain"] == "Your prediction: …" and "application/vnd.jupyter.widget-view+json" in shown[0]
+    asked.field.value = "wide"
+    assert shown[1] == {"text/plain": repr(asked), "text/html": asked.page()._repr_html_()} and "wide" in repr(asked)
