@@ -11,15 +11,12 @@ from torch import Tensor
 
 from mha_lib import heads
 from mha_lib.exercises.exercise import exercise, judged
-from mha_lib.exercises.naming import Result, as_tensor, is_number, plain
+from mha_lib.exercises.naming import Result, is_number, plain
 from mha_lib.exercises.running import MistakeError, NotYetError, run
 from mha_lib.exercises.wording import kind_of
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding
-
-# ---------------------------------------------------------------------------------------------------------------------
-# A game of three
 
 GAME = {"": 0.1, "A": 0.6, "B": 0.4, "C": 0.1, "AB": 0.6, "AC": 0.9, "BC": 0.7, "ABC": 0.9}
 ROUNDED = 0.004  # shares may be given in two digits
@@ -32,13 +29,9 @@ WRONG_SHARES = [
     ([0.35, 0.15, 0.15], "This is the mean of coming first and coming last. Which places lie between?"),
     (
         [0.425, 0.225, 0.225],
-        "The four sets of others count alike. How many of the six orders begin with a head, and in how many does it "
-        "follow one certain other?",
+        "The four sets of others count alike. In how many orders does each come first?",
     ),
-    (
-        [0.1 / 3 + share for share in (0.4, 0.2, 0.2)],
-        "The first head to come takes the credit for guessing. What does the model have without any head?",
-    ),
+    ([1.3 / 3, 0.7 / 3, 0.7 / 3], "The first head to come takes the credit for guessing. What is there without any?"),
     ([0.45, 0.225, 0.225], "The shares add up to what all three do together. How much of it is guessing?"),
     ([0.5, 0.25, 0.25], "The shares are right to one another, but add up to 1. What do all three add to guessing?"),
     ([2.4, 1.2, 1.2], "These are sums over the six orders, not means."),
@@ -109,10 +102,6 @@ def close(shares: list[float], others: list[float]) -> bool:
     return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A search
-
-
 class Game:
     """How well a model does with some of its heads: ``score(kept)``, kept a list of their numbers."""
 
@@ -144,32 +133,30 @@ class Game:
         for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who
             is still there after a cut?
         max( → min( ⇒ The head whose absence costs most goes first. Which should?
-        max( → min( ; for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company
-            of all, and then the most important one goes first. Which should, and who is still there?
+        max( → min( ; for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, and the most
+            important one goes first. Which should, and who is still there?
         return order → return order[::-1] ⇒ This is the right order, last cut first.
-        max( → min( ; [other for other in kept if other != head] → [head] ⇒ The head that does least alone goes first.
-            What does its absence cost those that are left?
-        [other for other in kept if other != head] → [head] ⇒ The head that does most alone goes first. What does its
-            absence cost those that are left?
-        [other for other in kept if other != head] → [*order, head] ⇒ This is the order in which heads join. In which
-            order are they cut?
-        [other for other in kept if other != head] → [*order, head] ; return order → return order[::-1] ⇒ The best head
-            joins, one after the other, and the last to join is the first to go. From which end should the search begin?
-        max( → min( ; [other for other in kept if other != head] → [*order, head] ⇒ The score is asked about the heads
-            that are cut. Whom should it be asked about?
-        [other for other in kept if other != head] → kept ⇒ Heads go by their number. Is the score asked the same for
-            every head?
+        max( → min( ; (without(head)) → ([head]) ⇒ The head that does least alone goes first. What does its absence cost
+            those that are left?
+        (without(head)) → ([head]) ⇒ The head that does most alone goes first. What does its absence cost those that are
+            left?
+        (without(head)) → ([*order, head]) ⇒ This is the order in which heads join. In which order are they cut?
+        (without(head)) → ([*order, head]) ; return order → return order[::-1] ⇒ The last head to join is the first to
+            go. From which end should the search begin?
+        max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should
+            it be asked about?
+        (without(head)) → (kept) ⇒ Heads go by their number. Is the score asked the same for every head?
         order.append(gone) → order.append(kept.index(gone)) ⇒ A head's place in the list of those that are left is
             given. Where is its number?
         return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes.
             What should be said for each cut?
+        order.append(gone) → order.append(score(kept)) ⇒ This is how well the model does before each cut. Which head
+            goes?
         while kept: → while len(kept) > 1: ⇒ The last head that is left is missing.
         while kept: → while len(kept) == num_heads: ⇒ The search ends after the first cut.
-        return order → return [head + 1 for head in order] ⇒ Heads are counted from 1; all is counted from 0 here.
-        [other for other in kept if other != head] → [int(other in kept and other != head) for other in
-            range(num_heads)] ⇒ The score is given a 0 or 1 for each head, and an error is raised. What does it take?
-        [other for other in kept if other != head] → head ⇒ The score is given a single number, and an error is raised.
-            What does it take?
+        (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ⇒ The score is given a
+            0 or 1 for each head, and an error is raised. What does it take?
+        (without(head)) → (head) ⇒ The score is given a single number, and an error is raised. What does it take?
         """,
 )
 def order_of_cuts(score, num_heads):
@@ -180,15 +167,15 @@ def order_of_cuts(score, num_heads):
     Source: greedy backward elimination; for heads P. Michel, O. Levy, G. Neubig, 2019, section 4, prune step by step.
     """
     kept, order = list(range(num_heads)), []
+
+    def without(head):
+        return [other for other in kept if other != head]
+
     while kept:
-        gone = max(kept, key=lambda head: score([other for other in kept if other != head]))
+        gone = max(kept, key=lambda head: score(without(head)))
         order.append(gone)
         kept.remove(gone)
     return order
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# An experiment
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
@@ -198,35 +185,34 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
 
 
 @exercise(
-    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2))],
+    trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2), (7, 3))],
     praise="Chosen on some examples, judged on others, and held against chance at the same size.",
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-        mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Chosen and judged on the seen examples,
-            so that luck counts as skill. Where should it be judged?
+        mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Luck counts as skill: chosen and judged
+            on the seen examples. On which should it be judged?
         best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
         best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒
             Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+        best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
         unseen[chosen] → seen[chosen] ⇒ The chosen heads are judged on the seen examples, the random ones on the others.
             Can the two be compared?
         mean_curve(unseen) → mean_curve(seen) ⇒ The random heads are judged on the seen examples, the chosen ones on the
             others. Can the two be compared?
-        - by_chance → - unseen[-1] ⇒ The chosen heads are compared with the whole model: that is the price of pruning.
-            What does choosing well gain?
-        - by_chance → - unseen[0] ⇒ The chosen heads are compared with a model without heads. Would any set not look
-            good?
-        heads.mean_curve(unseen)[number] → unseen.mean() ⇒ The chosen heads are compared with the mean over sets of
-            all sizes. How many heads does a fair opponent keep?
-        heads.mean_curve(unseen)[number] → unseen[heads.worst_sets(unseen)[number]] ⇒ The chosen heads are
-            compared with the worst set of their size. Would random picks not do better?
-        heads.mean_curve(unseen)[number] → unseen[heads.best_sets(unseen)[number]] ⇒ The chosen heads are
-            compared with the best that could have been chosen. What would chance have chosen?
+        - by_chance → - unseen[-1] ⇒ This compares with the whole model. What does choosing well gain?
+        - by_chance → - unseen[0] ⇒ This compares with a model without heads. Would any set not look good?
+        heads.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒
+            This compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
+        heads.mean_curve(unseen)[number] → unseen[heads.worst_sets(unseen)[number]] ⇒ This compares with the
+            worst set of this size. Would random picks not do better?
+        heads.mean_curve(unseen)[number] → unseen[heads.best_sets(unseen)[number]] ⇒ This compares with the
+            best set there is. What would chance have chosen?
         - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
-        unseen[chosen] - by_chance → by_chance - unseen[chosen] ⇒ The sign is wrong: better should come out positive.
+        unseen[chosen] → chosen ⇒ The number of the set stands where its accuracy should.
         unseen[chosen] - by_chance → unseen[chosen] / by_chance ⇒ This is a ratio. Which difference is asked for?
-        unseen[chosen] - by_chance → unseen[chosen] / by_chance - 1 ⇒ The gain is given as a share of what chance does;
-            the gain itself is asked for.
+        unseen[chosen] - by_chance → unseen[chosen] / by_chance - 1 ⇒ This is the gain as a share. Which difference is
+            asked for?
         unseen[chosen] - by_chance → seen[chosen] - unseen[chosen] ⇒ This is by how much the seen examples flatter the
             chosen heads. What would chance have chosen?
         best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
@@ -246,8 +232,10 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
             they the best set of their size?
         best_sets(seen) → sets_kept(heads.greedy(seen)) ⇒ The heads that a greedy search leaves are kept. Are they
             the best set of their size?
-        best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best
-            sets of all sizes are judged at once. Which one is asked for?
+        best_sets(seen)[number] → best_sets(seen) ⇒ An error is raised: the best sets of all sizes are judged at once.
+            Which one is asked for?
+        best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets of all sizes are judged at once. Which
+            one is asked for?
         """,
 )
 def honest_gain(seen, unseen, number):
@@ -264,12 +252,14 @@ def honest_gain(seen, unseen, number):
     return (unseen[chosen] - by_chance).item()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A measure of one's own
-
 TASK = Task()
 SHAPE = (2, 4)  # layers and heads of the small models
 NEEDED = 0.8  # rank correlation with the truth
+SHAPES = {
+    (64, *SHAPE): "There is a table for each example. How do the examples become one?",
+    (8,): f"The heads stand in one row; the shape must be {SHAPE}, a row for each layer.",
+    (2, 6): "These models have 2 layers of 4 heads. Where does the model say how many it has?",
+}
 
 
 def first_and_last(model, batch, task):
@@ -292,47 +282,35 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     """A measure of importance, scored by its rank correlation with exact Shapley values, on four small models.
 
     (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
-    The models have random weights and are asked on other examples than ``batch``. The mean correlation must be at least
+    The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
     if all(torch.equal(result, results[0]) for result in results):
         raise MistakeError("Four different models get one and the same table. Does your measure look at the model?")
-    score = agreement(results)
-    bars = {
-        "a random order": 0.0,
-        "the gate's gradient": agreement(said_by(heads.gate_gradient)),
-        "what is asked": NEEDED,
-        "the path gradient": agreement(said_by(heads.path_gradient)),
-    }
-    told = f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. "
-    if score < -0.4:
-        raise MistakeError(told + "It is upside down. Which heads must get the higher number?")
-    cleared = [f"{name} ({bar:.2f})" for name, bar in bars.items() if score > bar]
-    missed = [f"{name} ({bar:.2f})" for name, bar in bars.items() if score <= bar]
-    both = (("above", cleared), ("not above", missed))
-    told += "It is " + "; ".join(f"{word} {', '.join(names)}" for word, names in both if names) + "."
+    score, *bars = [agreement(said) for said in (results, said_by(heads.gate_gradient), said_by(heads.path_gradient))]
+    told = (
+        f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
+        f"has 0.00, the gate's gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is asked."
+    )
     if score > NEEDED:
         return told
+    if score < -0.4:
+        raise MistakeError(f"{told} Yours is upside down. Which heads must get the higher number?")
     for text, measure in LOW_MEASURES.items():
-        others = said_by(measure)
-        if all(heads.spearman(*pair) > 0.999 for pair in zip(results, others, strict=True)):
-            told += f" {text}"
-            break
+        if all(heads.spearman(*pair) > 0.999 for pair in zip(results, said_by(measure), strict=True)):
+            raise MistakeError(f"{told} {text}")
     raise MistakeError(told)
 
 
 @functools.cache
 def small_models() -> list[tuple[Encoder, Batch, Batch]]:
-    """Models of two layers of four heads, loud and quiet ones, with examples to measure and others to judge on.
-
-    Their weights are random; nine answers in ten are what the model says.
-    """
+    """Models with examples to measure and others to judge on."""
     return [random_model(seed) for seed in range(4)]
 
 
 def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
-    """One of them."""
+    """Random weights, loud and quiet heads; nine in ten of the examples' answers are what the model says."""
     (layers, heads), size = SHAPE, 2 * SHAPE[1]
     with seeded(seed), torch.no_grad():
         model = Encoder(TokenEmbedding(11, 7, size), size, 5, layers, heads, ffn_num_hiddens=2 * size).eval()
@@ -380,25 +358,16 @@ def tables_from(function: Any) -> list[Tensor]:
         return answer
 
     trials = [(model, batch, TASK) for model, batch, _ in small_models()]
-    tables = []
-    for trial, outcome in zip(trials, run(watched if callable(function) else function, trials), strict=True):
-        result = Result(trial, outcome, torch.zeros(SHAPE))
-        shape = None if as_tensor(outcome.value) is None else tuple(as_tensor(outcome.value).shape)
-        if shape in SHAPES:
-            raise MistakeError(SHAPES[shape])
+    outcomes = run(watched if callable(function) else function, trials)
+    results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
+    for result in results:
         if not result.has_right_shape:
-            raise MistakeError(f"{result.problem()}.")
-        tables.append(plain(result.numbers))
-        if not tables[-1].isfinite().all() or (tables[-1] == tables[-1][0, 0]).all():
+            problem = result.problem()
+            said = None if result.numbers is None else SHAPES.get(tuple(result.numbers.shape))
+            raise MistakeError(said or f"{problem[0].upper()}{problem[1:]}.")
+        if not plain(result.numbers).isfinite().all() or (result.numbers == result.numbers[0, 0]).all():
             raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
-    return tables
-
-
-SHAPES = {
-    (64, *SHAPE): "There is a table for each example. How do the examples become one?",
-    (8,): f"The heads stand in one row; the shape must be {SHAPE}, a row for each layer.",
-    (2, 6): "These models have 2 layers of 4 heads. Where does the model say how many it has?",
-}
+    return [plain(result.numbers) for result in results]
 
 
 def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
@@ -408,16 +377,13 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
         MistakeError: it has not.
     """
     if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
-        raise MistakeError("Your code changes the model's weights: a measure must leave the model as it was.")
+        raise MistakeError("Your code changes the model's weights. A measure must leave the model as it was.")
     if not (torch.equal(examples.inputs, given.inputs) and torch.equal(examples.targets, given.targets)):
         raise MistakeError("Your code changes the examples in place.")
     if model.training:
-        raise MistakeError("Your code leaves the model in train mode: put it back into eval mode.")
+        raise MistakeError("Your code leaves the model in train mode. In which mode did it come?")
     if any(parameter.grad is not None for parameter in model.parameters()):
-        raise MistakeError(
-            "Your code leaves gradients in the model's parameters: backward adds to them, and the next training step "
-            "would use them. Which gradients are needed, and how can one ask for those alone?"
-        )
+        raise MistakeError("Your code leaves gradients in the model's parameters. Which ones does it need?")
 
 
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
@@ -431,8 +397,8 @@ LOW_MEASURES = {
     "It orders heads by how sure they look. Who listens to a head that is sure?": heads.confidence,
     "It orders heads by how narrowly they look. Who listens to a narrow head?": heads.negative_entropy,
     "It orders heads by how loud they are. What does the next layer norm do to that?": heads.output_norm,
-    "It averages the gradient over the examples before it drops the sign. And heads that help some and hurt others?": (
-        lambda *game: signed_gradient(*game).abs()
+    "It drops the sign after averaging. And a head that helps some examples and hurts others?": lambda *game: (
+        signed_gradient(*game).abs()
     ),
     "It is the gradient with its sign. Which sign do heads have that help?": signed_gradient,
     "It is the mean gradient. What becomes of examples that a head helps, and others that it hurts?": (

@@ -1,7 +1,7 @@
 """The exercises of notebook 05: reading maps of heads, and turning what one sees into numbers."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,19 +98,13 @@ def roles_from(answer: Any) -> list[str]:
         NotYetError: some are still dots.
         MistakeError: there is not one known role for each head.
     """
-    heads = range(len(roles_of_unknown_heads()))
-    if isinstance(answer, Mapping):
-        if set(answer) != set(heads):
-            raise MistakeError(
-                f"A dictionary needs the heads {[*heads]} as keys, yours has {trimmed(str([*answer]), 80)}."
-            )
-        answer = [answer[head] for head in heads]
-    if not isinstance(answer, list | tuple):
-        raise MistakeError(f"A list of {len(heads)} words is needed, one for each head; this is {kind_of(answer)}.")
+    count = len(roles_of_unknown_heads())
+    if isinstance(answer, dict) and set(answer) <= set(range(count)):
+        answer = [answer.get(head) for head in range(count)]
+    if not isinstance(answer, list | tuple) or len(answer) != count:
+        raise MistakeError(f"A list of {count} words is needed, one for each head from 0 to {count - 1}.")
     if any(role is None or role is ... for role in answer):
         raise NotYetError("Put a word in the place of every dots.")
-    if len(answer) != len(heads):
-        raise MistakeError(f"{len(heads)} words are needed, one for each head; there are {len(answer)}.")
     roles = [role.strip().lower() if isinstance(role, str) else role for role in answer]
     for role in roles:
         if role not in ROLES:
@@ -141,10 +135,6 @@ def objection(weights: Tensor, claim: str, role: str) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Near or far
-
-
 def mixed_heads(batch: int, n: int) -> tuple[Tensor, list[str]]:
     """Weights (batch, 12, n, n) of near and far heads in random order, with a little noise, and where each looks."""
     looks = NEAR | FAR
@@ -163,29 +153,22 @@ def share_beyond_two(weights):
     return (weights * is_far).sum(dim=-1).mean(dim=(0, 2))
 
 
-MISREADINGS = list(
-    rows_of("""
-        weights * is_far → torch.special.entr(weights) ⇒ Heads are ordered by how many tokens they look at. A head that
-            looks sharply at the first token is narrow; does it look near?
-        (weights * is_far).sum(dim=-1) → weights.amax(dim=-1) ⇒ Heads are ordered by how sharp their look is, as the
-            largest weight is. Can a head not look sharply at a token far away?
-        .abs() > 2 → == 0 ⇒ Heads are ordered by their weight on the diagonal alone. And one that looks at the previous
-            token?
-        .abs() > 2 → == -1 ⇒ Heads are ordered by their weight on the previous token alone. And one that looks at
-            itself, or at the next token?
-        .abs() > 2 → == 1 ⇒ Heads are ordered by their weight on the next token alone. And one that looks back?
-        .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, from the beginning to the end, so that looks
-            back and looks ahead cancel. Has a distance a sign?
-        (weights * is_far).sum(dim=-1) → (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) ⇒
-            Heads are ordered by how far the attended tokens lie from one another. From which token is far measured?
-        .abs() > 2 → .cumsum(0) == apart[0] ⇒ Heads are ordered by their weight on the first token alone. Can a head not
-            look far without looking there?
-        .abs() > 2 → .relu() ⇒ Heads are ordered by how far they look ahead; looks back do not count. Can far not lie
-            before?
-        .abs() > 2 → .neg().relu() ⇒ Heads are ordered by how far they look back; looks ahead do not count. Can far not
-            lie after?
-        """)
-)
+MISREADINGS = """
+    weights * is_far → torch.special.entr(weights) ⇒ Heads are ordered by how many tokens they look at. A head that
+        looks sharply at the first token is narrow; does it look near?
+    (weights * is_far).sum(dim=-1) → weights.amax(dim=-1) ⇒ Heads are ordered by how sharp their look is, as the largest
+        weight is. Can a head not look sharply at a token far away?
+    .abs() > 2 → == 0 ⇒ Heads are ordered by their weight on the diagonal. And one that looks at the previous token?
+    .abs() > 2 → == -1 ⇒ Heads are ordered by their weight on the previous token. And one that looks at the next?
+    .abs() > 2 → == 1 ⇒ Heads are ordered by their weight on the next token. And one that looks back?
+    .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, from the beginning to the end, so that looks back
+        and looks ahead cancel. Has a distance a sign?
+    (weights * is_far).sum(dim=-1) → (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) ⇒ Heads
+        are ordered by how far the attended tokens lie from one another. From which token is far measured?
+    .abs() > 2 → .cumsum(0) == apart[0] ⇒ Heads are ordered by their weight on the first token. Is no other one far?
+    .abs() > 2 → .relu() ⇒ Heads are ordered by how far they look ahead. Can far not lie before?
+    .abs() > 2 → .neg().relu() ⇒ Heads are ordered by how far they look back. Can far not lie after?
+    """
 
 
 @judged(
@@ -224,7 +207,8 @@ def numbers_from(outcome: Any, weights: Tensor) -> Tensor:
     if result.numbers is not None and result.numbers.dim() == 0:
         raise MistakeError("There is one number for all heads together. Over which axes is the mean taken?")
     if not result.has_right_shape:
-        raise MistakeError(f"{result.problem()}.")
+        problem = result.problem()
+        raise MistakeError(f"{problem[0].upper()}{problem[1:]}.")
     if not plain(result.numbers).isfinite().all():
         raise MistakeError("Some heads get NaN or infinity. What happens where a weight is 0?")
     return plain(result.numbers)
@@ -240,7 +224,7 @@ def misread(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str
     """What numbers measure instead of reach, if they rank the heads of every mix just as that does."""
     if all(not disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
         return "It tells them apart, but upside down. Which heads must get the larger number?"
-    for text, edits in MISREADINGS:
+    for text, edits in rows_of(MISREADINGS):
         measure = with_edits(share_beyond_two, edits)
         alike = [spearman(measure(weights), result) for (weights, _), result in zip(mixes, numbers, strict=True)]
         if min(alike) > 0.999 or max(alike) < -0.999:
@@ -258,10 +242,6 @@ def confused(names: list[str], numbers: Tensor) -> str:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# How even a look is, and what is heard
-
-
 def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     """Weights of self-attention with padding; padded queries look, too."""
     n, valid_lens = max(lengths) + 1, torch.tensor(lengths)
@@ -277,40 +257,37 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
     mistakes="""
         valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ⇒ The entropies are divided by the logarithm of
-            all keys. At how many can an example look?
+            all keys. Who can look at all?
         valid_lens.log()[:, None, None] → valid_lens.max().log() ⇒ All examples are held against the longest one.
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → rows.mean(dim=(0, 2)) ⇒ Queries that are padding have a say.
-        (rows * valid) → rows ⇒ Queries that are padding are counted above the fraction bar, but not below.
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).mean(dim=(0, 2)) ⇒ Padded queries are left
-            out above the fraction bar, but counted below.
+        total / valid_lens.sum() → rows.mean(dim=(0, 2)) ⇒ Padded queries have a say.
+        (rows * valid) → rows ⇒ Padded queries are counted above the fraction bar, but not below.
+        total / valid_lens.sum() → (rows * valid).mean(dim=(0, 2)) ⇒ Padded queries are left out above the fraction bar,
+            but counted below.
         < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:,
             None, None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example takes part.
-        torch.special.entr(weights) → torch.xlogy(weights, weights) ⇒ The sign is wrong. What sign has the logarithm of
-            a weight?
-        (rows * valid) → ((1 - rows) * valid) ⇒ An even look comes out as 0, and not as 1.
+        < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:,
+            None, None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count.
+            Which way round is the mask?
+        entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
+            valid_lens.log()).sum() ⇒ Queries of long examples count more than others. Is a sum divided by a sum?
         / valid_lens.log()[:, None, None] → ∅ ⇒ This is the entropy itself, which grows with the number of keys.
-        torch.special.entr(weights) → torch.special.entr(weights) / math.log(2) ⇒ Everything is 1.443 times too large:
-            are there bits above the fraction bar, and nats below?
-        valid_lens.log() → valid_lens.log2() ⇒ Everything is 0.693 of what it should be: are there nats above the
-            fraction bar, and bits below?
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(
-            dim=0) ⇒ Queries of short examples count more than others. What is averaged first?
-        valid_lens.log() → valid_lens ⇒ The entropies are divided by the number of keys. What is the entropy of an even
-            look at them?
-        entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ This is the
-            exponential of the entropy over the number of keys; entropies are to be compared.
-        torch.special.entr(weights) → -weights * weights.log() ⇒ The result is NaN. What is a weight of 0 times its
+        entr(weights).sum(dim=-1) → entr(weights).sum(dim=-1) / math.log(2) ⇒ Every number is 1.443 times too large. Are
+            there bits above, and nats below?
+        total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(dim=0) ⇒ Queries of short
+            examples count more than others. What is averaged first?
+        valid_lens.log() → valid_lens ⇒ The entropies are divided by the number of keys. Which entropy has an even look?
+        entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ The exponential of
+            the entropy is compared. Is that the entropy?
+        torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. What is a weight of 0 times its
             logarithm?
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is
-            one number for each example and head. How do the examples become one?
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → (rows * valid).sum() / valid_lens.sum() / weights.shape[1] ⇒
-            There is one number for all heads together; each needs its own.
-        (rows * valid).sum(dim=(0, 2)) / valid_lens.sum() → rows ⇒ There is a number for each query still.
+        total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each
+            example and head. How do the examples become one?
+        total / valid_lens.sum() → rows ⇒ There is a number for each query still.
         / valid_lens.sum() → ∅ ⇒ This is the sum over the valid queries, not their mean.
-        / valid_lens.sum() → / len(valid_lens) ⇒ The sum is divided by the number of examples. How many queries are in
+        / valid_lens.sum() → / len(valid_lens) ⇒ The sum is divided by the number of examples. Of how many queries is
             it?
         valid_lens.log()[:, None, None] → valid_lens.log() ∨ valid_lens.log()[:, None, None] → valid_lens.log()[:, None]
-            ⇒ The lengths do not meet the examples, and an error is raised. Which axis of the entropies is theirs?
+            ⇒ An error is raised: the lengths do not meet the examples. Which axis is theirs?
         """,
 )
 def evenness(weights, valid_lens):
@@ -324,7 +301,8 @@ def evenness(weights, valid_lens):
     entropies = torch.special.entr(weights).sum(dim=-1)  # (b, h, q, k) -> (b, h, q)
     rows = entropies / valid_lens.log()[:, None, None]
     valid = torch.arange(weights.shape[-1]) < valid_lens[:, None, None]  # (q,) < (b, 1, 1) -> (b, 1, q)
-    return (rows * valid).sum(dim=(0, 2)) / valid_lens.sum()
+    total = (rows * valid).sum(dim=(0, 2))  # (b, h, q) -> (h,)
+    return total / valid_lens.sum()
 
 
 def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:
@@ -346,32 +324,29 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
             0, 1) ⇒ A head gets every num_heads-th column. Which columns stand side by side?
         .transpose(0, 1) → .transpose(0, 1)[:1] ⇒ Every head is sent through the columns of head 0.
         .transpose(0, 1) → .transpose(0, 1).flip(0) ⇒ The heads' columns are taken in reverse order.
-        weights * arriving → torch.ones_like(weights) * arriving ∨ weights * arriving.norm(dim=-1)[:, :, None] →
-            arriving.norm(dim=-1) ⇒ All queries hear the same: the weights have no say.
-        arriving.norm(dim=-1)[:, :, None] → columns.norm(dim=(1, 2))[:, None, None] ⇒ All keys are heard by the size of
-            the head's columns; the values have no say.
-        arriving.norm(dim=-1)[:, :, None] → values.norm(dim=-1)[:, :, None] * columns.norm(dim=(1, 2))[:, None, None] ⇒
-            The lengths of the values and the size of the columns are multiplied. Is a product's length the product of
-            the lengths?
+        weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ weights * lengths[:, :, None] → lengths ⇒
+            All queries hear the same: the weights have no say.
+        lengths[:, :, None] → columns.norm(dim=(1, 2))[:, None, None] ⇒ The size of the columns stands for what arrives.
+            What do the values say?
+        arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is
+            a product's length the product of the lengths?
         norm(dim=-1) → square().sum(dim=-1) ⇒ The length of what arrives is squared, the weight is not.
-        weights * arriving.norm(dim=-1)[:, :, None] → (weights * arriving.norm(dim=-1)[:, :, None]).square() ⇒ The whole
-            is squared. What turns a sum of squares into a length?
         norm(dim=-1) → square().mean(dim=-1).sqrt() ⇒ The squares are averaged, where a length sums them.
         norm(dim=-1) → abs().sum(dim=-1) ⇒ Absolute values are added up. What is the length of a vector?
         norm(dim=-1) → sum(dim=-1) ⇒ The features are added up, and their signs cancel. What is the length of a vector?
-        norm(dim=-1) → abs().amax(dim=-1) ⇒ The largest feature stands for the length; the others have no say.
-        norm(dim=-1)[:, :, None] → norm() ⇒ All is multiplied by one length, that of everything that arrives.
-        weights * arriving.norm(dim=-1)[:, :, None] → torch.nn.functional.normalize(weights * arriving.norm(dim=-1)[:,
-            :, None], p=1, dim=-1) ⇒ Every row sums to 1. How much a head says: is it still there?
-        weights * arriving.norm(dim=-1)[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before
-            the length is taken; the single keys are asked for.
-        weights * arriving.norm(dim=-1)[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ These are the vectors.
-            What of them is asked for?
-        [:, :, None] → [..., None] ∨ [:, :, None] → ∅ ⇒ The lengths do not meet the keys, and an error is raised. Which
-            axis do the weights have that they lack?
+        norm(dim=-1) → abs().amax(dim=-1) ⇒ The largest feature stands for the length. And the others?
+        lengths[:, :, None] → arriving.norm() ⇒ All is multiplied by one length, that of everything that arrives.
+        weights * lengths[:, :, None] → torch.nn.functional.normalize(weights * lengths[:, :, None], p=1, dim=-1) ⇒
+            Every row sums to 1. Does it still show how much a head says?
+        weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
+            taken. What do single keys add?
+        weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ These are the vectors. What of them
+            is asked for?
+        [:, :, None] → [..., None] ∨ [:, :, None] → ∅ ⇒ An error is raised: the lengths do not meet the keys. Which axis
+            do they lack?
         values @ columns.mT → values @ columns ⇒ The product fails: head_size meets num_hiddens. What must be turned?
-        values @ columns.mT → values @ W_o ∨ values @ columns.mT → values @ W_o.T ⇒ The product fails: one head's values
-            meet the whole of W_o. Which of its columns are theirs?
+        values @ columns.mT → values @ W_o ∨ values @ columns.mT → values @ W_o.T ⇒ The product fails: a head's values
+            meet the whole of W_o. Which columns are theirs?
         """,
 )
 def heard(weights, values, W_o):
@@ -383,4 +358,5 @@ def heard(weights, values, W_o):
     """
     columns = W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1)  # (d, h · p) -> (h, d, p)
     arriving = values @ columns.mT  # (b, h, k, p) @ (h, p, d) -> (b, h, k, d)
-    return weights * arriving.norm(dim=-1)[:, :, None]  # (b, h, q, k) * (b, h, 1, k)
+    lengths = arriving.norm(dim=-1)  # -> (b, h, k)
+    return weights * lengths[:, :, None]  # (b, h, q, k) * (b, h, 1, k)

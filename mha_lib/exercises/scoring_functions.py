@@ -177,7 +177,7 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
         valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
         valid_lens[:, :, None] → valid_lens[:, None, :] ⇒ Key number j is held against the length of query number j. A
             row has one length for all its keys.
-        valid_lens[:, :, None] → valid_lens ⇒ Lengths meet keys where they should meet queries. Where does a new axis
+        valid_lens[:, :, None] → valid_lens ⇒ An error is raised: lengths meet keys, not queries. Where does a new axis
             belong?
         lowest), dim=-1) * valid → -torch.inf), dim=-1) ⇒ A row whose length is 0 is NaN: 0 divided by 0.
         * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights for all

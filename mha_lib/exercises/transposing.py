@@ -42,9 +42,10 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
             groups of head_size. How many tables has one example?
         table // num_heads → table // head_size ⇒ The example is found by head_size. How many tables has one example?
         table % num_heads → table % head_size ⇒ The head is found by head_size. How many tables has one example?
+        head * head_size + column → head + column ⇒ The columns of the heads overlap. How far apart do two heads begin?
         head * head_size + column → head ⇒ The number of the head stands where the feature is asked for.
-        row, head * head_size + column → row, head, column ⇒ Four numbers come back, head and column apart. Which single
-            column of the input are they?
+        row, head * head_size + column → row, head, column ∨ row, head * head_size + column → head, row, column ⇒ Four
+            numbers come back, head and column apart. Which single column of the input are they?
         table % num_heads → table ⇒ The table's number is taken for the head's. Does it start anew with each example?
         head * head_size + column → example * head_size + column ⇒ The example's number is taken for the head's.
         table // num_heads → table / num_heads ⇒ The example's number is no whole number. What is the rest of the
@@ -53,8 +54,11 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
         table % num_heads → num_heads - 1 - table % num_heads ⇒ The heads are counted from the last one back.
         head * head_size + column → head * head_size + column + 1 ⇒ The feature is counted from 1; all is counted from 0
             here.
-        example, row, head * head_size + column → example + 1, row + 1, head * head_size + column + 1 ⇒ All three are
-            counted from 1; all is counted from 0 here.
+        example, row, → row, example, ⇒ Example and token are given in each other's place.
+        head * head_size + column → (head + 1) * head_size + column ⇒ The feature lies one head too far right. Is head 1
+            the first?
+        table // num_heads → (table - 1) // num_heads ; table % num_heads → (table - 1) % num_heads ; example, row, →
+            example, row - 1, ; + column → + column - 1 ⇒ Table, row and column are read as if they were counted from 1.
         head * head_size + column → (head - 1) * head_size + column ⇒ The feature lies one head too far left. Is head 0
             the first?
         """,
@@ -82,39 +86,35 @@ VIEW = (
     idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
     begin="Begin with a reshape that touches nothing but the last axis.",
     mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows: the numbers are still in the order in which
-            they were. What must move before axes are joined?
-        .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ The tables of head 0 come first, for all examples. Which should come
-            first, the heads of example 0?
+        .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows. What must move before axes are joined?
+        .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ All tables of head 0 come first. Should all of example 0?
         num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
             dealt out in turn. Which features does head 0 own?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens: tokens and features have changed places
-            before the last step.
+        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens. Which two axes have changed places?
         .transpose(1, 2) → .permute(2, 1, 0, 3) ⇒ Examples and heads have changed places. Which two axes should?
-        .transpose(1, 2) → .permute(2, 1, 0, 3) ; b * num_heads, n, -1 → -1, b, d // num_heads ⇒ Tokens are folded in
-            with the heads, and examples stand as rows. Which axes should move?
         .transpose(1, 2) → .transpose(2, 3) ∨ .transpose(1, 2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1,
             num_heads ⇒ Heads and features have changed places; no head has moved in front of the tokens.
-        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → -1, num_heads ⇒
-            Tokens have changed places with the features of a head. Which two axes should?
+        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → b * d //
+            num_heads, num_heads ⇒ Tokens have changed places with the features of a head. Which two axes should?
         .transpose(1, 2) → .transpose(0, 1) ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
             num_heads → b * n ⇒ Tokens have changed places with examples. Which two axes should?
-        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own beside the examples. What makes every
-            head of every example a problem of its own?
+        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. Which axis should they share with the
+            examples?
         .transpose(1, 2) → ∅ ; .reshape(b * num_heads, n, -1) → ∅ ⇒ The features are cut, and nothing has moved yet.
         num_heads, d // num_heads → d // num_heads, num_heads ∨ num_heads, d // num_heads → d // num_heads, num_heads ;
-            b * num_heads, n, -1 → -1, n, num_heads ⇒ There are as many heads as one head should have features. In which
-            order is the last axis cut?
+            b * num_heads, n, -1 → -1, n, num_heads ⇒ The last axis is cut into head_size heads. How many heads should
+            there be?
         .transpose(1, 2) → ∅ ; b * num_heads, n → b * n, num_heads ⇒ The tokens are folded into the batch, and heads
             stand as rows. Which belong into the batch?
         .transpose(1, 2) → .permute(0, 2, 3, 1) ; n, -1) → -1, n) ⇒ Every table lies on its side, with features as rows.
         b * num_heads, n, → b, num_heads * n, ⇒ The heads lie below one another, as further tokens. Into which axis
             should they be folded?
         n, num_heads, d → num_heads, n, d ∨ n, num_heads, d → num_heads, n, d ; b * num_heads, n → b * n, num_heads ⇒
-            The reshape names the heads before the tokens, so that it cuts tokens, not features. Along which axis do the
-            heads lie?
+            The reshape cuts tokens, not features. Along which axis do the heads lie?
         .transpose(1, 2) → .transpose(1, 2).flip(1) ⇒ The heads of every example stand in reverse order.
         .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
+        .reshape(b * num_heads, n, -1) → .transpose(1, 2).flatten(2).repeat_interleave(num_heads, dim=0) ⇒ Every head
+            has all features. How many does one own?
         return X.reshape( → return X.view( ⇒ {VIEW}
         d // num_heads → d / num_heads ∨ d // num_heads → d / num_heads ; X.reshape(b, → X.view(b, ⇒ A size that is no
             whole number raises an error. Which division gives a whole number?
@@ -144,16 +144,14 @@ def transpose_qkv(X, num_heads):
     idea="The moves of transpose_qkv, from the last to the first, each undone.",
     begin="Begin with a reshape that touches nothing but the first axis: which of its two parts changes faster?",
     mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side: the axes are joined in the order in which they were.
-            What must move back beside the features first?
+        .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side. What must move back beside the features first?
         tables // num_heads, num_heads, → num_heads, tables // num_heads, ; .transpose(1, 2) → .permute(1, 2, 0, 3) ⇒
             Heads of different examples stand side by side. Are the tables that follow one another heads of one example?
         tables // num_heads, num_heads, → num_heads, tables // num_heads, ∨ tables // num_heads, num_heads, → num_heads,
-            tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut as heads first,
-            then examples, and the examples end up beside the features. Which of the two changes faster?
+            tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut into heads of
+            examples, not examples of heads. Which changes faster?
         .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ The heads' features alternate. Do all of head 0 come first?
-        .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens: tokens and features have changed places before
-            the last step.
+        .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens. Which two axes have changed places?
         .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; .reshape(-1, n, num_heads * p) →
             .flatten(2) ⇒ Heads have changed places with features. Which two axes should?
         .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads have an axis again, but they are not back
@@ -171,10 +169,10 @@ def transpose_qkv(X, num_heads):
         tables // num_heads, num_heads → tables / num_heads, num_heads ∨ X.reshape(tables // num_heads → X.view(tables /
             num_heads ⇒ A size that is no whole number raises an error. Which division gives a whole number?
         X.reshape(tables // num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, -1) ∨ X.reshape(tables //
-            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: the
-            features of a head are to be split once more. Which axis holds the heads here?
-        X.reshape(tables // num_heads, → X.reshape(tables, ⇒ An error is raised: the heads get an axis, but the first
-            axis stays as long as it was. How many examples are there?
+            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: features
+            are split once more. Which axis holds the heads here?
+        X.reshape(tables // num_heads, → X.reshape(tables, ⇒ An error is raised: the first axis stays as long as it was.
+            How many examples are there?
         """,
 )
 def transpose_output(X, num_heads):
@@ -256,9 +254,6 @@ def lengths_for_heads(valid_lens, num_heads):
             rows of head 0 come first?
         return W_q, W_k, W_v → return W_k, W_q, W_v ⇒ W_q and W_k are exchanged.
         return W_q, W_k, W_v → return W_q, W_v, W_k ⇒ W_k and W_v are exchanged.
-        return W_q, W_k, W_v → return W_v, W_k, W_q ⇒ The three matrices are right, but stand in reverse order.
-        return W_q, W_k, W_v → return W_k, W_v, W_q ∨ return W_q, W_k, W_v → return W_v, W_q, W_k ⇒ The three matrices
-            are right, but each stands in another's place.
         num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head
             in each matrix?
         num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut
@@ -269,7 +264,6 @@ def lengths_for_heads(valid_lens, num_heads):
         parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
         parts.transpose(0, 1).reshape(3, -1, size) → W.chunk(3, dim=1) ⇒ The columns are cut in three. Which axis holds
             the heads' rows?
-        .reshape(3, -1, size) → .sum(dim=1) ⇒ The heads' rows are added up. How do heads share a matrix?
         """,
 )
 def split_fused(W, num_heads):

@@ -8,6 +8,7 @@ from right_answers_on_heads import ON_HEADS
 
 from mha_lib.exercises.exercise import FunctionExercise
 from mha_lib.exercises.help_in_steps import COURSE
+from mha_lib.exercises.naming import outcome_of
 
 OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise, FunctionExercise)]
 MISTAKES = [
@@ -29,6 +30,15 @@ def test_the_worked_answer_passes(exercise):
 def test_a_mistake_is_named(exercise, text, wrong):
     verdict = exercise(wrong)
     assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+@pytest.mark.parametrize(("exercise", "text", "wrong"), MISTAKES)
+def test_a_mistake_that_always_raises_says_so(exercise, text, wrong):
+    """An edit that breaks the program by accident would name nothing."""
+    stages = exercise.trials()
+    first = next(iter(stages.values())) if isinstance(stages, dict) else stages
+    if all(outcome_of(wrong, trial).error for trial in first):
+        assert "error" in text or "fails" in text
 
 
 RIGHT_ANSWERS = [(name, answer) for name, answers in (RIGHT | ON_HEADS).items() for answer in answers]
