@@ -164,7 +164,7 @@ function build({ model, choose, repaint, say }) {
     for (const [preset, node] of presetButtons) set(node, { "aria-pressed": String(preset) === String(gates) });
     earlier.disabled = i === 0;
     later.disabled = i === example.count - 1;
-    browser.show(i, stage.isOwn() ? "yours" : `${i} of ${example.count}`);
+    browser.show(i, stage.isOwn() ? "yours" : String(i));
     say(
       message || `${pointed?.layer === undefined && pointed?.key === undefined ? heads(gates) : pointedAt()} ${answer}`,
     );
