@@ -1,7 +1,7 @@
 """A matrix whose rows and columns have names, for readers who are to read it like a table."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -15,23 +15,28 @@ class NamedTable:
     Args:
         matrix: (num_rows, num_columns).
         rows, columns: their names.
-        roles: row or column name → "query", "key" or "value"; such a name has that colour of this course.
+        row_roles, column_roles: "query", "key" or "value", one for each name or one for all; a name with a role has
+            the role's colour in this course.
 
     Raises:
-        ValueError: the names do not fit the matrix, or a role is none of these.
+        ValueError: the names do not fit the matrix, or roles are none of these or not as many as names.
     """
 
     def __init__(
-        self, matrix: Tensor, rows: Sequence[str], columns: Sequence[str], *, roles: Mapping[str, str] | None = None
+        self,
+        matrix: Tensor,
+        rows: Sequence[str],
+        columns: Sequence[str],
+        *,
+        row_roles: str | Sequence[str] = (),
+        column_roles: str | Sequence[str] = (),
     ):
         if tuple(matrix.shape) != (len(rows), len(columns)):
             raise ValueError(
                 f"matrix must have shape (rows, columns) = ({len(rows)}, {len(columns)}), got {tuple(matrix.shape)}"
             )
-        self.roles = dict(roles or {})
-        for name, role in self.roles.items():
-            if role not in ROLES or name not in [*rows, *columns]:
-                raise ValueError(f"roles must map a row or column to one of {', '.join(ROLES)}, got {name!r}: {role!r}")
+        self.row_styles = _styles("row_roles", row_roles, len(rows))
+        self.column_styles = _styles("column_roles", column_roles, len(columns))
         self.rows, self.columns = list(rows), list(columns)
         self.cells = [[_short(number) for number in row] for row in matrix.tolist()]
 
@@ -43,21 +48,28 @@ class NamedTable:
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col" style="{self._style(name)}">{html.escape(name)}</th>' for name in self.columns)
+        head = "".join(
+            f'<th scope="col" style="{style}">{html.escape(name)}</th>'
+            for name, style in zip(self.columns, self.column_styles, strict=True)
+        )
         body = "".join(
-            f'<tr><th scope="row" style="{self._style(name)}">{html.escape(name)}</th>'
+            f'<tr><th scope="row" style="{style}">{html.escape(name)}</th>'
             + "".join(f'<td style="{CELL}">{number}</td>' for number in cells)
             + "</tr>"
-            for name, cells in zip(self.rows, self.cells, strict=True)
+            for name, style, cells in zip(self.rows, self.row_styles, self.cells, strict=True)
         )
         return (
             f'<div style="overflow-x:auto"><table style="font-size:12px;margin:0"><thead><tr><td></td>{head}</tr>'
             f"</thead><tbody>{body}</tbody></table></div>"
         )
 
-    def _style(self, name: str) -> str:
-        role = self.roles.get(name)
-        return CELL + (f";color:{ROLES[role]};border-bottom:2px solid {ROLES[role]}" if role else "")
+
+def _styles(argument: str, roles: str | Sequence[str], count: int) -> list[str]:
+    """The style of each name, coloured where it has a role."""
+    roles = [roles] * count if isinstance(roles, str) else list(roles)
+    if not set(roles) <= set(ROLES) or len(roles) not in (0, count):
+        raise ValueError(f"{argument} must be {count} of {', '.join(ROLES)}, got {roles}")
+    return [f"{CELL};color:{ROLES[role]}" for role in roles] or [CELL] * count
 
 
 def _short(number: float) -> str:
