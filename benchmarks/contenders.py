@@ -81,6 +81,7 @@ def ours_masked(layer: MultiHeadAttention) -> Call:
 
 
 def ours_causal(layer: MultiHeadAttention) -> Call:
+    """Causal attention: no contender, for it computes something else than the others."""
     return lambda X, valid_lens: layer(X, X, X, valid_lens, causal=True)
 
 
@@ -120,11 +121,10 @@ def torch_output(layer: MultiHeadAttention) -> Call:
     return call
 
 
-# The names with "weights" give the weights of each head too; "ours, causal" computes something else than the others.
+# The names with "weights" give the weights of each head too.
 CONTENDERS: dict[str, Callable[[MultiHeadAttention], Call]] = {
     "ours": ours,
     "ours, masked": ours_masked,
-    "ours, causal": ours_causal,
     "ours, weights": ours_weights,
     "ours, weights kept": ours_weights_kept,
     "d2l, weights": d2l_weights,

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks import measure
-from benchmarks.contenders import CONTENDERS, Call, Cell, timed
+from benchmarks.contenders import Call, Cell, ours_causal, ours_masked, timed
 from benchmarks.report import markdown
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import merge_heads, split_heads, valid_keys
@@ -50,8 +50,8 @@ def beside_the_kernel(kind: str, cell: Cell, lengths: Tensor | None, seconds: fl
     """The time of the layer ÷ that of the kernel with the same projections, and milliseconds of the layer."""
     torch.manual_seed(0)
     layer, X = cell.layer().eval(), cell.tokens()
-    ours = CONTENDERS["ours, causal" if kind == CAUSAL else "ours, masked"](layer)
-    calls = {"ours": ours, "kernel": bare_kernel(layer, kind == CAUSAL)}
+    ours = ours_causal if kind == CAUSAL else ours_masked
+    calls = {"ours": ours(layer), "kernel": bare_kernel(layer, kind == CAUSAL)}
     with torch.no_grad():  # the bare kernel's causal attention knows no lengths: up to them, the outputs are the same
         results = [call(X, lengths)[:, : cell.n if lengths is None else lengths.min()] for call in calls.values()]
         torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)

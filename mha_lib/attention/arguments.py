@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # torch computes in no other
+FAKE, RECORDED = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 # What the axes stand for, by their number.
 SEQUENCES = {3: "(batch, number, size)"}
 SEQUENCES_OR_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
@@ -27,8 +28,9 @@ def in_plain_call(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or in_function_transform():
         return False
-    modes = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
-    return not any(map(torch._C._get_dispatch_mode, modes)) and not any(hasattr(X, "fake_mode") for X in tensors)
+    if torch._C._get_dispatch_mode(RECORDED) or torch._C._get_dispatch_mode(FAKE):
+        return False
+    return not any(hasattr(X, "fake_mode") for X in tensors)
 
 
 def values_readable(*tensors: Tensor) -> bool:

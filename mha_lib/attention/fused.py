@@ -105,7 +105,6 @@ def kernel(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
     """Whether an example has work enough to pay for a call of its own (measured on the CPU)."""
-    # Nothing is asked of sizes before this: an exported layer stays open for all of them.
-    if not arguments.values_readable(valid_lens) or valid_lens.dim() != 1 or len(valid_lens) == 0:
+    if not arguments.values_readable(valid_lens):  # asked before any size: an exported layer stays open for all
         return False
-    return queries.shape[-2] * keys.shape[-2] >= 256 * 256
+    return valid_lens.dim() == 1 and len(valid_lens) > 0 and queries.shape[-2] * keys.shape[-2] >= 256 * 256

@@ -44,9 +44,9 @@ def join_masks(
     if causal:
         masks.append(keys_so_far(shape[-2], shape[-1], X.device))  # (q, k)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
-        masks.append(attn_mask)
+        masks, attn_mask = [*masks, attn_mask], None
     allowed = reduce(torch.logical_and, masks) if masks else None
-    if attn_mask is None or attn_mask.dtype == torch.bool:
+    if attn_mask is None:
         return allowed
     return attn_mask.to(X.dtype) if allowed is None else torch.where(allowed, attn_mask, -math.inf).to(X.dtype)
 
@@ -57,8 +57,9 @@ def is_allowed(mask: Tensor) -> Tensor:
 
 
 def without_unseen(X: Tensor, mask: Tensor | None) -> Tensor:
-    """Keys or values with zeros where no query looks: there they may be NaN, and 0 times NaN would be NaN."""
-    if mask is None:
+    """Keys or values with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
+    # Where numbers can be looked at, only what is not finite is worth the filling, which takes longer than a sum.
+    if mask is None or (arguments.values_readable(X) and math.isfinite(X.detach().sum())):
         return X
     seen = is_allowed(mask).any(dim=-2)  # (b, q, k) -> (b, k)
     return X.masked_fill(~seen.unsqueeze(-1), 0.0)  # (b, k, d)
@@ -89,7 +90,7 @@ def masked_softmax(
 
 
 class AttentionPooling(nn.Module):
-    """What all attention shares; a subclass says how to compare queries with keys, in ``scores``.
+    """What all attention shares. A subclass says how to compare queries with keys, in ``scores``.
 
     In training, weights are dropped with the probability ``dropout``.
     """

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import mha_lib
+from mha_lib.attention import FusedAttention
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 3e-5, torch.float16: 3e-2, torch.bfloat16: 2e-1}
 INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -53,19 +54,21 @@ def draw(rng: random.Random) -> Call:
         arguments = {name: torch.randn(*lead, *size) for name, size in sizes.items()}
     arguments = {name: X.to(dtype) for name, X in arguments.items()}
     arguments["valid_lens"] = lengths(rng, batch_size, num_queries, num_keys)
+    scores = tuple(arguments["scores"].shape) if kind == "softmax" else (*lead, num_queries, num_keys)
+    arguments["attn_mask"] = mask(rng, (batch_size, num_heads, *scores[-2:]) if kind == "multi-head" else scores)
     if kind == "multi-head":
         arguments["head_mask"] = gates(rng, batch_size, num_heads)
     if rng.random() < 0.1:
         layer = layer.to("meta")
         arguments = {name: X if X is None else X.to("meta") for name, X in arguments.items()}
-    return Call(kind, layer, arguments, num_heads)
+    return Call(kind, layer, arguments | {"causal": rng.random() < 0.3}, num_heads)
 
 
 class Softmax(nn.Module):
     """``masked_softmax`` as a module."""
 
-    def forward(self, scores: Tensor, valid_lens: Tensor | None = None) -> Tensor:
-        return mha_lib.masked_softmax(scores, valid_lens)
+    def forward(self, scores: Tensor, valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool) -> Tensor:
+        return mha_lib.masked_softmax(scores, valid_lens, attn_mask=attn_mask, causal=causal)
 
 
 def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, int, int]) -> nn.Module:
@@ -73,7 +76,8 @@ def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, 
     dropout = rng.choice([0, 0.0, 0.5])
     given = dict(zip(("query_size", "key_size", "value_size"), sizes, strict=True))
     if kind == "multi-head":
-        num_hiddens = num_heads * rng.randint(1, 3)
+        num_hiddens, groups = num_heads * rng.randint(1, 3), rng.choice([1, num_heads])
+        given["num_key_value_heads"] = groups
         layer = mha_lib.MultiHeadAttention(num_hiddens, num_heads, dropout, rng.random() < 0.5, **given)
         layer.attention.keep_weights = rng.random() < 0.3
     elif kind == "additive":
@@ -83,7 +87,7 @@ def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, 
     elif kind == "softmax":
         layer = Softmax()
     else:
-        layer = mha_lib.DotProductAttention(dropout)
+        layer = rng.choice([mha_lib.DotProductAttention, FusedAttention])(dropout)
         layer.keep_weights = rng.random() < 0.3
     return layer.train(dropout == 0 and rng.random() < 0.5)
 
@@ -91,6 +95,14 @@ def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, 
 def lengths(rng: random.Random, batch_size: int, num_queries: int, num_keys: int) -> Tensor | None:
     shape = rng.choice([None, (batch_size,), (batch_size, num_queries)])
     return None if shape is None else torch.randint(0, min(num_keys, 127) + 1, shape).to(rng.choice(LENGTHS))
+
+
+def mask(rng: random.Random, scores: tuple[int, ...]) -> Tensor | None:
+    shape = rng.choice([None, None, scores[-2:], tuple(rng.choice([1, size]) for size in scores[:-1]) + scores[-1:]])
+    if shape is None or rng.random() < 0.5:
+        return None if shape is None else torch.rand(shape) > 0.3
+    bias = torch.randn(shape).round(decimals=1)
+    return torch.where(torch.rand(shape) > 0.2, bias, -torch.inf).to(rng.choice(list(TOLERANCE)))
 
 
 def gates(rng: random.Random, batch_size: int, num_heads: int) -> Tensor | None:
@@ -105,9 +117,13 @@ def spoil(call: Call, rng: random.Random) -> None:
         return
     name = rng.choice(given)
     X = call.arguments[name]
+    if name == "causal":
+        call.arguments[name] = rng.choice([None, 1, "yes", torch.tensor(True)])
+        call.spoilt.add(name)
+        return
     ways = {
         "not a tensor": lambda: rng.choice([3, "text", [1.0], np.ones(3)]),
-        "two axes more": lambda: X[None, None],
+        "three axes more": lambda: X[None, None, None],
         "sparse": lambda: None if X.is_meta else X.double().to_sparse(),
         "complex": lambda: X.to(torch.complex64),
     }
@@ -116,7 +132,11 @@ def spoil(call: Call, rng: random.Random) -> None:
     if name in ("valid_lens", "head_mask"):
         ways["one too many"] = lambda: torch.cat([X, X[:1]]) if len(X) else None
         ways["a number"] = lambda: X.sum()
-    if name == "valid_lens":
+    if name == "attn_mask":
+        ways["integers"] = lambda: X.to(rng.choice(INTEGERS))
+        ways["other keys"] = lambda: torch.cat([X, X], -1) if X.shape[-1] else None
+        ways["one axis"] = lambda: X[..., 0, :].flatten()[: X.shape[-1]] if X.shape[-2] else None
+    elif name == "valid_lens":
         ways["a mask"] = lambda: X.double() > 1
         ways["too long"] = lambda: None if X.is_meta or not X.numel() else X.double() + 2000
         ways["negative"] = lambda: None if X.is_meta or not X.numel() else X.double() - 7
@@ -141,19 +161,22 @@ def spoil(call: Call, rng: random.Random) -> None:
 
 def expected(call: Call) -> np.ndarray:
     """The output, number by number."""
-    given = {name: None if X is None else X.detach().double().numpy() for name, X in call.arguments.items()}
+    tensors = {name: X for name, X in call.arguments.items() if name != "causal"}
+    given = {name: None if X is None else X.detach().double().numpy() for name, X in tensors.items()}
     if call.kind == "softmax":
-        weights = np.zeros_like(given["scores"])
-        for place in np.ndindex(weights.shape[:-1]):
-            weights[place] = softmax(given["scores"][place], length(given["valid_lens"], place, weights.shape[-1]))
-        return weights
+        scores = given["scores"] if given["scores"].ndim == 4 else given["scores"][:, None]
+        bias, weights = joined_bias(call, given, scores.shape), np.zeros_like(scores)
+        for place in np.ndindex(scores.shape[:-1]):
+            weights[place] = softmax(scores[place] + bias[place])
+        return weights.reshape(given["scores"].shape)
     score, parts = scoring(call)
     Q, K, V = (parts(name, given[name]) for name in ("queries", "keys", "values"))  # (b, h, n, d)
     heads = np.zeros((*Q.shape[:3], V.shape[-1]))
+    bias = joined_bias(call, given, (*Q.shape[:3], K.shape[2]))
     for b, h, t in np.ndindex(Q.shape[:3]):
-        valid = length(given["valid_lens"], (b, t), K.shape[2])
-        scores = np.array([score(Q[b, h, t], K[b, h, j]) for j in range(valid)])
-        heads[b, h, t] = sum((w * v for w, v in zip(softmax(scores, valid), V[b, h], strict=False)), np.zeros(1))
+        scores = [score(Q[b, h, t], K[b, h, j]) if bias[b, h, t, j] > -np.inf else 0.0 for j in range(K.shape[2])]
+        weights = softmax(np.array(scores) + bias[b, h, t])
+        heads[b, h, t] = sum((w * v for w, v in zip(weights, V[b, h], strict=True)), np.zeros(1))
     if call.kind == "dot product with heads":
         return heads
     if call.kind != "multi-head":
@@ -162,6 +185,19 @@ def expected(call: Call) -> np.ndarray:
         heads = heads * np.broadcast_to(given["head_mask"], heads.shape[:2])[..., None, None]
     joined = np.concatenate([heads[:, h] for h in range(heads.shape[1])], axis=-1)
     return joined @ number("W_o.weight", call).T + (number("W_o.bias", call) if call.layer.W_o.bias is not None else 0)
+
+
+def joined_bias(call: Call, given: dict, shape: tuple[int, ...]) -> np.ndarray:
+    """What is added to scores (b, h, q, k): −∞ where a query may not attend to a key."""
+    bias, mask = np.zeros(shape), given["attn_mask"]
+    if mask is not None:
+        mask = np.where(mask, 0.0, -np.inf) if call.arguments["attn_mask"].dtype == torch.bool else mask
+        bias += mask[:, None] if mask.ndim == 3 else mask
+    for b, t in np.ndindex(shape[0], shape[2]):
+        bias[b, :, t, length(given["valid_lens"], (b, t), shape[3]) :] = -np.inf
+        if call.arguments["causal"]:
+            bias[b, :, t, max(0, t + 1 + shape[3] - shape[2]) :] = -np.inf
+    return bias
 
 
 def scoring(call: Call) -> tuple[Callable, Callable]:
@@ -176,7 +212,8 @@ def scoring(call: Call) -> tuple[Callable, Callable]:
     def project(name, X):
         W = getattr(call.layer, f"W_{name[0]}")
         Y = X @ W.weight.detach().double().numpy().T + (0 if W.bias is None else W.bias.detach().double().numpy())
-        return np.stack(np.split(Y, call.num_heads, axis=-1), axis=1)
+        heads = np.stack(np.split(Y, Y.shape[-1] // call.layer.head_size, axis=-1), axis=1)
+        return heads.repeat(call.num_heads // heads.shape[1], axis=1)
 
     def additive(q, k):
         W_q, W_k, w_v = (number(f"{W}.weight", call) for W in ("W_q", "W_k", "w_v"))
@@ -200,12 +237,12 @@ def length(valid_lens: np.ndarray | None, place: tuple[int, ...], num_keys: int)
     return int(valid_lens[place[0]] if valid_lens.ndim == 1 else valid_lens[place[0], place[-1]])
 
 
-def softmax(scores: np.ndarray, valid: int) -> np.ndarray:
-    weights = np.zeros(len(scores))
-    if valid:
-        powers = np.exp(scores[:valid] - scores[:valid].max())
-        weights[:valid] = powers / powers.sum()
-    return weights
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Weights that sum to 1, or zeros where every score is −∞."""
+    if not (scores > -np.inf).any():
+        return np.zeros(len(scores))
+    powers = np.exp(scores - scores.max())
+    return powers / powers.sum()
 
 
 def run(call: Call) -> str:
