@@ -53,9 +53,7 @@ class Prediction:
         from IPython.display import display
 
         field = ipywidgets.Text(
-            placeholder="Type what you expect, then press Enter",
-            continuous_update=False,
-            layout={"width": "40em"},
+            placeholder="Type what you expect, then press Enter", continuous_update=False, layout={"width": "40em"}
         )
         field.add_class("mha-prediction")
         as_text = {"text/plain": repr(self)}
