@@ -44,7 +44,7 @@ def truth_table() -> dict[str, dict[str, str]]:
     "–" means that the contestant has nothing to which the case applies. There is no column for d2l where it is not
     installed.
     """
-    table = {}
+    table: dict[str, dict[str, str]] = {}
     for case, verdict in CASES.items():
         table[case] = {}
         for name, contestant in contestants().items():
@@ -112,12 +112,12 @@ def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> 
     return layer.to(dtype)
 
 
-def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
     """Random queries and keys, and values that are one-hot in each head."""
     generator = torch.Generator().manual_seed(0)
     queries, keys = torch.randn(2, batch_size, NUM_KEYS, NUM_HIDDENS, generator=generator).to(dtype)
     values = torch.eye(NUM_KEYS, dtype=dtype).repeat(batch_size, 1, NUM_HEADS)
-    return [queries, keys, values]
+    return queries, keys, values
 
 
 def weights_in(output: Tensor) -> Tensor:
@@ -161,12 +161,13 @@ def empty_row(contestant: Contestant) -> str:
 
 def gradient_at_empty_example(contestant: Contestant) -> str:
     layer = contestant.copy_of(identity_layer())
-    inputs = [X.requires_grad_() for X in sequences(2)]
+    inputs = sequences(2)
+    leaves = [*map(Tensor.requires_grad_, inputs), *layer.parameters()]
     output, _ = contestant.call(layer, *inputs, torch.tensor([0, 3]))
-    output.square().sum().backward()
-    if any(X.grad.isnan().any() for X in (*inputs, *layer.parameters())):
+    gradients = torch.autograd.grad(output.square().sum(), leaves)
+    if any(gradient.isnan().any() for gradient in gradients):
         return "NaN"
-    return "leaks into padding" if any((X.grad[0] != 0).any() for X in inputs) else "0"
+    return "leaks into padding" if any((gradient[0] != 0).any() for gradient in gradients[: len(inputs)]) else "0"
 
 
 def scores_below_minus_a_million(contestant: Contestant) -> str:
@@ -207,7 +208,7 @@ def scores_that_need_a_gradient(contestant: Contestant) -> str:
 
 def tensors_of_the_caller(contestant: Contestant) -> str:
     layer = contestant.copy_of(identity_layer())
-    inputs = [*sequences(2), torch.tensor([1, 3])]
+    inputs = (*sequences(2), torch.tensor([1, 3]))
     before = [X.clone() for X in inputs]
     contestant.call(layer, *inputs)
     return "untouched" if all(map(torch.equal, inputs, before)) else "overwritten"
@@ -216,11 +217,11 @@ def tensors_of_the_caller(contestant: Contestant) -> str:
 def not_contiguous(contestant: Contestant) -> str:
     layer = contestant.copy_of(identity_layer().eval())
     inputs = sequences(2)
-    spread = [X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs]
+    queries, keys, values = (X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs)
     valid_lens = torch.tensor([[1, 9], [3, 9]])[:, 0]
     with torch.no_grad():
         expected, _ = contestant.call(layer, *inputs, valid_lens.contiguous())
-        output, _ = contestant.call(layer, *spread, valid_lens)
+        output, _ = contestant.call(layer, queries, keys, values, valid_lens)
     return "the same" if torch.allclose(output, expected, rtol=0, atol=1e-6) else "differs"
 
 

@@ -76,19 +76,18 @@ class FusedAttention(DotProductAttention):
 
     def _on_demand(self, queries, keys, shape, valid_lens, attn_mask, causal) -> Callable[[], Tensor]:
         """A function that gives the weights of a call; until then, its arguments take less memory than these."""
-        tensors = [X if X is None else X.detach() for X in (queries, keys, attn_mask)]
+        queries, keys, attn_mask = (X if X is None else X.detach() for X in (queries, keys, attn_mask))
         valid_lens = None if valid_lens is None else valid_lens.clone()  # so that later changes do not matter
 
         def versions() -> list[int | None]:
             """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-            return [None if X is None or X.is_inference() else X._version for X in tensors]
+            return [None if X is None or X.is_inference() else X._version for X in (queries, keys, attn_mask)]
 
         def weights() -> Tensor:
             if versions() != before:
                 raise RuntimeError(
                     "attention_weights: queries or keys were changed in place since the last call; call the layer again"
                 )
-            queries, keys, attn_mask = tensors
             with torch.no_grad():
                 return self.weights(queries, keys, join_masks(queries, shape, valid_lens, attn_mask, causal))
 

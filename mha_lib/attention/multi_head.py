@@ -112,9 +112,10 @@ class MultiHeadAttention(nn.Module):
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:
             K, V = K[:, self.key_value_head_of], V[:, self.key_value_head_of]  # (b, g, k, d) -> (b, h, k, d)
-        attend = self.attention.attend if need_weights else self.attention
-        heads = attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)  # (b, h, q, d)
-        heads, weights = heads if need_weights else (heads, None)
+        if need_weights:
+            heads, weights = self.attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
+        else:
+            heads = self.attention(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)  # (b, h, q, d)
         if head_mask is not None:
             heads = heads * head_mask[..., None, None].to(heads.dtype)  # (h, 1, 1) or (b, h, 1, 1)
         output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)

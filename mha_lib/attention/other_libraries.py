@@ -2,12 +2,15 @@
 
 import math
 from types import ModuleType
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.pooling import DotProductAttention, valid_keys
+
+D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
 
 def loop_over_heads(
@@ -51,7 +54,9 @@ def loop_over_heads(
                     shifted = torch.stack(scores) - max(scores).detach()
                     share = shifted.exp() / shifted.exp().sum()
                     weights[b, h, t, :valid] = share.detach()
-                    pooled = sum(share[j] * _project(layer.W_v, shared, values[b, j]) for j in range(valid))
+                    pooled = sum(
+                        (share[j] * _project(layer.W_v, shared, values[b, j]) for j in range(valid)), start=pooled
+                    )
                 heads.append(gates[b, h] * pooled)
             output.append(_project(layer.W_o, slice(None), torch.cat(heads)))
     return torch.stack(output).reshape(batch_size, num_queries, layer.num_hiddens), weights
@@ -226,7 +231,7 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
     return peer.train(layer.training)
 
 
-def from_d2l(peer: nn.Module) -> MultiHeadAttention:
+def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
     """Our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
 
     Raises:
@@ -252,7 +257,7 @@ def _train_the_same(source: nn.Module, target: nn.Module) -> None:
 
 
 def call_d2l(
-    peer: nn.Module, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
+    peer: D2lLayer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Run d2l's layer.
 

