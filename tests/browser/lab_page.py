@@ -189,10 +189,11 @@ def faults_after_reopening(notebook):
     shown = notebook.panel.locator(".jp-Cell")
     for number, cell in enumerate(notebook.cells()):
         if any(WIDGET_VIEW in output.get("data", {}) for output in cell.get("outputs", [])):
-            area = shown.nth(number).locator(".jp-OutputArea")
+            area = shown.nth(number).locator(".jp-Cell-outputArea")
             area.scroll_into_view_if_needed()
-            alive = area.locator(".jupyter-widgets").or_(area.get_by_role("img", name=re.compile(r"\w")))
-            alive.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for()
+            described = area.get_by_role("img", name=re.compile(r"\w"))
+            alive = area.locator("section.mha-live, .jupyter-widgets").or_(described)
+            alive.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for(state="attached", timeout=20_000)
     return notebook.panel.get_by_text(BROKEN_WIDGET).all_inner_texts()
 
 
