@@ -39,6 +39,7 @@ NOT_WEIGHTS = "These weights are no average's: their rows do not sum to 1. Are h
             hours.
         (1 - distance.abs() / 2).clamp(min=0) → (1 - distance.abs() / 2).where(distance.abs() <= 2, 1) ⇒ Within the two
             hours all is right, but beyond them it is 1.
+        1 - distance.abs() / 2 → 2 - distance.abs() ; min=0 → 0, 1 ⇒ It stays at 1 for an hour; then it falls.
         / 2 → / 4 ⇒ This line is down at four hours, not at two.
         """,
 )
@@ -74,6 +75,7 @@ def triangle(distance):
         1 / weights.square() → torch.special.entr(weights) ⇒ This is the entropy, and here squares are asked for.
         1 / weights.square() → (weights > 0).float() ⇒ This counts the keys with any weight; a key with hardly any
             should hardly count.
+        square().sum(dim=1) → amax(dim=1).square() ⇒ This is 1 divided by the square of the largest weight.
         square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight; the others have no say.
         1 / weights.square().sum(dim=1) → (1 / weights.square()).sum(dim=1) ⇒ Each weight is turned over by itself;
             keys without weight count without end.
@@ -188,6 +190,8 @@ def leave_hour_out(hours, sigma):
             readings.
         (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w * x * x).sum() ⇒ All queries share one
             slope. Over which axes do the sums in it run?
+        (w * x * y) → (x * y) ⇒ Above the fraction bar the slope does not weigh its parts.
+        (w * x * x) → (x * x) ⇒ Below the fraction bar the slope does not weigh its parts.
         (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ The sums in the slope do not weigh their parts.
         w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ⇒ Both means are plain
             averages of all readings; each query has weighted means of its own.

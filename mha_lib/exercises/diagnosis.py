@@ -107,6 +107,7 @@ def along_axes(count: int) -> Iterator[tuple[str, Form]]:
         yield f"Axis {axis} is summed away.", lambda X, axis=axis: X.sum(axis)
         yield f"Axis {axis} is averaged away.", lambda X, axis=axis: X.mean(axis)
         yield f"Only the first entry along axis {axis} is left.", lambda X, axis=axis: X[(slice(None),) * axis + (0,)]
+        yield f"A softmax along axis {axis} was taken of the right numbers.", lambda X, axis=axis: X.softmax(axis)
         yield f"The numbers stand in reverse order along axis {axis}.", lambda X, axis=axis: X.flip(axis)
         for shift, text in ((1, "far on"), (-1, "far back")):
             yield (

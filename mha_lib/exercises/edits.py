@@ -8,7 +8,6 @@ between several ways to make the same mistake.
 import ast
 import functools
 import inspect
-import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -25,23 +24,23 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
             yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
 
 
-def with_edits(right: Callable, *edits: Edits) -> Callable | None:
-    """The right answer with parts of its source replaced; None if two edits are about the same part.
+def with_edits(right: Callable, *ways: Edits) -> Callable | None:
+    """The right answer with the edits of one mistake made in its source, then those of another.
+
+    None if the second finds no more what it is to replace.
 
     Raises:
-        ValueError: what is to be replaced does not stand there exactly once.
+        ValueError: what the first is to replace does not stand there exactly once.
     """
     source = re.sub(r"  # .*", "", source_of_answer(right))
-    places = []
-    for old, new in itertools.chain.from_iterable(edit.items() for edit in edits):
-        if source.count(old) != 1:
-            raise ValueError(f"{right.__name__}: must stand there once, stands there {source.count(old)} times: {old}")
-        places.append((source.index(old), source.index(old) + len(old), new))
-    places.sort()
-    if any(end > start for (_, end, _), (start, _, _) in itertools.pairwise(places)):
-        return None
-    for start, end, new in reversed(places):
-        source = source[:start] + new + source[end:]
+    for number, edits in enumerate(ways):
+        counts = {old: source.count(old) for old in edits}
+        if set(counts.values()) != {1}:
+            if not number:
+                raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
+            return None
+        pattern = "|".join(map(re.escape, edits))
+        source = re.sub(pattern, lambda found, edits=edits: edits[found[0]], source)
     namespace = {}
     exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
     return namespace[right.__name__]

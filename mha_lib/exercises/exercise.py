@@ -14,6 +14,7 @@ makes ``double`` a check: ``double(answer)`` is a verdict. It names the mistake 
 the right answer gives with that edit made in it, or with two mistakes' edits made in it.
 """
 
+import contextlib
 import dataclasses
 import dis
 import functools
@@ -108,13 +109,19 @@ class FunctionExercise(Exercise):
 
     @functools.cached_property
     def pairs(self) -> list[tuple[str, Callable]]:
-        """The same of two different mistakes at a time, where their edits do not touch."""
+        """The same of two different mistakes at a time, where both can be made."""
         pairs = [
-            (f"Two things at once. {first} And: {second}", with_edits(self.right, one, other))
+            (f"Two things at once. {first} And: {second}", self.with_both(one, other))
             for (first, one), (second, other) in itertools.combinations(self.edits, 2)
             if first != second
         ]
         return [(text, program) for text, program in pairs if program]
+
+    def with_both(self, one: dict[str, str], other: dict[str, str]) -> Callable | None:
+        """The right answer with two mistakes in it, the one made first or the other."""
+        with contextlib.suppress(SyntaxError):
+            return with_edits(self.right, one, other) or with_edits(self.right, other, one)
+        return None
 
     def verdict_of(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""

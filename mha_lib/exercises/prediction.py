@@ -36,6 +36,11 @@ class Prediction:
             "\n".join(f"{title}: {text}" for title, text in lines), f"<div style='display:flex;gap:2em'>{boxes}</div>"
         )
 
+    def still(self) -> dict[str, str]:
+        """What is left of it where nothing can be typed."""
+        page = self.page()
+        return {"text/plain": repr(page), "text/html": page._repr_html_()}
+
     def __repr__(self) -> str:
         return repr(self.page())
 
@@ -53,19 +58,15 @@ class Prediction:
         from IPython.display import display
 
         field = ipywidgets.Text(
-            placeholder="Type what you expect, then press Enter",
-            continuous_update=False,
-            layout={"width": "40em"},
+            placeholder="Type what you expect, then press Enter", continuous_update=False, layout={"width": "40em"}
         )
         field.add_class("mha-prediction")
-        as_text = {"text/plain": repr(self)}
-        shown = display(field._repr_mimebundle_() | as_text, raw=True, display_id=True)
+        shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
 
         def take(_) -> None:
             self.keep(field.value)
             if self.predicted:
-                page = self.page()
-                shown.update({"text/plain": repr(page), "text/html": page._repr_html_()}, raw=True)
+                shown.update(self.still(), raw=True)
                 field.close()
 
         field.observe(take, "value")

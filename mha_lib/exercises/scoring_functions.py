@@ -255,10 +255,7 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
 
 
 @exercise(
-    trials=lambda: [
-        (torch.randn(2, 3, 5), torch.randn(2, 4, 5)),
-        (torch.randn(4, 2, 3), torch.randn(4, 6, 3)),
-    ],
+    trials=lambda: [(torch.randn(2, 3, 5), torch.randn(2, 4, 5)), (torch.randn(4, 2, 3), torch.randn(4, 6, 3))],
     praise="A distance is a dot product in which long keys pay for their length.",
     idea="Multiply the square out. Which of the three terms is the same for all keys, and what does it change?",
     begin="Begin with all dot products; then take from each what its key has to pay.",

@@ -201,16 +201,7 @@ class MeanOfTheBatch(Layer):
         return super().scores(Q, K - K.mean(dim=(0, 2), keepdim=True) + K.mean(dim=0, keepdim=True))
 
 
-RIGHT = [
-    Layer,
-    AdditiveLayer,
-    Einsum,
-    Loop,
-    Folded,
-    OwnLayer,
-    AdditiveByLoop,
-    NaNSweptFromTheWeights,
-]
+RIGHT = [Layer, AdditiveLayer, Einsum, Loop, Folded, OwnLayer, AdditiveByLoop, NaNSweptFromTheWeights]
 
 
 @pytest.mark.parametrize("implementation", RIGHT)

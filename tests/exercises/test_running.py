@@ -154,10 +154,7 @@ def fail_at_length(X):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (
-            fail_at_length,
-            ["With X of shape (2, 3), your code raises ValueError: first line at “raise", "…”."],
-        ),
+        (fail_at_length, ["With X of shape (2, 3), your code raises ValueError: first line at “raise", "…”."]),
         (raise_unreadable, ["raises RaisesAtEverything at “raise RaisesAtEverything”"]),
         (recurse, ["raises RecursionError: maximum recursion depth exceeded", "at “return recurse"]),
         (lambda X: sys.exit("bye"), ["raises SystemExit: bye at"]),

@@ -113,6 +113,7 @@ def right_scores(queries, keys, std):
         (lambda right: right.transpose(0, 2), "Axes 0 and 2 have changed places."),
         (lambda right: right.sum(1), "Axis 1 is summed away."),
         (lambda right: right.mean(2), "Axis 2 is averaged away."),
+        (lambda right: right.softmax(2), "A softmax along axis 2 was taken of the right numbers."),
         (lambda right: right[0], "Only the first entry along axis 0 is left."),
         (lambda right: right.flatten(), "the axes are cut or joined otherwise"),
         (lambda right: torch.ones_like(right), "All numbers of the result are the same"),

@@ -95,3 +95,16 @@ def test_a_failed_notebook_stays_as_it_was(tmp_path):
         told = done.stderr.partition(f"bad{number}.ipynb: cell 2 (bad{number}-03)")[2].partition("bad")[0]
         assert message in told
     assert [path.read_bytes() for path in bad] == before
+
+
+def test_what_a_learner_predicted_and_tried_stays_out(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTEST_VERSION")
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path))
+    kept = json.dumps({"prediction x": {"text": "mine"}, "triangle": {"tries": 1, "solved": True}})
+    (tmp_path / "progress.json").write_text(kept)
+    calls = "exercises.predict('x')", "exercises.triangle(exercises.triangle.right)", "exercises.progress()"
+    path = write(tmp_path / "asked.ipynb", "from mha_lib import exercises\n" + calls[0], *calls[1:])
+    make_notebooks.rebuild(path)
+    shown = json.dumps(nbformat.read(path, as_version=4))
+    assert "Your prediction" in shown and "mine" not in shown and "1 of 27 exercises solved" in shown
+    assert (tmp_path / "progress.json").read_text() == kept
