@@ -1,5 +1,6 @@
 """Small Transformers, the tasks they learn, their training, and trained models that ship or come from elsewhere."""
 
+from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_lib.models.training import fit, trained, tune
@@ -10,6 +11,7 @@ __all__ = [
     "Batch",
     "Encoder",
     "EncoderDecoder",
+    "OneHeadRun",
     "Task",
     "Transformer",
     "find_task",
@@ -18,6 +20,7 @@ __all__ = [
     "shipped_model",
     "to_images",
     "to_patches",
+    "train_one_head",
     "trained",
     "tune",
 ]

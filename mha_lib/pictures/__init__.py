@@ -11,6 +11,7 @@ from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html, script
 from mha_lib.pictures.mask_explorer import MaskExplorer
+from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.picture import Picture
 from mha_lib.pictures.scrubber import Scrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer
@@ -24,6 +25,7 @@ __all__ = [
     "LayerExplorer",
     "LivePicture",
     "MaskExplorer",
+    "NamedTable",
     "Picture",
     "Scrubber",
     "SentenceExplorer",

@@ -29,6 +29,7 @@ def heatmaps(
     key_labels: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
     columns: int = 4,
+    caption: str | None = None,
 ) -> Picture:
     """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched.
 
@@ -38,6 +39,7 @@ def heatmaps(
         query_labels, key_labels: names of the tokens; left out, their numbers.
         titles: one a panel; left out, "head 0", "head 1", …
         columns: panels in a row.
+        caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
         ValueError: ``weights`` has another rank, or there are not as many labels or titles as they name.
@@ -66,7 +68,7 @@ def heatmaps(
         panel.axis("off")
     add_colour_bar(figure, axes, Normalize(0, 1), WEIGHT_COLOURS)
     what = f"Heat maps of attention weights, {num_heads} × ({num_queries} queries × {num_keys} keys)"
-    return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels))
+    return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
 
 def add_colour_bar(figure: Figure, axes: Iterable[Axes], scale: Normalize, colours: str) -> None:

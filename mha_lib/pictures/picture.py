@@ -18,12 +18,14 @@ DPI = 120
 class Picture:
     """A finished figure with its text twin: what it is, and a one-line reading of what it shows.
 
-    In a notebook it shows as an image with alt text and the reading below it; ``print`` gives the text alone. The
-    image travels inside the HTML, which is the one form whose alt text JupyterLab and nbconvert both keep.
+    In a notebook it shows as an image with alt text and a caption below it: what to notice, or, left out, the reading.
+    ``print`` gives the text alone. The image travels inside the HTML, which is the one form whose alt text JupyterLab
+    and nbconvert both keep.
     """
 
-    def __init__(self, figure: Figure, what: str, reading: str):
+    def __init__(self, figure: Figure, what: str, reading: str, caption: str | None = None):
         self.figure, self.what, self.reading = figure, what, reading
+        self.caption = reading if caption is None else caption
         self.width = round(figure.get_figwidth() * 96)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
@@ -41,7 +43,7 @@ class Picture:
         return (
             f'<figure style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" style="max-width:100%" '
             f'src="data:image/png;base64,{base64.b64encode(self.png).decode()}">'
-            f"<figcaption>{html.escape(self.reading)}</figcaption></figure>"
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
 

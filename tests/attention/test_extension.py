@@ -97,7 +97,11 @@ def test_overridden_weights_are_obeyed():
     close(layer.attention_weights[:, 0].count_nonzero(dim=-1), valid_lens)
 
 
-@pytest.mark.parametrize("make", [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention],
+    ids=["additive", "kernel", "dot product"],
+)
 def test_every_attention_serves_in_a_layer(make):
     layer = MultiHeadAttention(8, 4, attention=make(), **SIZES).double()
     valid_lens = torch.tensor([4, 0, 2])

@@ -198,3 +198,10 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
 def test_what_cannot_be_drawn_is_refused_in_words(weights, call, message):
     with pytest.raises(ValueError, match=message):
         call(weights)
+
+
+def test_a_caption_says_what_to_notice_and_the_alt_text_keeps_the_data(weights):
+    picture = pictures.heatmaps(weights, caption="One head < the others.")
+    page = picture._repr_html_()
+    assert "<figcaption>One head &lt; the others.</figcaption>" in page
+    assert picture.reading in picture.alt and "Strongest link" in page.partition("<figcaption>")[0]

@@ -73,7 +73,7 @@ function build({ model, choose, repaint, say }) {
   const tools = element("div", { class: "tools" }, ...presetButtons.map(([, node]) => node), breaker);
   const test = element("div", { class: "test" }, meter, score);
 
-  /** The fewest heads whose loss changes an answer: all sets of up to three, then more of them in order. */
+  /** The fewest heads whose loss changes an answer: all sets of up to three, then always the one that is missed most. */
   function breakIt() {
     const gates = model.get("gates"), inputs = stage.current(), before = answersOf(inputs, gates);
     const on = cards.filter(({ layer, head }) => gates[layer][head] > 0);
@@ -89,8 +89,16 @@ function build({ model, choose, repaint, say }) {
       const found = sets.find(changes);
       if (found) return choose({ gates: without(found) });
     }
-    for (let size = 4; size <= on.length; size++) {
-      if (changes(on.slice(0, size))) return choose({ gates: without(on.slice(0, size)) });
+    const surety = (gone) => {
+      const { laid } = run(inputs, without(gone));
+      return laid.reduce((sum, logits, i) => sum + softmax(logits)[before[i]], 0);
+    };
+    let gone = [];
+    while (gone.length < on.length) {
+      const next = on.filter((card) => !gone.includes(card)).map((card) => [...gone, card]);
+      const left = next.map(surety);
+      gone = next[left.indexOf(Math.min(...left))];
+      if (changes(gone)) return choose({ gates: without(gone) });
     }
     message = "No set of heads changes this answer.";
     repaint();

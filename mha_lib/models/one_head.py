@@ -1,0 +1,110 @@
+"""One head learns to look back, with its map kept on the way: the smallest run in which a reader sees a head appear.
+
+A row of random letters goes in, and each token's answer is the letter before it (token 0, which has none before it,
+answers its own). So every query has one right key. The model is one head and what it needs to read and to answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.models.training import seeded, single_thread
+from mha_lib.models.transformer import TokenEmbedding
+
+NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 10, 12, 32
+BATCH_SIZE, LEARNING_RATE = 32, 1e-3
+HELD_OUT, HELD_OUT_SEED = 256, 2**40  # no training run is likely to draw with it
+
+
+class OneHead(nn.Module):
+    """Letters and their positions → one head of self-attention → a letter for each token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = TokenEmbedding(NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS)
+        sizes = dict.fromkeys(("query_size", "key_size", "value_size"), NUM_HIDDENS)
+        self.attention = MultiHeadAttention(NUM_HIDDENS, num_heads=1, **sizes)
+        self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        """(batch, n) integers → (batch, n, NUM_LETTERS), a logit for each letter."""
+        X = self.embedding(letters)
+        return self.output(self.attention(X, X, X))
+
+
+@dataclass(frozen=True)
+class OneHeadRun:
+    """What ``train_one_head`` saw at each kept step, on examples that the training never saw.
+
+    Attributes:
+        steps: the kept steps.
+        maps: attention weights of the first of these examples, (num_steps, n, n).
+        letters: this example, (n,).
+        losses: mean cross-entropy over all of them, in nats.
+        weight_on_right_key: mean weight that a query gives to its right key, between 0 and 1.
+        accuracy: share of right answers, between 0 and 1.
+    """
+
+    steps: list[int]
+    maps: Tensor
+    letters: Tensor
+    losses: list[float]
+    weight_on_right_key: list[float]
+    accuracy: list[float]
+
+
+def right_keys(num_tokens: int) -> Tensor:
+    """The token that each query has to attend to: the one before it; for token 0 itself."""
+    return torch.arange(-1, num_tokens - 1).clamp(min=0)
+
+
+def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random letters and the right answers, both (batch_size, n)."""
+    letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
+    return letters, letters[:, right_keys(NUM_TOKENS)]
+
+
+def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
+    """Train one head with Adam (Kingma & Ba 2015) up to the last kept step, and note how it stands at each.
+
+    Args:
+        seed: where all randomness comes from.
+        keep: training steps, rising; 0 is before any training, so ``keep=[0]`` gives a random head.
+
+    Raises:
+        ValueError: ``keep`` is empty, not rising, or holds a negative step.
+    """
+    keep = list(keep)
+    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
+        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    held_out = draw_letters(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
+    seen = []
+    with single_thread(), seeded(seed) as generator:
+        model = OneHead()
+        optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+        for step in range(keep[-1] + 1):
+            if step > 0:
+                letters, answers = draw_letters(BATCH_SIZE, generator)
+                loss = F.cross_entropy(model(letters).flatten(0, 1), answers.flatten())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            if step in keep:
+                seen.append(_look(model, *held_out))
+    maps, losses, weights, accuracies = zip(*seen, strict=True)
+    return OneHeadRun(keep, torch.stack(maps), held_out[0][0], list(losses), list(weights), list(accuracies))
+
+
+@torch.no_grad()
+def _look(model: OneHead, letters: Tensor, answers: Tensor) -> tuple[Tensor, float, float, float]:
+    """The first example's map (n, n), the loss, the mean weight on the right key, the share of right answers."""
+    logits = model(letters)
+    weights = model.attention.attention_weights[:, 0]  # (b, h, q, k) -> (b, q, k)
+    queries = torch.arange(NUM_TOKENS)
+    loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
+    on_right_key = weights[:, queries, right_keys(NUM_TOKENS)].mean()
+    return weights[0], loss.item(), on_right_key.item(), (logits.argmax(-1) == answers).double().mean().item()

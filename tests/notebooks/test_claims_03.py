@@ -1,0 +1,90 @@
+"""What notebook 03 says of its sentence, its hand-written heads and its learning head, counted anew without torch."""
+
+import math
+
+import pytest
+from notebook_tools import ROOT, make_notebooks, run_cells
+
+from mha_lib.models import train_one_head
+
+ADJECTIVES, NOUNS = [0, 3, 4, 5], [1, 6]
+HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Everything that section 1 defines."""
+    notebook = make_notebooks.read(ROOT / "notebooks" / "03_multi_head_attention.ipynb")
+    second = next(i for i, cell in enumerate(notebook.cells) if "## 2. The formula" in cell.source)
+    notebook.cells = notebook.cells[:second]
+    return run_cells(notebook)
+
+
+def shares(scores):
+    return [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
+
+
+def what_row(query):
+    return shares([8.0 if query in NOUNS and key in ADJECTIVES else 0.0 for key in range(7)])
+
+
+def where_row(query, back=2):
+    return shares([20 / math.sqrt(7) if 1 <= query - key <= back else 0.0 for key in range(7)])
+
+
+def close(row, expected):
+    assert row.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_maps_are_those_of_a_head_written_as_a_rule(told):
+    assert told["words"][MICE] == "mice" and told["X"].shape == (7, 14)
+    for query in range(7):
+        close(told["what"][query], what_row(query))
+        close(told["where"][query], where_row(query))
+
+
+def test_the_what_head_is_fooled_and_cannot_tell_the_nouns_apart(told):
+    for noun in NOUNS:
+        assert [round(told["what"][noun, key].item(), 2) for key in ADJECTIVES] == [0.25] * 4
+    assert told["what"][CATS].tolist() == told["what"][MICE].tolist()
+    close(told["what"][CHASE], [1 / 7] * 7)
+
+
+def test_the_where_head_is_right_for_cats_and_misses_small(told):
+    assert told["where"][CATS, HUNGRY] > 0.99
+    assert told["where"][MICE, [QUICK, GREY]].sum() > 0.99 and told["where"][MICE, SMALL] < 0.01
+    assert told["where"][QUICK, CHASE] > 0.49
+
+
+def test_three_places_back_is_right_for_both_nouns():
+    assert where_row(CATS, back=3)[HUNGRY] > 0.99
+    assert sum(where_row(MICE, back=3)[key] for key in (SMALL, QUICK, GREY)) > 0.99
+
+
+def test_swapped_matrices_let_adjectives_ask_and_one_matrix_finds_what_is_alike(told):
+    for adjective in ADJECTIVES:
+        assert [round(told["swapped"][adjective, noun].item(), 2) for noun in NOUNS] == [0.5, 0.5]
+    for noun in NOUNS:
+        close(told["swapped"][noun], [1 / 7] * 7)
+        assert [round(told["alike"][noun, other].item(), 2) for other in NOUNS] == [0.5, 0.5]
+
+
+def test_eight_numbers_hold_both_messages_and_the_blend_is_their_mean(told):
+    passed_on = {HUNGRY: 0, SMALL: 1, QUICK: 2, GREY: 3}  # each adjective's own coordinate of the values
+    for noun in NOUNS:
+        for start, row in ((0, what_row(noun)), (4, where_row(noun))):
+            for word, coordinate in passed_on.items():
+                assert told["averages"][noun, start + coordinate].item() == pytest.approx(row[word], abs=1e-6)
+    blended = (told["averages"][:, :4] + told["averages"][:, 4:]) / 2
+    close((told["blend"] @ told["values"])[MICE], blended[MICE].tolist())
+
+
+def test_the_spread_at_step_50_over_eight_seeds():
+    weights = [train_one_head(seed, keep=[50]).weight_on_right_key[0] for seed in range(8)]
+    assert (min(weights), max(weights)) == pytest.approx((0.28, 0.52), abs=0.01)
+
+
+def test_the_untrained_head_has_a_dark_spot_but_no_line():
+    untrained = train_one_head(seed=1, keep=[0])
+    assert untrained.maps.max().item() == pytest.approx(0.4, abs=0.05)
+    assert untrained.weight_on_right_key[0] < 0.15
