@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import merge_heads, other_libraries, split_heads, valid_keys
+from mha_lib.attention import FusedAttention, merge_heads, other_libraries, split_heads, valid_keys
 
 Call = Callable[[Tensor, Tensor | None], Tensor]
 
@@ -76,6 +76,7 @@ def ours(layer: MultiHeadAttention) -> Call:
 def ours_masked(layer: MultiHeadAttention) -> Call:
     """Our layer with ``skip_padding`` off."""
     masked = copy.deepcopy(layer)
+    assert isinstance(masked.attention, FusedAttention)  # the only one that can skip padding
     masked.attention.skip_padding = False
     return ours(masked)
 
@@ -97,6 +98,7 @@ def ours_weights(layer: MultiHeadAttention) -> Call:
 def ours_weights_kept(layer: MultiHeadAttention) -> Call:
     """Our layer with ``keep_weights`` on."""
     keeping = copy.deepcopy(layer)
+    assert isinstance(keeping.attention, FusedAttention)  # the only one that can do without weights
     keeping.attention.keep_weights = True
     return ours_weights(keeping)
 

@@ -67,7 +67,8 @@ def draw(generator: random.Random) -> tuple[list[str], dict[str, list[tuple[int,
 def examples() -> tuple[list[str], dict[str, list[Pair]]]:
     """All sentences, and for each role all pairs."""
     generator = random.Random(SEED)
-    sentences, pairs = [], {role: [] for role in ROLES.values()}
+    sentences: list[str] = []
+    pairs: dict[str, list[Pair]] = {role: [] for role in ROLES.values()}
     for number in range(NUM_SENTENCES):
         words, found = draw(generator)
         sentences.append(" ".join(words))
@@ -143,7 +144,7 @@ def main() -> None:
             "best other",
             "redrawn",
         )
-        text = f"# Named heads of MiniLM on {NUM_SENTENCES} drawn sentences\n\n{markdown(head, rows(minilm()))}\n"
+        text = f"# Named heads of MiniLM on {NUM_SENTENCES} drawn sentences\n\n{markdown(head, list(rows(minilm())))}\n"
     REPORT.write_text(text, encoding="utf-8")
     print(text)
 

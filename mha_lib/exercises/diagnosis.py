@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -42,11 +43,10 @@ def diagnose(results: Sequence[Result]) -> str | None:
             return next(meanings(*result.got.error, result.got.line), None)
     if any(isinstance(result.got.value, list | tuple) and isinstance(result.right, Tensor) for result in results):
         return next(of_parts(results), None)
-    if any(result.numbers is None for result in results) or all(
-        result.has_right_shape and result.place is None for result in results
-    ):
+    pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
+    if len(pairs) < len(results) or all(result.has_right_shape and result.place is None for result in results):
         return None
-    return next(of_numbers([(plain(result.numbers), plain(result.expected)) for result in results], results), None)
+    return next(of_numbers(pairs, results), None)
 
 
 def meanings(kind: str, message: str, line: str) -> Iterator[str]:
@@ -102,29 +102,28 @@ def of_numbers(pairs: list[tuple[Tensor, Tensor]], results: Sequence[Result]) ->
 def along_axes(count: int) -> Iterator[tuple[str, Form]]:
     """What can go wrong along one axis, or between two."""
     for i, j in itertools.combinations(range(count), 2):
-        yield f"Axes {i} and {j} have changed places.", lambda X, i=i, j=j: X.transpose(i, j)
+        yield f"Axes {i} and {j} have changed places.", partial(torch.transpose, dim0=i, dim1=j)
     for axis in range(count):
-        yield f"Axis {axis} is summed away.", lambda X, axis=axis: X.sum(axis)
-        yield f"Axis {axis} is averaged away.", lambda X, axis=axis: X.mean(axis)
-        yield f"Only the first entry along axis {axis} is left.", lambda X, axis=axis: X[(slice(None),) * axis + (0,)]
-        yield f"A softmax along axis {axis} was taken of the right numbers.", lambda X, axis=axis: X.softmax(axis)
-        yield f"The numbers stand in reverse order along axis {axis}.", lambda X, axis=axis: X.flip(axis)
+        yield f"Axis {axis} is summed away.", partial(torch.sum, dim=axis)
+        yield f"Axis {axis} is averaged away.", partial(torch.mean, dim=axis)
+        yield f"Only the first entry along axis {axis} is left.", partial(torch.select, dim=axis, index=0)
+        yield f"A softmax along axis {axis} was taken of the right numbers.", partial(torch.softmax, dim=axis)
+        yield f"The numbers stand in reverse order along axis {axis}.", partial(torch.flip, dims=(axis,))
         for shift, text in ((1, "far on"), (-1, "far back")):
-            yield (
-                f"The numbers stand one place too {text} along axis {axis}.",
-                (lambda X, axis=axis, shift=shift: X.roll(shift, axis)),
-            )
+            form = partial(torch.roll, shifts=shift, dims=axis)
+            yield f"The numbers stand one place too {text} along axis {axis}.", form
 
 
 def of_scale(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[str]:
     """One factor, or one number added."""
     many = all(right.numel() > 1 for _, right in pairs)
     factors, shifts = [ratio(got, right) for got, right in pairs], [shift(got, right) for got, right in pairs]
-    for numbers, same, each in (
+    for found, same, each in (
         (factors, "Every number is {} times what it should be.", "off by one factor"),
         (shifts, "To every number {} is added.", "off by one number that is added"),
     ):
-        if None in numbers:
+        numbers = [number for number in found if number is not None]
+        if len(numbers) < len(found):
             continue
         if max(numbers) - min(numbers) < 1e-3 * abs(max(numbers)):
             yield same.format(f"{numbers[0]:.4g}")

@@ -27,7 +27,7 @@ class Layer(nn.Module):
         self.num_heads = num_heads
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(num_hiddens, num_hiddens, bias=False) for _ in range(4))
         self.dropout = nn.Dropout(dropout)
-        self.attention_weights = None
+        self.attention_weights: Tensor | None = None
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> Tensor:
         """Attend with every head: (batch, number, num_hiddens) and lengths (batch,) → the shape of ``queries``."""

@@ -11,6 +11,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
 
@@ -24,26 +25,26 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
             yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
 
 
-def with_edits(right: Callable, *ways: Edits) -> Callable | None:
+def with_edits(right: Callable, *ways: Edits) -> Callable:
     """The right answer with the edits of one mistake made in its source, then those of another.
 
-    None if the second finds no more what it is to replace.
-
     Raises:
-        ValueError: what the first is to replace does not stand there exactly once.
+        ValueError: what one of them is to replace does not stand there exactly once.
     """
     source = re.sub(r"  # .*", "", source_of_answer(right))
-    for number, edits in enumerate(ways):
+    for edits in ways:
         counts = {old: source.count(old) for old in edits}
         if set(counts.values()) != {1}:
-            if not number:
-                raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
-            return None
-        pattern = "|".join(map(re.escape, edits))
-        source = re.sub(pattern, lambda found, edits=edits: edits[found[0]], source)
-    namespace = {}
+            raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
+        source = edited(source, edits)
+    namespace: dict[str, Any] = {}
     exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
     return namespace[right.__name__]
+
+
+def edited(source: str, edits: Edits) -> str:
+    """A source with all edits made at once, so that none of them meets what another has put there."""
+    return re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
 
 
 @functools.cache
@@ -51,6 +52,7 @@ def source_of_answer(right: Callable) -> str:
     """A function's source as it was written, without decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source
     lines = source.splitlines()
     head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
     return "\n".join([*head, *lines[tree.body[bool(ast.get_docstring(tree))].lineno - 1 :]]) + "\n"

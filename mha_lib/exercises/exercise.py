@@ -48,10 +48,12 @@ class Exercise:
         answer: source of the last answer, if it is a function whose source is known.
     """
 
+    __name__: str  # of the function that was made into an exercise
+
     def __init__(self, examine: Callable[..., str | Verdict], right: Callable, idea: str, begin: str) -> None:
         functools.update_wrapper(self, examine)
         self.examine, self.right, self.answer = examine, right, ""
-        details = inspect.getdoc(self).partition("\n\n")[2].partition("Source:")[0]
+        details = (inspect.getdoc(self) or "").partition("\n\n")[2].partition("Source:")[0]
         self.hints = (idea, " ".join(details.split()), begin)
 
     def __call__(self, *answers: Any) -> Verdict:
@@ -120,7 +122,9 @@ class FunctionExercise(Exercise):
     def with_both(self, one: dict[str, str], other: dict[str, str]) -> Callable | None:
         """The right answer with two mistakes in it, the one made first or the other."""
         with contextlib.suppress(SyntaxError):
-            return with_edits(self.right, one, other) or with_edits(self.right, other, one)
+            for first, second in ((one, other), (other, one)):
+                with contextlib.suppress(ValueError):  # the first left nothing of what the second is to replace
+                    return with_edits(self.right, first, second)
         return None
 
     def verdict_of(self, function: Callable) -> str | Verdict:

@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_lib import heads
 from mha_lib.exercises.exercise import exercise, judged
 from mha_lib.exercises.naming import Result, is_number, plain
-from mha_lib.exercises.running import MistakeError, NotYetError, run
+from mha_lib.exercises.running import MistakeError, NotYetError, run, same
 from mha_lib.exercises.wording import kind_of
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
@@ -318,7 +318,7 @@ def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
             for linear in (attention.W_q, attention.W_k, attention.W_v, attention.W_o):
                 linear.weight.normal_(std=0.3)
             attention.W_o.weight *= 2 * torch.rand(heads).repeat_interleave(2)
-        model.output.weight.normal_()
+        model.get_parameter("output.weight").normal_()
         inputs = torch.randint(11, (128, 7))
         answers = model(inputs).argmax(dim=-1)
         answers = torch.where(torch.rand(answers.shape) < 0.1, torch.randint(5, answers.shape), answers)
@@ -359,15 +359,19 @@ def tables_from(function: Any) -> list[Tensor]:
 
     trials = [(model, batch, TASK) for model, batch, _ in small_models()]
     outcomes = run(watched if callable(function) else function, trials)
-    results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
-    for result in results:
-        if not result.has_right_shape:
+    tables = []
+    for trial, outcome in zip(trials, outcomes, strict=True):
+        result = Result(trial, outcome, torch.zeros(SHAPE))
+        if result.numbers is None or not result.has_right_shape:
             problem = result.problem()
+            assert problem is not None  # the shape, at least
             said = None if result.numbers is None else SHAPES.get(tuple(result.numbers.shape))
             raise MistakeError(said or f"{problem[0].upper()}{problem[1:]}.")
-        if not plain(result.numbers).isfinite().all() or (result.numbers == result.numbers[0, 0]).all():
+        table = plain(result.numbers)
+        if not table.isfinite().all() or table.eq(table[0, 0]).all():
             raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
-    return [plain(result.numbers) for result in results]
+        tables.append(table)
+    return tables
 
 
 def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
@@ -378,7 +382,7 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
     """
     if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
         raise MistakeError("Your code changes the model's weights. A measure must leave the model as it was.")
-    if not (torch.equal(examples.inputs, given.inputs) and torch.equal(examples.targets, given.targets)):
+    if not (same(examples.inputs, given.inputs) and same(examples.targets, given.targets)):
         raise MistakeError("Your code changes the examples in place.")
     if model.training:
         raise MistakeError("Your code leaves the model in train mode. In which mode did it come?")
@@ -405,7 +409,7 @@ LOW_MEASURES = {
         lambda *game: -signed_gradient(*game)
     ),
     "It divides each layer's gradients by their norm. Does every layer do as much?": (
-        lambda *game: heads.gate_gradient(*game, normalise=True)
+        functools.partial(heads.gate_gradient, normalise=True)
     ),
     "It is the gate's gradient, the bar itself: what does it not see?": heads.gate_gradient,
     "It is leave-one-out: who else is there, when a head goes?": heads.leave_one_out,

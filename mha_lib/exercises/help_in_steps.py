@@ -60,7 +60,7 @@ def solution(name: str) -> Page:
 def progress() -> Page:
     """How far you have come: every exercise of the course, solved, tried or still to do."""
     done = kept_work.kept()
-    rows = {}
+    rows: dict[str, list[str]] = {}
     for name, exercise in COURSE.items():
         subject = exercise.right.__module__.rpartition(".")[2].replace("_", " ")
         sign = "✓" if done.get(name, {}).get("solved") else "✗" if name in done else "·"

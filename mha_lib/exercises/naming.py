@@ -28,7 +28,9 @@ class Result:
     @cached_property
     def expected(self) -> Tensor:
         """The right numbers."""
-        return as_tensor(self.right)
+        numbers = as_tensor(self.right)
+        assert numbers is not None, self.right  # every right answer is in numbers
+        return numbers
 
     @cached_property
     def numbers(self) -> Tensor | None:
@@ -39,7 +41,9 @@ class Result:
     @cached_property
     def place(self) -> list[int] | None:
         """The first wrong place, if the shape is right."""
-        return first_difference(self.numbers, self.expected) if self.has_right_shape else None
+        if self.numbers is None or not self.has_right_shape:
+            return None
+        return first_difference(self.numbers, self.expected)
 
     @property
     def has_right_shape(self) -> bool:
@@ -71,7 +75,7 @@ def as_tensor(value: Any) -> Tensor | None:
         return torch.tensor(value, dtype=None if isinstance(value, int) and abs(value) < 2**62 else torch.float64)
     if isinstance(value, list | tuple) and value:
         if all(map(is_number, value)):
-            return torch.stack([as_tensor(number).double() for number in value])
+            return torch.tensor(value, dtype=torch.float64)
         if all(type(part) is Tensor for part in value) and len({(part.shape, part.dtype) for part in value}) == 1:
             return torch.stack(list(value))
     return None

@@ -206,8 +206,9 @@ def numbers_from(outcome: Any, weights: Tensor) -> Tensor:
         raise MistakeError("There is one number for each example and head. How do the examples become one?")
     if result.numbers is not None and result.numbers.dim() == 0:
         raise MistakeError("There is one number for all heads together. Over which axes is the mean taken?")
-    if not result.has_right_shape:
+    if result.numbers is None or not result.has_right_shape:
         problem = result.problem()
+        assert problem is not None  # the shape, at least
         raise MistakeError(f"{problem[0].upper()}{problem[1:]}.")
     if not plain(result.numbers).isfinite().all():
         raise MistakeError("Some heads get NaN or infinity. What happens where a weight is 0?")
@@ -235,7 +236,7 @@ def misread(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str
 def confused(names: list[str], numbers: Tensor) -> str:
     """The pair of heads that is furthest out of order."""
     found = dict(zip(names, numbers.tolist(), strict=True))
-    high, low = max(NEAR, key=found.get), min(FAR, key=found.get)
+    high, low = max(NEAR, key=found.__getitem__), min(FAR, key=found.__getitem__)
     return (
         f"A head that looks at {low} gets {found[low]:.3g}, one that looks at {high} gets {found[high]:.3g}; the first "
         "must get the larger number."

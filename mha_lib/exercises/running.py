@@ -66,10 +66,11 @@ def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     """
     if not callable(function):
         raise MistakeError(f"Give the function itself, without calling it; this is {kind_of(function)}.")
-    outcomes = in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]
-    for outcome in outcomes:
+    outcomes = []
+    for outcome in in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]:
         if isinstance(outcome, Exception):
             raise outcome
+        outcomes.append(outcome)
     return outcomes
 
 
@@ -100,7 +101,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
 
 def receive(receiving: Connection, function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
     """Collect what the forked process sends, and print what it prints."""
-    outcomes = []
+    outcomes: list[Outcome | Exception] = []
     deadline = time.monotonic() + SECONDS
     while len(outcomes) < len(trials):
         which = call_in_words(function, trials[len(outcomes)])

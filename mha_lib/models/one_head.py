@@ -26,8 +26,9 @@ class OneHead(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = TokenEmbedding(NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS)
-        sizes = dict.fromkeys(("query_size", "key_size", "value_size"), NUM_HIDDENS)
-        self.attention = MultiHeadAttention(NUM_HIDDENS, num_heads=1, **sizes)
+        self.attention = MultiHeadAttention(
+            NUM_HIDDENS, num_heads=1, query_size=NUM_HIDDENS, key_size=NUM_HIDDENS, value_size=NUM_HIDDENS
+        )
         self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS)
 
     def forward(self, letters: Tensor) -> Tensor:

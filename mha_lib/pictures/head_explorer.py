@@ -1,6 +1,7 @@
 """The heads of a small model, live: look at each, switch it off, draw a digit."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,8 +42,8 @@ class HeadExplorer(LivePicture):
 
     module, choices = "head_explorer", ("example", "query", "gates", "drawn", "layer", "head")
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
-    blocks, task = traitlets.List().tag(sync=True), traitlets.Dict().tag(sync=True)
+    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    blocks, task = traitlets.List[Any]().tag(sync=True), traitlets.Dict().tag(sync=True)
     inputs, targets = traitlets.Bytes().tag(sync=True), traitlets.Bytes().tag(sync=True)
     lengths, labels = traitlets.Bytes().tag(sync=True), traitlets.Bytes().tag(sync=True)
     presets = traitlets.Dict().tag(sync=True)
@@ -147,7 +148,9 @@ class HeadExplorer(LivePicture):
 
     def _draw_digit(self, weights: list[Tensor]) -> Canvas:
         """The image, and every head's weights on the patches with the query outlined."""
-        num_heads, image = self._shape[1], to_images(self.batch().inputs)[0].numpy()
+        inputs = self.batch().inputs
+        assert isinstance(inputs, Tensor)  # of digits, not a pair of sequences
+        num_heads, image = self._shape[1], to_images(inputs)[0].numpy()
         canvas = Canvas(200 + 100 * num_heads, 24 + 124 * len(weights))
         for (row, column), darkness in np.ndenumerate(image):
             grey = round(245 - 225 * float(darkness))
@@ -198,7 +201,7 @@ def _examples(model: Transformer, task: Task) -> dict[str, object]:
     parts = [batch.inputs] if isinstance(batch.inputs, Tensor) else list(batch.inputs)
     is_digits = isinstance(task, Digits)
     if is_digits:
-        parts = [(to_images(batch.inputs) * 16).round()]
+        parts = [(to_images(parts[0]) * 16).round()]
     words: dict[str, int] = {}
     labels = []
     for example in range(0 if is_digits else len(batch)):

@@ -1,6 +1,7 @@
 """Kernel regression (Nadaraya–Watson) as attention, live: drag the query, choose the bandwidth."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import traitlets
@@ -36,7 +37,7 @@ class KernelExplorer(LivePicture):
 
     module, choices = "kernel_explorer", ("bandwidth", "query", "show_truth")
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
+    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
     learned_bandwidth = traitlets.Float(None, allow_none=True).tag(sync=True)
     x_unit, y_unit = traitlets.Unicode("").tag(sync=True), traitlets.Unicode("").tag(sync=True)
     bandwidth, query = traitlets.Float(1.0).tag(sync=True), traitlets.Float(0.0).tag(sync=True)

@@ -1,5 +1,7 @@
 """One layer, live: its own projections, cut into more or fewer heads."""
 
+from typing import Any
+
 import torch
 import traitlets
 from torch import Tensor
@@ -34,9 +36,9 @@ class LayerExplorer(LivePicture):
 
     module, choices = "layer_explorer", ("num_heads", "valid_lens", "ones", "example", "head", "cell")
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
-    num_hiddens, divisors = traitlets.Int().tag(sync=True), traitlets.List().tag(sync=True)
-    sizes = traitlets.List().tag(sync=True)
+    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    num_hiddens, divisors = traitlets.Int().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    sizes = traitlets.List[Any]().tag(sync=True)
     num_heads, valid_lens = traitlets.Int().tag(sync=True), traitlets.Any().tag(sync=True)
     ones = traitlets.Bool(False).tag(sync=True)
     example, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
@@ -67,8 +69,9 @@ class LayerExplorer(LivePicture):
         """A fresh layer on random numbers, two examples of 4 queries and 6 keys: the sizes of d2l 11.5.2."""
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
-            sizes = dict.fromkeys(("query_size", "key_size", "value_size"), num_hiddens)
-            layer = MultiHeadAttention(num_hiddens, num_heads, **sizes)
+            layer = MultiHeadAttention(
+                num_hiddens, num_heads, query_size=num_hiddens, key_size=num_hiddens, value_size=num_hiddens
+            )
             queries, keys = torch.randn(2, 4, num_hiddens), torch.randn(2, 6, num_hiddens)
         return cls(layer, queries, keys, **{"valid_lens": [3, 2], **first})
 
@@ -101,8 +104,10 @@ class LayerExplorer(LivePicture):
     def weights(self) -> Tensor:
         """What torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
         queries, keys = (torch.ones_like(X) if self.ones else X for X in self.tensors)
-        sizes = {"query_size": queries.shape[-1], "key_size": keys.shape[-1], "value_size": keys.shape[-1]}
-        layer = MultiHeadAttention(self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None, **sizes)
+        layer = MultiHeadAttention(
+            self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None,
+            query_size=queries.shape[-1], key_size=keys.shape[-1], value_size=keys.shape[-1],
+        )  # fmt: skip
         layer.W_q, layer.W_k = self.layer.W_q, self.layer.W_k
         with torch.no_grad():
             layer(queries, keys, keys, torch.tensor(self.valid_lens))

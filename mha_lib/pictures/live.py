@@ -108,7 +108,9 @@ class LivePicture(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict, dict]:
         self._close_what_this_cell_showed()
-        data, metadata = super()._repr_mimebundle_(**kwargs)
+        shown = super()._repr_mimebundle_(**kwargs)
+        assert shown is not None  # only a widget without a view shows nothing
+        data, metadata = shown
         still = self.still()
         return data | {"text/plain": still.alt, "text/html": still.html(self.module)}, metadata
 

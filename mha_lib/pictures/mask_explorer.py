@@ -1,6 +1,7 @@
 """Scores, mask and weights, live, with two other ways to mask beside ``masked_softmax``."""
 
 import math
+from typing import Any
 
 import torch
 import traitlets
@@ -38,8 +39,8 @@ class MaskExplorer(LivePicture):
 
     module, choices = "mask_explorer", ("example", "divisor", "shift", "valid_lens")
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
-    sizes, example = traitlets.List().tag(sync=True), traitlets.Int(0).tag(sync=True)
+    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    sizes, example = traitlets.List[Any]().tag(sync=True), traitlets.Int(0).tag(sync=True)
     divisor, shift = traitlets.Float(1.0).tag(sync=True), traitlets.Int(0).tag(sync=True)
     valid_lens = traitlets.Any(None, allow_none=True).tag(sync=True)
 

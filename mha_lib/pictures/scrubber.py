@@ -1,6 +1,7 @@
 """Attention maps over the steps of a training run, live: drag through them, or let them play."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -34,9 +35,9 @@ class Scrubber(LivePicture):
 
     module, choices = "scrubber", ("step", "head", "query")
 
-    weights, steps = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
-    losses, titles = traitlets.List().tag(sync=True), traitlets.List().tag(sync=True)
-    sizes, tokens = traitlets.List().tag(sync=True), traitlets.List().tag(sync=True)
+    weights, steps = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    losses, titles = traitlets.List[Any]().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    sizes, tokens = traitlets.List[Any]().tag(sync=True), traitlets.List[Any]().tag(sync=True)
     step, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
     query = traitlets.Int(0).tag(sync=True)
 
@@ -59,8 +60,12 @@ class Scrubber(LivePicture):
             list(map(str, range(count))) if names is None else list(names)
             for names, count in ((queries, num_queries), (keys, num_keys))
         )
-        given = {"steps": (list(steps), num_steps), "titles": (titles, num_heads)}
-        given |= {"queries": (queries, num_queries), "keys": (keys, num_keys)}
+        given: dict[str, tuple[Sequence[object], int]] = {
+            "steps": (list(steps), num_steps),
+            "titles": (titles, num_heads),
+            "queries": (queries, num_queries),
+            "keys": (keys, num_keys),
+        }
         given |= {} if losses is None else {"losses": (list(losses), num_steps)}
         for name, (values, count) in given.items():
             if len(values) != count:

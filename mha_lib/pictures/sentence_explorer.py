@@ -1,6 +1,7 @@
 """A real sentence and real heads, live: choose a word and see where every head of MiniLM looks from there."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import traitlets
@@ -34,8 +35,8 @@ class SentenceExplorer(LivePicture):
 
     module, choices = "sentence_explorer", ("example", "query", "layer", "head")
 
-    weights, sentences = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
-    named, sizes = traitlets.List().tag(sync=True), traitlets.Dict().tag(sync=True)
+    weights, sentences = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    named, sizes = traitlets.List[Any]().tag(sync=True), traitlets.Dict().tag(sync=True)
     example, query = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
     layer, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
 

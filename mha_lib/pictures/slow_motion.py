@@ -1,5 +1,7 @@
 """One number in slow motion, live: q · k, ÷ √d, mask, softmax, × v, each number beside what it is made of."""
 
+from typing import Any
+
 import torch
 import traitlets
 from torch import Tensor
@@ -36,7 +38,7 @@ class SlowMotion(LivePicture):
 
     module, choices = "slow_motion", ("query", "valid_len", "step")
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List().tag(sync=True)
+    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
     query, valid_len = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 

@@ -12,7 +12,8 @@ from PIL import Image, ImageDraw, ImageFont
 from mha_lib.pictures.palette import colours, is_dark, rgb, weight_colours
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
-TEXT = "#767676"  # 4.5 : 1 on white and on black
+Colour = str | tuple[int, ...]  # as Pillow takes them
+TEXT: Colour = "#767676"  # 4.5 : 1 on white and on black
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Canvas:
         self.image = Image.new("RGBA", (SCALE * self.width, SCALE * round(height)))
         self._draw = ImageDraw.Draw(self.image)
 
-    def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: str = TEXT) -> None:
+    def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = TEXT) -> None:
         """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
         self._draw.text((SCALE * x, SCALE * y), text, fill=colour, font=font(SCALE * size), anchor=anchor)
 
@@ -58,7 +59,7 @@ class Canvas:
         corners = [SCALE * x, SCALE * y, SCALE * (x + width) - 1, SCALE * (y + height) - 1]
         self._draw.rectangle(corners, fill, line, SCALE * thickness)
 
-    def line(self, points, *, colour: str = TEXT, thickness: float = 1) -> None:
+    def line(self, points, *, colour: Colour = TEXT, thickness: float = 1) -> None:
         """Draw a line through points (x, y)."""
         path = [(SCALE * x, SCALE * y) for x, y in points]
         self._draw.line(path, colour, max(round(SCALE * thickness), 1), joint="curve")
@@ -108,6 +109,6 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(findfont("DejaVu Sans"), size)
 
 
-def colour(name: str) -> tuple[int, ...]:
+def colour(name: str) -> Colour:
     """A named colour of the palette on a light ground, as Pillow takes it."""
     return tuple(rgb(colours()[name]).astype(int))

@@ -290,6 +290,13 @@ class Leaves(Layer):
         sys.exit()
 
 
+class KeepsNoWeights(Layer):
+    def forward(self, *inputs):
+        output = super().forward(*inputs)
+        self.attention_weights = None
+        return output
+
+
 class NeverEnds(Layer):
     def forward(self, *inputs):
         while True:
@@ -302,6 +309,7 @@ def test_what_an_implementation_raises_is_what_a_test_sees():
     assert layer_tests.shape(Unwritten) == "the layer returns a NoneType, not a tensor"
     assert layer_tests.run(Unwritten).caught_by == [test for test in layer_tests.TESTS if test != "round trip"]
     assert layer_tests.shape(Leaves) == "it raises SystemExit"
+    assert layer_tests.random_reference(KeepsNoWeights).endswith("attention_weights must be a tensor, got None")
     assert layer_tests.shape(None).startswith("it raises TypeError")
 
 

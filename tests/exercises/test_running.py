@@ -37,6 +37,13 @@ def doubled(X):
     return 2 * X
 
 
+@exercise(
+    trials=lambda: [(torch.randn(3),)], praise="Half.", idea="Think.", begin="Begin.", mistakes="X / 2 → X ⇒ The same."
+)
+def half(X):
+    return X / 2
+
+
 def double(X):
     return 2 * X
 
@@ -256,3 +263,8 @@ def test_the_learners_random_state_is_left_alone_and_the_checks_is_always_the_sa
         assert torch.equal(torch.get_rng_state(), states[0])
         assert np.array_equal(np.random.get_state()[1], states[1]) and random.getstate() == states[2]
     assert torch.equal(*(verdict.inputs[0] for verdict in verdicts))
+
+
+def test_an_exercise_needs_no_docstring():
+    assert half(lambda X: 0.5 * X)
+    assert half(lambda X: X).text == "The same."
