@@ -99,7 +99,7 @@ def given(value: Any) -> str:
     """What came instead: "a str", "a list of 3 that holds a str", "a tuple of 2"."""
     if isinstance(value, list | tuple) and value:
         parts = {kind_of(part) for part in value}
-        return f"{kind_of(value)}{f' {len(value)}' * 0} that holds {', '.join(sorted(parts))}"
+        return f"{kind_of(value)} that holds {', '.join(sorted(parts))}"
     return kind_of(value)
 
 
