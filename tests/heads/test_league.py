@@ -176,7 +176,7 @@ def test_planted_controls_in_numbers():
 def test_planted_heads_of_equal_importance_share_their_mean_place():
     planted = Planted(encoder(), ((0, 0), (0, 1)), ((0, 2), (1, 0)), dead=(1, 1), constant=(1, 2), unheard=(0, 3))
     importance = torch.tensor([[5.0, 0.0, 7.0, 0.0], [0.0, 5.0, 0.0, 1.0]])
-    found = league.ranks(planted, importance)
+    found = league.places_of(planted, importance)
     shared = {"twins": [2.5, 6.5], "cancelling": [1.0, 6.5], "dead": [2.5], "constant": [6.5], "unheard": [6.5]}
     assert found == shared
 
