@@ -11,7 +11,7 @@ from mha_lib.heads import league
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -39,6 +39,14 @@ def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
     namespace = {}
     exec(SWEEP, namespace)
     assert namespace["results"] == [{"seed": seed} for seed in range(500)]
+
+
+def test_the_live_picture_obeys_python_and_becomes_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(LIVE, namespace)
+    assert namespace["explorer"].gates == [[1] * 6, [0] * 6]
+    assert "<script" in (tmp_path / "heads.html").read_text(encoding="utf-8")
 
 
 def test_the_map_names_every_notebook_with_its_minutes():
