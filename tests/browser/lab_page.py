@@ -193,7 +193,7 @@ def faults_after_reopening(notebook):
             area.scroll_into_view_if_needed()
             described = area.get_by_role("img", name=re.compile(r"\w"))
             alive = area.locator("section.mha-live, .jupyter-widgets").or_(described)
-            alive.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for(state="attached", timeout=20_000)
+            alive.or_(area.get_by_text(BROKEN_WIDGET)).first.wait_for(state="attached", timeout=600_000)
     return notebook.panel.get_by_text(BROKEN_WIDGET).all_inner_texts()
 
 

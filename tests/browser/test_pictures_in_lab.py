@@ -93,7 +93,7 @@ def test_a_picture_outlives_its_kernel(notebook):
     (view,) = sections(opened)
     opened.do("await jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     view.get_by_role("switch", name="layer 1, head 0").click()
-    view.get_by_text("layer 1, head 0 (off)").wait_for()
+    view.get_by_text("layer 1, head 0 (off)").first.wait_for()
 
 
 def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser):
@@ -110,7 +110,7 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser
     again = NotebookPage(page, lab, path.name)
     (view,) = sections(again)
     view.get_by_role("switch", name="layer 1, head 0").click()
-    view.get_by_text("layer 1, head 0 (off)").wait_for()
+    view.get_by_text("layer 1, head 0 (off)").first.wait_for()
     page.close()
 
 
