@@ -33,7 +33,7 @@ from mha_lib.exercises.edits import rows_of, source_of_answer, with_edits
 from mha_lib.exercises.naming import Result, imitates
 from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, can_fork, error_in_words, run
 from mha_lib.exercises.verdict import Verdict
-from mha_lib.exercises.wording import call_in_words, two_numbers
+from mha_lib.exercises.wording import as_sentence, call_in_words, two_numbers
 
 
 class Exercise:
@@ -143,8 +143,7 @@ class FunctionExercise(Exercise):
         """The mistake, or two of them, that give these results; else how the results differ from the right ones."""
         shown = next(result for result in results if result.problem())
         call = " ".join(filter(None, [call_in_words(function, shown.trial), where]))
-        seen = ", ".join(filter(None, [call, shown.problem(self.numbers_in_words)]))
-        seen = f"{seen[0].upper()}{seen[1:]}."
+        seen = as_sentence(", ".join(filter(None, [call, shown.problem(self.numbers_in_words)])))
         known = (text for text, program in itertools.chain(self.mistakes, self.pairs) if imitates(program, results))
         text = next(known, None) or diagnose(results) or never_looked_at(function, len(shown.trial))
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}

@@ -13,7 +13,7 @@ from mha_lib import heads
 from mha_lib.exercises.exercise import exercise, judged
 from mha_lib.exercises.naming import Result, is_number, plain
 from mha_lib.exercises.running import MistakeError, NotYetError, run, same
-from mha_lib.exercises.wording import kind_of
+from mha_lib.exercises.wording import as_sentence, kind_of
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding
@@ -366,7 +366,7 @@ def tables_from(function: Any) -> list[Tensor]:
             problem = result.problem()
             assert problem is not None  # the shape, at least
             said = None if result.numbers is None else SHAPES.get(tuple(result.numbers.shape))
-            raise MistakeError(said or f"{problem[0].upper()}{problem[1:]}.")
+            raise MistakeError(said or as_sentence(problem))
         table = plain(result.numbers)
         if not table.isfinite().all() or table.eq(table[0, 0]).all():
             raise MistakeError("Every head gets the same number, or some get none. Is that an order?")

@@ -11,7 +11,7 @@ from mha_lib.exercises.edits import rows_of, with_edits
 from mha_lib.exercises.exercise import exercise, judged
 from mha_lib.exercises.naming import Result, plain
 from mha_lib.exercises.running import MistakeError, NotYetError, run
-from mha_lib.exercises.wording import kind_of, trimmed
+from mha_lib.exercises.wording import as_sentence, kind_of, trimmed
 from mha_lib.heads import spearman
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
@@ -209,7 +209,7 @@ def numbers_from(outcome: Any, weights: Tensor) -> Tensor:
     if result.numbers is None or not result.has_right_shape:
         problem = result.problem()
         assert problem is not None  # the shape, at least
-        raise MistakeError(f"{problem[0].upper()}{problem[1:]}.")
+        raise MistakeError(as_sentence(problem))
     if not plain(result.numbers).isfinite().all():
         raise MistakeError("Some heads get NaN or infinity. What happens where a weight is 0?")
     return plain(result.numbers)

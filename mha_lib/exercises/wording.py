@@ -77,6 +77,11 @@ def named(kind: str) -> str:
     return f"{'an' if kind[:1].lower() in [*'aeiou'] else 'a'} {kind}"
 
 
+def as_sentence(words: str) -> str:
+    """Words as a sentence of a verdict: a capital first, a full stop last."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def trimmed(text: str, length: int) -> str:
     """At most so many characters of a text."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
