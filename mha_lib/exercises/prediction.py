@@ -1,4 +1,4 @@
-"""A small input that keeps what a learner predicts, and shows it beside the answer; it never grades."""
+"""A small input that keeps what a learner predicts, and the answer, folded until then; nothing is ever graded."""
 
 import html
 
@@ -7,7 +7,7 @@ from mha_lib.exercises.help_in_steps import Page
 
 
 class Prediction:
-    """What ``predict`` shows: an input until something is typed, then the prediction beside the answer, as text.
+    """What ``predict`` shows: an input until something is typed, then what was typed, as text.
 
     Attributes:
         predicted: what was typed; "" before.
@@ -16,9 +16,8 @@ class Prediction:
 
     field = None
 
-    def __init__(self, name: str, answer: str) -> None:
-        self.name, self.answer = name, answer
-        self.predicted = kept_work.kept().get(f"prediction {name}", {}).get("text", "")
+    def __init__(self, name: str) -> None:
+        self.name, self.predicted = name, predicted(name)
 
     def keep(self, text: str) -> None:
         """Take a prediction, if it is one."""
@@ -27,14 +26,10 @@ class Prediction:
             kept_work.keep(f"prediction {self.name}", {"text": self.predicted})
 
     def page(self) -> Page:
-        """The prediction, and beside it the answer."""
+        """The prediction as text."""
         if not self.predicted:
             return Page("Your prediction: …", "<i>Your prediction:</i> …")
-        lines = [("You predicted", self.predicted), *([("It turns out", self.answer)] if self.answer else [])]
-        boxes = "".join(f"<div><b>{title}</b><br>{html.escape(text)}</div>" for title, text in lines)
-        return Page(
-            "\n".join(f"{title}: {text}" for title, text in lines), f"<div style='display:flex;gap:2em'>{boxes}</div>"
-        )
+        return Page(f"You predicted: {self.predicted}", f"<b>You predicted:</b> {html.escape(self.predicted)}")
 
     def still(self) -> dict[str, str]:
         """What is left of it where nothing can be typed."""
@@ -73,11 +68,47 @@ class Prediction:
         self.field = field
 
 
-def predict(name: str, answer: str = "") -> Prediction:
-    """Ask for a prediction before the answer is seen, keep it, and show it beside the answer.
+class Answer:
+    """What ``answer`` shows: the answer to a prediction, folded until there is one, on a page without a kernel too."""
+
+    def __init__(self, name: str, shown: tuple) -> None:
+        self.predicted, self.shown = predicted(name), shown
+
+    def __repr__(self) -> str:
+        lines = [f"You predicted: {self.predicted}"] if self.predicted else []
+        return "\n".join([*lines, *map(str, self.shown)])
+
+    def _repr_html_(self) -> str:
+        title, state = "The answer", ""
+        if self.predicted:
+            title, state = f"You predicted: {html.escape(self.predicted)}. It turns out:", " open"
+        return f"<details{state}><summary>{title}</summary>{''.join(map(_as_html, self.shown))}</details>"
+
+
+def predict(name: str) -> Prediction:
+    """Ask for a prediction before the answer is seen, and keep it; ``answer`` with the same name shows it again.
 
     Args:
         name: any name, one for each question of the course.
-        answer: what is shown beside the prediction once there is one.
     """
-    return Prediction(name, answer)
+    return Prediction(name)
+
+
+def answer(name: str, *shown: object) -> Answer:
+    """Show what ``predict`` asked for: folded where nothing was predicted, else open, beside the prediction.
+
+    Args:
+        name: that of the prediction.
+        shown: the answer: text, or anything that a notebook shows as HTML, such as a picture or a table.
+    """
+    return Answer(name, shown)
+
+
+def predicted(name: str) -> str:
+    """What was predicted under this name; "" where nothing was."""
+    return kept_work.kept().get(f"prediction {name}", {}).get("text", "")
+
+
+def _as_html(part: object) -> str:
+    drawn = getattr(part, "_repr_html_", None)
+    return drawn() if drawn else f"<pre>{html.escape(str(part))}</pre>"

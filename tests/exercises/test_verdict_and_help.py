@@ -193,12 +193,15 @@ def test_where_nothing_can_be_written_it_lasts_as_long_as_the_kernel(cache):
 
 
 def test_a_prediction_is_kept_and_shown_beside_the_answer_as_text(cache, monkeypatch):
-    asked = exercises.predict("two heads", answer="They differ.")
+    asked = exercises.predict("two heads")
     assert repr(asked) == "Your prediction: …"
     asked.keep("  ")
     asked.keep(" the <same> ")
-    assert repr(asked) == "You predicted: the <same>\nIt turns out: They differ."
+    assert repr(asked) == "You predicted: the <same>"
     assert "the &lt;same&gt;" in asked.page()._repr_html_()
+    answered = exercises.answer("two heads", "They differ.")
+    assert repr(answered) == "You predicted: the <same>\nThey differ."
+    assert answered._repr_html_().startswith("<details open>") and "the &lt;same&gt;" in answered._repr_html_()
     monkeypatch.setattr(kept_work, "_this_sitting", {})
     assert repr(exercises.predict("two heads")) == "You predicted: the <same>"
     assert "two heads" not in repr(exercises.progress())
@@ -212,8 +215,17 @@ def test_what_is_typed_takes_the_place_of_the_input(cache, monkeypatch):
             shown.append(data)
 
     monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append(data) or Shown())
-    asked = exercises.predict("softmax", answer="It is narrow.")
+    asked = exercises.predict("softmax")
     asked._ipython_display_()
     assert shown[0]["text/plain"] == "Your prediction: …" and "application/vnd.jupyter.widget-view+json" in shown[0]
     asked.field.value = "wide"
     assert shown[1] == {"text/plain": repr(asked), "text/html": asked.page()._repr_html_()} and "wide" in repr(asked)
+
+
+def test_an_answer_is_folded_until_something_is_predicted(cache):
+    table = exercises.hint("triangle")  # it shows as HTML
+    answered = exercises.answer("three heads", "1 < 2", table)
+    assert repr(answered) == f"1 < 2\n{table!r}"
+    page = answered._repr_html_()
+    assert page.startswith("<details><summary>")
+    assert page.endswith(f"<pre>1 &lt; 2</pre>{table._repr_html_()}</details>")
