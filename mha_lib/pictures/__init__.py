@@ -9,7 +9,7 @@ from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
-from mha_lib.pictures.live import LivePicture, save_html, script
+from mha_lib.pictures.live import LivePicture, save_html
 from mha_lib.pictures.mask_explorer import MaskExplorer
 from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.picture import Picture
@@ -38,7 +38,6 @@ __all__ = [
     "regression_curves",
     "save_html",
     "scores_to_weights",
-    "script",
     "tagged_numbers",
     "weights_over_image",
 ]
