@@ -131,8 +131,9 @@ class KernelExplorer(LivePicture):
             canvas.box(across - 3, height + 4, 6, 20, fill=tuple(fill))
         canvas.line([place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], thickness=2)
         canvas.line([place(self.query, bottom), place(self.query, top)], colour=colour("query"), thickness=2)
-        x_unit, y_unit = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
-        state = f"At {self.query:.2f}{x_unit} with width {self.bandwidth:.2f}{x_unit} the {self.y_name} is {value:.2f}{y_unit}"
-        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{x_unit}"
+        in_x, in_y = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
+        question = f"At {self.query:.2f}{in_x} with width {self.bandwidth:.2f}{in_x}"
+        state = f"{question} the {self.y_name} is {value:.2f}{in_y}"
+        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{in_x}"
         alt = f"{self.title}. {state}; {largest}."
         return Still(canvas.png(), canvas.width, alt, f"{state}. The strip is the attention row over all points.")
