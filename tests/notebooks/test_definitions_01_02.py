@@ -13,7 +13,7 @@ DEFINED_IN_01 = [
     "boxcar",
     "gaussian",
     "gaussian_scores",
-    "predict",
+    "pool",
     "training_error",
     "learn_width",
     "errors_by_width",
@@ -39,7 +39,7 @@ def readings(in_01):
     torch.manual_seed(5)
     queries, keys = 4 * torch.rand(7), 4 * torch.rand(11)
     values = torch.sin(2 * keys) + 0.3 * torch.randn(11)
-    in_01["predict"].__globals__.update(x_train=keys, y_train=values)
+    in_01["pool"].__globals__.update(x_train=keys, y_train=values)
     return queries, keys, values
 
 
@@ -81,7 +81,7 @@ def test_scores_of_01_and_their_softmax(in_01, readings, sigma):
     queries, keys, _ = readings
     scores = mha_lib.KernelPooling(sigma).scores(queries[None, :, None], keys[None, :, None])[0]
     torch.testing.assert_close(in_01["gaussian_scores"](queries, keys, sigma), scores)
-    torch.testing.assert_close(in_01["predict"](queries, sigma), kernel_pooling(sigma, *readings)[0])
+    torch.testing.assert_close(in_01["pool"](queries, sigma), kernel_pooling(sigma, *readings)[0])
 
 
 @pytest.mark.parametrize("w", [0.4, 3.0])
