@@ -7,14 +7,12 @@ A notebook runs in its own folder, on this interpreter, with one thread. Where a
 stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its stub
 cells are made from the notebook of the same name in ``solutions/`` (see stubs.py). The fixed form:
 
-- a drawing in a text, ``<img data-drawing="masking.svg" alt="…">``, holds the file of img/ itself;
 - cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
 - no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
 - an expected error keeps its message, not the frames, which show paths of the machine it ran on.
 """
 
 import argparse
-import base64
 import os
 import re
 import sys
@@ -30,7 +28,6 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
-DRAWINGS = NOTEBOOKS.with_name("img")
 PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KEPT_CELL_METADATA = ("tags", "jupyter", "collapsed", "nbgrader", "alt")
@@ -139,16 +136,6 @@ def normalise(notebook):
             cell.outputs = [output for output in outputs if output is not None]
 
 
-def with_drawings(text):
-    """``text`` with each drawing's file as the drawing's source, so that a notebook copied alone still shows it."""
-
-    def with_source(drawing):
-        content = base64.b64encode(DRAWINGS.joinpath(drawing["name"]).read_bytes()).decode()
-        return f'{drawing["start"]} src="data:image/svg+xml;base64,{content}">'
-
-    return re.sub(r'(?P<start><img data-drawing="(?P<name>[\w-]+\.svg)" alt="[^"]*")[^>]*>', with_source, text)
-
-
 def fill_stubs(notebook, path):
     """Write the stubs of a story's exercises; of a notebook of solutions, prove that the story has a place for each."""
     solutions = path.parent / "solutions" / path.name
@@ -163,9 +150,6 @@ def rebuild(path):
     notebook = read(path)
     notebook.nbformat_minor = 5
     set_ids(notebook.cells, path.stem)
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = with_drawings(cell.source)
     fill_stubs(notebook, path)
     # Nothing of the work of whoever runs this gets into a notebook, nor into what is kept of it.
     execute(notebook, path.parent, env=os.environ | {"OMP_NUM_THREADS": "1", "MHA_SOLUTIONS": "off"})

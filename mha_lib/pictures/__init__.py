@@ -5,6 +5,7 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 """
 
 from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves
+from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
 from mha_lib.pictures.kernel_explorer import KernelExplorer
@@ -20,6 +21,7 @@ from mha_lib.pictures.slow_motion import SlowMotion
 from mha_lib.pictures.transpose_stepper import TransposeStepper
 
 __all__ = [
+    "Drawing",
     "HeadExplorer",
     "KernelExplorer",
     "LayerExplorer",

@@ -1,6 +1,5 @@
 """``make notebooks`` brings a notebook into its fixed form and leaves one alone that fails."""
 
-import base64
 import json
 import os
 import subprocess
@@ -82,14 +81,6 @@ def test_ids_are_given_once(before, after):
     cells = [new_markdown_cell("", id=cell_id) for cell_id in before]
     make_notebooks.set_ids(cells, "s")
     assert [cell.id for cell in cells] == after
-
-
-@pytest.mark.parametrize("older", ["", ' src="data:image/svg+xml;base64,b2xk"'])
-def test_a_drawing_travels_with_the_notebook(older):
-    drawing = 'Look: <img data-drawing="masking.svg" alt="three rows"{}> here.'
-    content = base64.b64encode((ROOT / "img" / "masking.svg").read_bytes()).decode()
-    inside = drawing.format(f' src="data:image/svg+xml;base64,{content}"')
-    assert make_notebooks.with_drawings(drawing.format(older)) == inside
 
 
 @pytest.mark.slow

@@ -99,7 +99,6 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "the last cell does not link 02_after.ipynb": (-1, {"source": "[back](00_before.ipynb)"}),
     "'## Summary' is not among": (6, {"source": "The end."}),
     "01_sample-03 links four.svg": (2, {"source": "![heads](four.svg)"}),
-    "01_sample-05 does not hold its drawing": (4, {"source": '<img data-drawing="masking.svg" alt="masks">'}),
     "01_sample-05 has a picture without alt": (4, {"source": '<img src="three heads.svg" alt=" ">'}),
     "01_sample-04 has 13 lines": (3, {"source": "print(heads)\n\n" * 13}),
     "only 5 of 6 code cells show a result; not: 01_sample-04": (3, {"outputs": []}),
