@@ -68,9 +68,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
     if not curves:
         return "No curve yet."
     everywhere = ~sum(curve.isnan() for curve in curves.values()).bool()
-    distances = [
-        f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()
-    ]
+    distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
     where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
     return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
 

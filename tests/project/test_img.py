@@ -136,5 +136,5 @@ def test_a_notebook_shows_the_drawing_itself_with_its_own_words():
     assert ET.fromstring(base64.b64decode(re.search(r"base64,([^\"]+)", html)[1])).tag == f"{SVG}svg"
     assert root("attention_pooling")[1].text in repr(shown) and f'alt="{shown}"' in html
     assert "Follow &lt;one&gt; weight." in html
-    with pytest.raises(ValueError, match="name must be one of attention_pooling.*got 'no'"):
+    with pytest.raises(ValueError, match=r"name must be one of attention_pooling.*got 'no'"):
         Drawing("no")
