@@ -8,6 +8,7 @@ from mha_lib.exercises import (
     head_importance,
     multi_head_attention,
     reading_heads,
+    real_heads,
     scoring_functions,
     transposing,
 )
@@ -15,7 +16,15 @@ from mha_lib.exercises.exercise import Exercise
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
 from mha_lib.exercises.prediction import answer, predict
 
-SUBJECTS = (attention_pooling, scoring_functions, multi_head_attention, transposing, reading_heads, head_importance)
+SUBJECTS = (
+    attention_pooling,
+    scoring_functions,
+    multi_head_attention,
+    transposing,
+    reading_heads,
+    head_importance,
+    real_heads,
+)
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
 __all__ = ["answer", "hint", "predict", "progress", "solution", *COURSE]

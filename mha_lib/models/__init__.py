@@ -1,4 +1,4 @@
-"""Small Transformers and an older, recurrent model, the tasks they learn, their training, and trained ones that ship."""
+"""Small Transformers and an older, recurrent model: the tasks they learn, their training, and those that ship."""
 
 from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent

@@ -15,8 +15,8 @@ MAX_MEDIAN_LINES = 5
 MIN_SHARE_SHOWN = 0.85
 MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
-MIN_EXERCISES, MAX_EXERCISES = 3, 5
-WITHOUT_EXERCISES = ("00", "07")
+MIN_EXERCISES, MAX_EXERCISES = 2, 5
+WITHOUT_EXERCISES = ("00", "09")
 
 EXERCISE = r"(?m)^\*\*Exercise (\d+) \(.*?\d+ minutes.*?\)"
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
