@@ -1,5 +1,7 @@
 """Small Transformers, the tasks they learn, their training, and trained models that ship or come from elsewhere."""
 
+from mha_lib.models.grouped import to_grouped
+from mha_lib.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
 from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
@@ -8,7 +10,9 @@ from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 __all__ = [
     "TASKS",
+    "AttentionOnly",
     "Batch",
+    "BirthRun",
     "Encoder",
     "EncoderDecoder",
     "OneHeadRun",
@@ -16,10 +20,13 @@ __all__ = [
     "Transformer",
     "find_task",
     "fit",
+    "repeat_loss",
     "shipped_figures",
     "shipped_model",
+    "to_grouped",
     "to_images",
     "to_patches",
+    "train_on_repeats",
     "train_one_head",
     "trained",
     "tune",
