@@ -71,18 +71,18 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
         (torch.randn(2, 3, 4, 4), torch.tensor([2.0, 0.0, 9.0, 5.0]), 500.0),
     ],
     praise="Neighbouring pairs, each turned at its own speed, and each feature back in its place.",
-    idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair i?",
+    idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair j?",
     begin="Begin with the angles: one for each place and pair.",
     mistakes="""
         X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ; torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒
-            Feature i of the first half is turned with feature i of the second; here neighbours are pairs. (Both are
+            Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
             in use, and no test of what a rotation must do can tell them apart.)
         torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒ The pairs are turned rightly, but all first features
             stand before all second ones. Where did they stand in X?
         X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ⇒ Features of two halves are turned together and then stand side
-            by side. Which features are pair i?
+            by side. Which features are pair j?
         torch.arange(0, size, 2) / size → torch.arange(size // 2) / size ⇒ The angles fall off too slowly. What is the
-            exponent of pair i?
+            exponent of pair j?
         torch.arange(0, size, 2) / size → torch.arange(0, size, 2) ⇒ The exponent is not divided by the size.
         base ** (- → base ** ( ⇒ The angles grow from pair to pair. What is the sign of the exponent?
         x * sin + y * cos → x * sin - y * cos ⇒ The second feature of a pair has a wrong sign.
@@ -100,7 +100,7 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
     """,
 )
 def rope(X, places, base):
-    """Rotary positions: features 2i and 2i + 1 of each token turned by place · base ** (−2i / size), as one pair.
+    """Rotary positions: features 2j and 2j + 1 of each token turned by place · base ** (−2j / size), as one pair.
 
     X (…, n, size), size even; places (n,) → the shape of X.
     Source: Su et al. 2021, "RoFormer", section 3.2.2.
