@@ -203,7 +203,8 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
         masked_softmax(scores, valid_lens) → masked_softmax(scores, attn_mask=torch.arange(scores.shape[-1]) >=
             valid_lens[:, None, None, None]) ⇒ The mask is upside down: padding is attended to, and nothing else.
         masked_softmax(scores, valid_lens) → masked_softmax(scores, valid_lens - 1) ⇒ The mask is one key too short.
-        masked_softmax(scores, valid_lens) → masked_softmax(scores, (valid_lens + 1).clamp(max=keys.shape[1])) ⇒ The mask is one key too long.
+        masked_softmax(scores, valid_lens) → masked_softmax(scores, (valid_lens +
+            1).clamp(max=keys.shape[1])) ⇒ The mask is one key too long.
         masked_softmax(scores, valid_lens) → masked_softmax(scores.flatten(0, 1), valid_lens.repeat(num_heads))
             .unflatten(0, (-1, num_heads)) ⇒ The lengths are repeated in the wrong order for the heads (`repeat` for
             `repeat_interleave`): examples get each other's masks.
