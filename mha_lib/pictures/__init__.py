@@ -4,7 +4,7 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 ``pip install mha-lib[plots,widgets]``.
 """
 
-from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves
+from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves, training_curves
 from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
@@ -41,5 +41,6 @@ __all__ = [
     "save_html",
     "scores_to_weights",
     "tagged_numbers",
+    "training_curves",
     "weights_over_image",
 ]
