@@ -1,5 +1,7 @@
-"""Small Transformers and an older, recurrent model, the tasks they learn, their training, and trained ones that ship."""
+"""Small Transformers and an older, recurrent model: the tasks they learn, their training, and those that ship."""
 
+from mha_lib.models.grouped import to_grouped
+from mha_lib.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
 from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_lib.models.shipped import shipped_figures, shipped_model
@@ -9,7 +11,9 @@ from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 __all__ = [
     "TASKS",
+    "AttentionOnly",
     "Batch",
+    "BirthRun",
     "Encoder",
     "EncoderDecoder",
     "OneHeadRun",
@@ -19,12 +23,15 @@ __all__ = [
     "find_task",
     "fit",
     "fit_recurrent",
+    "repeat_loss",
     "right_words",
     "shipped_figures",
     "shipped_model",
     "shipped_recurrent",
+    "to_grouped",
     "to_images",
     "to_patches",
+    "train_on_repeats",
     "train_one_head",
     "trained",
     "tune",
