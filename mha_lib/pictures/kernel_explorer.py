@@ -23,7 +23,6 @@ class KernelExplorer(LivePicture):
         truth: the function that the points scatter around; it can then be shown.
         learned_bandwidth: offered as a button.
         x_unit, y_unit: what x and y are counted in, such as "h" and "m".
-        y_name: what y is, such as "height".
         x_range: from where to where the curve is drawn; left out, over the points.
         first: first values of the attributes.
 
@@ -43,7 +42,7 @@ class KernelExplorer(LivePicture):
     parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
     learned_bandwidth = traitlets.Float(None, allow_none=True).tag(sync=True)
     x_unit, y_unit = traitlets.Unicode("").tag(sync=True), traitlets.Unicode("").tag(sync=True)
-    y_name, x_range = traitlets.Unicode("").tag(sync=True), traitlets.List[Any]().tag(sync=True)
+    x_range = traitlets.List[Any]().tag(sync=True)
     bandwidth, query = traitlets.Float(1.0).tag(sync=True), traitlets.Float(0.0).tag(sync=True)
     show_truth = traitlets.Bool(False).tag(sync=True)
 
@@ -56,7 +55,6 @@ class KernelExplorer(LivePicture):
         learned_bandwidth: float | Tensor | None = None,
         x_unit: str = "",
         y_unit: str = "",
-        y_name: str = "value",
         x_range: tuple[float, float] | None = None,
         **first: object,
     ):
@@ -85,7 +83,6 @@ class KernelExplorer(LivePicture):
             learned_bandwidth=learned,
             x_unit=x_unit,
             y_unit=y_unit,
-            y_name=y_name,
             x_range=[low, high],
             **{"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first},
         )
@@ -133,7 +130,7 @@ class KernelExplorer(LivePicture):
         canvas.line([place(self.query, bottom), place(self.query, top)], colour=colour("query"), thickness=2)
         in_x, in_y = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
         question = f"At {self.query:.2f}{in_x} with width {self.bandwidth:.2f}{in_x}"
-        state = f"{question} the {self.y_name} is {value:.2f}{in_y}"
+        state = f"{question} the value is {value:.2f}{in_y}"
         largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{in_x}"
         alt = f"{self.title}. {state}; {largest}."
         return Still(canvas.png(), canvas.width, alt, f"{state}. The strip is the attention row over all points.")

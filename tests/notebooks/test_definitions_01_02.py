@@ -13,12 +13,12 @@ DEFINED_IN_01 = [
     "boxcar",
     "gaussian",
     "gaussian_scores",
-    "predict",
+    "pool",
     "training_error",
     "learn_width",
     "errors_by_width",
 ]
-DEFINED_IN_02 = ["masked_softmax", "dot_product_attention", "additive_scores", "softmax_with_minus_a_million"]
+DEFINED_IN_02 = ["masked_softmax", "dot_product_attention", "additive_scores"]
 NOBODY = torch.tensor(False)
 LENGTHS = [None, torch.tensor([5, 0, 2]), torch.tensor([[1, 6, 0, 2], [4, 0, 5, 6], [3, 3, 1, 0]])]
 
@@ -39,7 +39,7 @@ def readings(in_01):
     torch.manual_seed(5)
     queries, keys = 4 * torch.rand(7), 4 * torch.rand(11)
     values = torch.sin(2 * keys) + 0.3 * torch.randn(11)
-    in_01["predict"].__globals__.update(x_train=keys, y_train=values)
+    in_01["pool"].__globals__.update(x_train=keys, y_train=values)
     return queries, keys, values
 
 
@@ -81,7 +81,7 @@ def test_scores_of_01_and_their_softmax(in_01, readings, sigma):
     queries, keys, _ = readings
     scores = mha_lib.KernelPooling(sigma).scores(queries[None, :, None], keys[None, :, None])[0]
     torch.testing.assert_close(in_01["gaussian_scores"](queries, keys, sigma), scores)
-    torch.testing.assert_close(in_01["predict"](queries, sigma), kernel_pooling(sigma, *readings)[0])
+    torch.testing.assert_close(in_01["pool"](queries, sigma), kernel_pooling(sigma, *readings)[0])
 
 
 @pytest.mark.parametrize("w", [0.4, 3.0])
@@ -144,11 +144,3 @@ def test_additive_scores_of_02(in_02):
     queries, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 7)
     ours = in_02["additive_scores"](queries, keys, layer.W_q.weight, layer.W_k.weight, layer.w_v.weight[0])
     torch.testing.assert_close(ours, layer.scores(queries, keys))
-
-
-def test_a_million_below_zero_of_02_is_right_for_common_scores(in_02):
-    scores = torch.randn(2, 3, 6)
-    valid = torch.arange(6) < 4
-    ours = in_02["softmax_with_minus_a_million"](scores, valid)
-    expected = mha_lib.masked_softmax(scores, torch.tensor([4, 4]))
-    torch.testing.assert_close(torch.tensor(ours), expected)

@@ -46,7 +46,7 @@ def test_is_said_in_words_and_stands_alone(path):
 
 @every_diagram
 def test_is_read_at_any_size_and_in_the_dark(path):
-    """Text has 12 pixels at a width of 800; an opaque panel, one a mode, keeps it readable on any page."""
+    """Text has 12 pixels at a width of 800; an opaque panel keeps it readable on any page, in each mode that it has."""
     text = path.read_text(encoding="utf-8")
     sizes = [float(size) for size in re.findall(r"font(?:-size)?[:=]\s*\"?([\d.]+)", text)]
     _, _, width, _ = map(float, ET.fromstring(text).get("viewBox").split())

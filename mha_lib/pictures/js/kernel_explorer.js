@@ -52,7 +52,7 @@ function build({ model, choose, say }) {
     "svg",
     { viewBox: `0 0 ${WIDTH} ${foot + ROW + 24}`, class: "chart", role: "img" },
     drawn("path", { class: "ground", d: `M${PAD},${TOP}H${WIDTH - PAD}M${PAD},${TOP + BELL}H${WIDTH - PAD}` }),
-    label(`${model.get("y_name")} ${model.get("y_unit") && `(${model.get("y_unit")})`}`, 14),
+    label("value", 14),
     label("kernel", TOP + 16),
     real,
     ...dots,
