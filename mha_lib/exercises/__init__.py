@@ -10,6 +10,7 @@ from mha_lib.exercises import (
     heads_today,
     multi_head_attention,
     reading_heads,
+    real_heads,
     scoring_functions,
     transposing,
 )
@@ -24,6 +25,7 @@ SUBJECTS = (
     transposing,
     reading_heads,
     head_importance,
+    real_heads,
     heads_today,
     heads_being_born,
 )
