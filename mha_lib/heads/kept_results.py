@@ -4,7 +4,11 @@ import json
 
 from mha_lib.models.package_data import package_data
 
-COMMANDS = {"heads": "make bench-heads", "pruning_speed": "make bench-full"}
+COMMANDS = {
+    "heads": "make bench-heads",
+    "pruning_speed": "make bench-full",
+    "real_heads": "make bench-real",
+}
 
 
 def load_results(name: str) -> dict | list:
@@ -14,6 +18,8 @@ def load_results(name: str) -> dict | list:
         name: "heads", what ``mha_lib.heads.league`` found over eight seeds: for "lookups" and "dates" the results of
             ``compare``, for "planted" those of ``planted_controls``. Or "pruning_speed": for each cut of a layer its
             shape, the number of heads kept, and how many times faster it became (median and quartiles), with ideals.
+            Or "real_heads": what was measured on the language model SmolLM2, part by part, as the functions of
+            ``benchmarks/real_heads.py`` say.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.
