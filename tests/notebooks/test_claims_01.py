@@ -49,7 +49,8 @@ def test_the_masked_error_is_that_of_the_layer_with_one_reading_left_out_and_lea
         return (torch.cat(predictions).flatten() - values).square().mean().sqrt()
 
     torch.testing.assert_close(told["training_error"](1 / sigma, told["itself"])[0], error(sigma))
-    torch.testing.assert_close(told["left_out"][::9], torch.stack([error(width) for width in told["sigmas"][::9].tolist()]))
+    some = [error(width) for width in told["sigmas"][::9].tolist()]
+    torch.testing.assert_close(told["left_out"][::9], torch.stack(some))
     assert sigma == pytest.approx(0.88, abs=0.005) and error(sigma) <= told["left_out"].min() + 1e-6
 
 
