@@ -1,7 +1,8 @@
-"""Charts: curves of a regression, of a parameter, of heads cut; ranks of heads."""
+"""Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -98,6 +99,33 @@ def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_
     finish_axes(panel, x_label, y_label)
     what = f"{y_label} for {x_label} from {x.min():.2g} to {x.max():.2g}: {', '.join(curves)}"
     return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
+
+
+def training_curves(
+    steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
+) -> Picture:
+    """How numbers change over the steps of a training run.
+
+    Args:
+        steps: (n,), the steps at which they are known.
+        curves: name → n numbers, at most four.
+        y_label: what the numbers are, with their unit.
+        caption: what to notice; left out, each curve's first and last number, which the alt text says in any case.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    tensors = {name: torch.as_tensor(curve) for name, curve in curves.items()}
+    check_curves("steps", torch.as_tensor(steps), tensors)
+    figure = Figure(figsize=(7.2, 2.9), layout="constrained")
+    panel = figure.subplots()
+    for name, curve, colour, style in styled(tensors):
+        panel.plot(list(steps), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    panel.set_ylim(bottom=0)
+    finish_axes(panel, "training step", y_label)
+    ends = "; ".join(f"{name} {curve[0]:.2f} → {curve[-1]:.2f}" for name, curve in tensors.items())
+    what = f"{y_label} from training step {steps[0]} to {steps[-1]}: {', '.join(curves)}"
+    return Picture(figure, what, f"First and last: {ends}.", caption)
 
 
 def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:

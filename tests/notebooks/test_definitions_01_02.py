@@ -8,7 +8,7 @@ from notebook_tools import ROOT, cell_definitions
 
 import mha_lib
 
-DEFINED_IN_02 = ["masked_softmax", "dot_product_attention", "additive_scores", "softmax_with_minus_a_million"]
+DEFINED_IN_02 = ["masked_softmax", "dot_product_attention", "additive_scores"]
 LENGTHS = [None, torch.tensor([5, 0, 2]), torch.tensor([[1, 6, 0, 2], [4, 0, 5, 6], [3, 3, 1, 0]])]
 
 
@@ -57,11 +57,3 @@ def test_additive_scores_of_02(in_02):
     queries, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 7)
     ours = in_02["additive_scores"](queries, keys, layer.W_q.weight, layer.W_k.weight, layer.w_v.weight[0])
     torch.testing.assert_close(ours, layer.scores(queries, keys))
-
-
-def test_a_million_below_zero_of_02_is_right_for_common_scores(in_02):
-    scores = torch.randn(2, 3, 6)
-    valid = torch.arange(6) < 4
-    ours = in_02["softmax_with_minus_a_million"](scores, valid)
-    expected = mha_lib.masked_softmax(scores, torch.tensor([4, 4]))
-    torch.testing.assert_close(torch.tensor(ours), expected)

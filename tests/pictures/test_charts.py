@@ -185,3 +185,15 @@ def test_weights_that_do_not_fit_are_named(scored, change, message):
     arguments = dict(zip(("scores", "weights"), scored, strict=True))
     with pytest.raises(ValueError, match=re.escape(message)):
         pictures.scores_to_weights(**arguments | change)
+
+
+def test_training_curves_draw_what_they_are_given():
+    steps, curves = [0, 50, 200], {"first": [4.25, 2.0, 0.5], "second": torch.tensor([3.0, 3.5, 1.25])}
+    picture = pictures.training_curves(steps, curves, y_label="loss", caption="Where does it fall?")
+    drawn = lines(picture)
+    for name, curve in curves.items():
+        assert_drawn(drawn[name], torch.tensor(steps), torch.as_tensor(curve))
+    assert picture.reading == "First and last: first 4.25 → 0.50; second 3.00 → 1.25."
+    assert picture.caption == "Where does it fall?" and picture.alt.startswith("loss from training step 0 to 200: ")
+    with pytest.raises(ValueError, match="second must have one value for each of steps"):
+        pictures.training_curves(steps, {"second": [1.0, 2.0]}, y_label="loss")
