@@ -49,9 +49,9 @@ MODELS = "import gc; gc.collect(); from ipywidgets.widgets import widget; print(
 CANVAS = """<!doctype html><input type="range" min="0" max="359" value="0"><canvas width="600" height="200"></canvas>
 <script type="module">
 {module}
-const state = {state};
-const numbers = (name) => Uint8Array.from(atob(state[name].base64), (letter) => letter.charCodeAt(0));
-const model = transformer(unpack(numbers("parameters"), state.shapes), state.blocks);
+const {{ data, gates }} = {state};
+const numbers = (name) => Uint8Array.from(atob(data[name].base64), (letter) => letter.charCodeAt(0));
+const model = transformer(unpack({{ parameters: numbers("parameters"), shapes: data.shapes }}), data.blocks);
 const inputs = integers(numbers("inputs"));
 const pen = document.querySelector("canvas").getContext("2d"), slider = document.querySelector("input");
 function paint() {{
@@ -59,7 +59,7 @@ function paint() {{
   inputs.subarray(64 * slider.value, 64 * slider.value + 64).forEach((shade, i) => {{
     patches.data[((i >> 4) * 4 + ((i & 7) >> 1)) * 4 + ((i >> 3) & 1) * 2 + (i & 1)] = shade / 16;
   }});
-  model.run({{ patches }}, state.gates).weights.forEach((heads, layer) => heads.forEach((head, h) => {{
+  model.run({{ patches }}, gates).weights.forEach((heads, layer) => heads.forEach((head, h) => {{
     rowOf(head, 0).subarray(1).forEach((weight, i) => {{
       pen.fillStyle = `hsl(285 60% ${{95 - 200 * Math.min(weight, 0.4)}}%)`;
       pen.fillRect(100 * h + 22 * (i & 3), 100 * layer + 22 * (i >> 2), 21, 21);

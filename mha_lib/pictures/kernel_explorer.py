@@ -8,9 +8,9 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import KernelPooling
-from mha_lib.pictures.live import LivePicture, pack, refuse
+from mha_lib.pictures.live import LivePicture, choice, pack, refuse
 from mha_lib.pictures.palette import weight_colours
-from mha_lib.pictures.still import Canvas, Still, colour
+from mha_lib.pictures.picture import Canvas
 
 
 class KernelExplorer(LivePicture):
@@ -35,13 +35,10 @@ class KernelExplorer(LivePicture):
         ValueError: the points are not two vectors of one length with two different x, or a width is not positive.
     """
 
-    module, choices = "kernel_explorer", ("bandwidth", "query", "show_truth")
+    module = "kernel_explorer"
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    learned_bandwidth = traitlets.Float(None, allow_none=True).tag(sync=True)
-    x_unit, y_unit = traitlets.Unicode("").tag(sync=True), traitlets.Unicode("").tag(sync=True)
-    bandwidth, query = traitlets.Float(1.0).tag(sync=True), traitlets.Float(0.0).tag(sync=True)
-    show_truth = traitlets.Bool(False).tag(sync=True)
+    bandwidth, query = choice(traitlets.Float(1.0)), choice(traitlets.Float(0.0))
+    show_truth = choice(traitlets.Bool(False))
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class KernelExplorer(LivePicture):
         learned_bandwidth: float | Tensor | None = None,
         x_unit: str = "",
         y_unit: str = "",
-        **first: object,
+        **first: Any,
     ):
         if x_train.dim() != 1 or x_train.shape != y_train.shape:
             shapes = f"{tuple(x_train.shape)} and {tuple(y_train.shape)}"
@@ -69,14 +66,10 @@ class KernelExplorer(LivePicture):
         if truth is not None:
             tensors["truth_x"] = torch.linspace(low, high, 200)
             tensors["truth_y"] = truth(tensors["truth_x"])
-        super().__init__(
-            title="Kernel regression as attention",
-            **pack(tensors),
-            learned_bandwidth=learned,
-            x_unit=x_unit,
-            y_unit=y_unit,
-            **{"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first},
-        )
+        self.units = {"x": f" {x_unit}".rstrip(), "y": f" {y_unit}".rstrip()}
+        data = pack(tensors) | {"learned_bandwidth": learned, "units": self.units}
+        first = {"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first}
+        super().__init__("Kernel regression as attention", data, **first)
 
     @traitlets.validate("bandwidth")
     def _validate_bandwidth(self, proposal):
@@ -98,31 +91,36 @@ class KernelExplorer(LivePicture):
             values = pool(queries[None, :, None], self.x[None, :, None], self.y[None, :, None])
         return values.flatten(), pool.attention_weights[0]
 
-    def still(self) -> Still:
-        width, height, pad = 640, 260, 12
-        low, high = self.x[0].item(), self.x[-1].item()
-        bottom, top = self.y.min().item(), self.y.max().item()
-        canvas = Canvas(width, height + 40)
+    def draw(self) -> tuple[Canvas, str, str]:
+        from matplotlib.ticker import MaxNLocator
+
+        (low, high), (bottom, top) = ((axis.min().item(), axis.max().item()) for axis in (self.x, self.y))
+        width, height, left = 600, 250, 40
+        canvas = Canvas(left + width, height + 62)
 
         def place(x: float, y: float) -> tuple[float, float]:
-            across = pad + (x - low) / (high - low) * (width - 2 * pad)
-            return across, height - pad - (y - bottom) / ((top - bottom) or 1) * (height - 2 * pad)
+            return left + (x - low) / (high - low) * width, height - (y - bottom) / ((top - bottom) or 1) * height
 
         grid = torch.linspace(low, high, 120)
         curve, _ = self.pool(grid)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
+        for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
+            canvas.text(place(x, 0)[0], height + 44, f"{x:g}{self.units['x']}", size=11, anchor="ma")
+        for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
+            canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
+            canvas.text(left - 6, place(0, y)[1], f"{y:g}{self.units['y']}", size=11, anchor="rm")
         fills = weight_colours(weights.sqrt().numpy())
         for x, y, weight, fill in zip(self.x.tolist(), self.y.tolist(), weights.tolist(), fills, strict=True):
-            across, up = place(x, y)
-            size = 4 + 14 * weight**0.5
-            canvas.box(across - size / 2, up - size / 2, size, size, fill=tuple(fill), line="#767676")
-            canvas.box(across - 3, height + 4, 6, 20, fill=tuple(fill))
-        canvas.line([place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], thickness=2)
-        canvas.line([place(self.query, bottom), place(self.query, top)], colour=colour("query"), thickness=2)
-        x_unit, y_unit = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
-        state = (
-            f"At {self.query:.2f}{x_unit} with bandwidth {self.bandwidth:.2f}{x_unit} the value is {value:.2f}{y_unit}"
+            (across, up), size = place(x, y), 5 + 14 * weight**0.5
+            box = across - size / 2, up - size / 2, size, size
+            canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
+            canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
+        canvas.line(
+            [place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], colour="value", thickness=3
         )
-        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{x_unit}"
-        alt = f"{self.title}. {state}; {largest}."
-        return Still(canvas.png(), canvas.width, alt, f"{state}. The strip is the attention row over all points.")
+        canvas.line([place(self.query, bottom), place(self.query, top)], colour="query", thickness=2)
+        at, value_there = f"{self.query:.2f}{self.units['x']}", f"{value:.2f}{self.units['y']}"
+        state = f"At {at} with bandwidth {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
+        heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"
+        caption = f"{state}. The strip is the attention row over all points."
+        return canvas, f"{state}; the largest weight is {weights.max():.2f} at {heaviest}.", caption

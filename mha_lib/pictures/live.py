@@ -9,6 +9,7 @@ import functools
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from IPython import get_ipython
 from torch import Tensor
 
 from mha_lib.pictures.palette import STYLE
-from mha_lib.pictures.still import Still
+from mha_lib.pictures.picture import Canvas, Picture
 
 MODULES = Path(__file__).with_name("js")
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
@@ -74,11 +75,40 @@ def integers(numbers: Any) -> bytes:
     return np.asarray(numbers, "<u2").tobytes()
 
 
+def shares(weights: Tensor) -> bytes:
+    """Weights from 0 to 1 as one byte each."""
+    return (255 * weights).round().numpy().astype(np.uint8).tobytes()
+
+
+def choice(trait: traitlets.TraitType) -> Any:
+    """Make a trait one that a reader of the picture moves, too."""
+    return trait.tag(sync=True, choice=True)
+
+
+class Place(traitlets.Int):
+    """A choice among places: whole numbers from ``least`` to below ``count(picture)``."""
+
+    def __init__(self, count: Callable[[Any], int], first: int = 0, least: int = 0):
+        super().__init__(first)
+        self.count, self.least = count, least
+        choice(self)
+
+    def validate(self, obj: Any, value: Any) -> int:
+        place, end = super().validate(obj, value), self.count(obj)
+        if not self.least <= place < end:
+            refuse(self.name or "place", f"between {self.least} and {end - 1}", place)
+        return place
+
+
 class LivePicture(anywidget.AnyWidget):
     """A picture that the browser computes and Python can move. A subclass names its module and its choices.
 
-    Attributes:
+    Args:
         title: what the picture is, for screen readers and alt texts.
+        data: what the module reads and nothing changes: JSON, and bytes.
+        first: first values of the choices.
+
+    Attributes:
         module: its file in ``js/``, without the ending.
         choices: the traits that a reader moves; ``observe`` and ``ipywidgets.link`` work on them.
     """
@@ -86,22 +116,29 @@ class LivePicture(anywidget.AnyWidget):
     module = ""
     choices: tuple[str, ...] = ()
     title = traitlets.Unicode("A live picture").tag(sync=True)
+    data = traitlets.Dict().tag(sync=True)
     _shown: ClassVar[dict[str, tuple[str, list["LivePicture"]]]] = {}  # by cell: the run, and what it showed
 
     def __init_subclass__(cls, **kwargs: Any):
         if "module" in vars(cls):  # not so for the class of its own that each object gets with its traits
             cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text()
+            traits = {name: one for name, one in vars(cls).items() if isinstance(one, traitlets.TraitType)}
+            cls.choices = tuple(name for name, one in traits.items() if one.metadata.get("choice"))
         super().__init_subclass__(**kwargs)
 
-    def still(self) -> Still:
-        """The present state as an image with words."""
+    def __init__(self, title: str, data: dict[str, Any], **first: Any):
+        # In the order in which they are declared, since the places of one may depend on another.
+        ordered = {name: first.pop(name) for name in self.choices if name in first}
+        super().__init__(title=title, data=data, **ordered, **first)
+
+    def draw(self) -> tuple[Canvas, str, str]:
+        """The present state without a browser: an image, the words that say it whole, and what to notice."""
         raise NotImplementedError
 
-    def page_state(self) -> dict[str, Any]:
-        """All that the module reads, by name: what a page without a kernel must hold."""
-        inherited = anywidget.AnyWidget.class_trait_names(sync=True)
-        names = [name for name in self.trait_names(sync=True) if name not in inherited and not name.startswith("_")]
-        return {name: getattr(self, name) for name in names}
+    def still(self) -> Picture:
+        """The present state as an image with words."""
+        canvas, reading, caption = self.draw()
+        return Picture(canvas, self.title, reading, caption)
 
     def __repr__(self) -> str:
         return self.still().alt
@@ -140,17 +177,6 @@ def refuse(name: str, need: str, got: Any) -> None:
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
 
 
-def check_place(name: str, place: int, count: int) -> int:
-    """A place among ``count``, counted from 0.
-
-    Raises:
-        traitlets.TraitError: there is no such place.
-    """
-    if not 0 <= place < count:
-        refuse(name, f"between 0 and {count - 1}", place)
-    return place
-
-
 def save_html(picture: LivePicture, path: str | Path) -> Path:
     """Write a page that shows the picture, alive, in any browser: one file that needs no kernel and no network.
 
@@ -179,11 +205,9 @@ def script(pictures: dict[str, LivePicture]) -> str:
 
 def page_data(picture: LivePicture) -> str:
     """All that a picture's module reads, as JSON for a page; bytes as base64."""
-    encoded = {
-        name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-        for name, value in picture.page_state().items()
-    }
-    return json.dumps(encoded).replace("</", "<\\/")
+    state = {name: getattr(picture, name) for name in ("title", "data", *picture.choices)}
+    encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
+    return encoded.replace("</", "<\\/")
 
 
 def _as_expression(module: str) -> str:

@@ -1,20 +1,24 @@
 """``transpose_qkv`` step by step, live: every number carries its own address and travels to its next place."""
 
+from typing import Any
+
 import traitlets
 
 from mha_lib.attention.shape_trace import (
     FOLDED,
     Step,
-    read_tag,
     tagged_tokens,
     trace_transpose_output,
     trace_transpose_qkv,
 )
-from mha_lib.pictures.live import LivePicture, check_place, refuse
-from mha_lib.pictures.still import Canvas, Still
+from mha_lib.pictures.live import LivePicture, Place, choice
+from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.shape_tables import draw_tables
 
-LIMITS = {"batch_size": 3, "num_tokens": 5, "num_heads": 4, "head_size": 4}
-HEAD_COLOURS = ("#f2c14e", "#8ecae6", "#a3d9a5", "#e5b3d0")  # under black figures, as in live.css
+
+def size(first: int, most: int) -> Place:
+    """How many of something there are."""
+    return Place(lambda _: most + 1, first=first, least=1)
 
 
 class TransposeStepper(LivePicture):
@@ -34,29 +38,18 @@ class TransposeStepper(LivePicture):
         traitlets.TraitError: a choice cannot be; the message names it.
     """
 
-    module, choices = "transpose_stepper", (*LIMITS, "wrong", "step")
+    module = "transpose_stepper"
 
-    batch_size, num_tokens = traitlets.Int(2).tag(sync=True), traitlets.Int(4).tag(sync=True)
-    num_heads, head_size = traitlets.Int(2).tag(sync=True), traitlets.Int(3).tag(sync=True)
-    wrong, step = traitlets.Bool(False).tag(sync=True), traitlets.Int(0).tag(sync=True)
+    batch_size, num_tokens, num_heads, head_size = size(2, most=3), size(4, most=5), size(2, most=4), size(3, most=4)
+    wrong = choice(traitlets.Bool(False))
+    step = Place(lambda self: len(self.steps()))
 
-    def __init__(self, **first: object):
-        super().__init__(title="Numbers on their way through transpose_qkv", **first)
-
-    @traitlets.validate(*LIMITS)
-    def _validate_size(self, proposal):
-        name, value = proposal["trait"].name, proposal["value"]
-        if not 1 <= value <= LIMITS[name]:
-            refuse(name, f"between 1 and {LIMITS[name]}", value)
-        return value
-
-    @traitlets.validate("step")
-    def _validate_step(self, proposal):
-        return check_place("step", proposal["value"], 3 if self.wrong else 7)
+    def __init__(self, **first: Any):
+        super().__init__("Numbers on their way through transpose_qkv", {}, **first)
 
     @traitlets.observe("wrong")
     def _stay_among_the_steps(self, change):
-        self.step = min(self.step, 2 if change["new"] else 6)
+        self.step = min(self.step, len(self.steps()) - 1)
 
     def steps(self) -> list[Step]:
         """The start and what torch makes of it with every move, there and back."""
@@ -68,15 +61,10 @@ class TransposeStepper(LivePicture):
         returning = trace_transpose_output(there[-1].tensor, self.num_heads).steps[1:]
         return [*there, *(Step(f"back: {step.operation}", step.axes, step.tensor) for step in returning)]
 
-    def still(self) -> Still:
+    def draw(self) -> tuple[Canvas, str, str]:
         step = self.steps()[self.step]
-        rows = step.tensor.reshape(-1, step.tensor.shape[-1]).tolist()
-        canvas = Canvas(max(40 * len(rows[0]), 260), 26 * len(rows) + 8)
-        for y, row in enumerate(rows):
-            for x, tag in enumerate(row):
-                canvas.box(40 * x, 4 + 26 * y, 38, 24, fill=HEAD_COLOURS[read_tag(tag)[2]])
-                canvas.text(40 * x + 19, 16 + 26 * y, f"{tag:04d}", size=11, anchor="mm", colour="#000000")
         state = f"Step {self.step}, {step.operation}: shape {tuple(step.tensor.shape)}"
+        rows = step.tensor.reshape(-1, step.tensor.shape[-1]).tolist()
         numbers = "; ".join(" ".join(f"{tag:04d}" for tag in row) for row in rows)
         caption = f"{state}. A colour is a head; 0213 is example 0, token 2, head 1, feature 3."
-        return Still(canvas.png(), canvas.width, f"{self.title}. {state}. Rows: {numbers}.", caption)
+        return draw_tables([step]), f"{state}. Rows: {numbers}.", caption

@@ -95,7 +95,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
     data, _ = explorer._repr_mimebundle_()
     assert data["text/plain"] == repr(explorer)
     html = data["text/html"]
-    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch 6', html)
+    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch r1c1', html)
     assert "<figcaption>" in html and "<script" not in html
     still = explorer.still()
     assert Image.open(io.BytesIO(still.png)).width == 2 * still.width

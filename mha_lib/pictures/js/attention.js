@@ -14,24 +14,24 @@ export function rowsOf({ columns, data }, start, count) {
   return matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
 }
 
-/** Tensors by name from their bytes, laid one after the other by `pack` in live.py. More than two axes are folded. */
-export function unpack(bytes, shapes) {
-  // A copy, since a message's bytes may start anywhere, and a Float32Array starts at multiples of 4 only.
-  const numbers = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
-  const tensors = {};
-  let start = 0;
-  for (const [name, shape] of shapes) {
-    const columns = shape.at(-1) ?? 1;
-    const size = shape.reduce((product, length) => product * length, 1);
-    tensors[name] = matrix(size / columns, columns, numbers.subarray(start, start + size));
-    start += size;
-  }
-  return tensors;
+/** Bytes as they travel, which may start anywhere in a message, copied. */
+export function bytesOf({ buffer, byteOffset, byteLength }) {
+  return new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
 /** Whole numbers from their bytes, two each. */
 export function integers(bytes) {
-  return new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+  return new Uint16Array(bytesOf(bytes).buffer);
+}
+
+/** Tensors by name, as `pack` in live.py laid them one after the other. More than two axes are folded. */
+export function unpack({ parameters, shapes }) {
+  const numbers = new Float32Array(bytesOf(parameters).buffer);
+  let start = 0;
+  return Object.fromEntries(shapes.map(([name, shape]) => {
+    const columns = shape.at(-1) ?? 1, size = shape.reduce((product, length) => product * length, 1);
+    return [name, matrix(size / columns, columns, numbers.subarray(start, start += size))];
+  }));
 }
 
 /** X Wᵀ + b, as torch.nn.Linear: (n, in), (out, in), (out) -> (n, out). */
@@ -102,13 +102,9 @@ export function mix(weights, values, gates) {
 }
 
 export function indexOfLargest(numbers) {
-  let best = 0;
-  for (let i = 1; i < numbers.length; i++) if (numbers[i] > numbers[best]) best = i;
-  return best;
+  return numbers.reduce((best, number, i) => number > numbers[best] ? i : best, 0);
 }
 
 export function sumOf(numbers) {
-  let total = 0;
-  for (const number of numbers) total += number;
-  return total;
+  return numbers.reduce((total, number) => total + number, 0);
 }

@@ -3,7 +3,7 @@
 export class PageModel {
   constructor(state) {
     this.state = state;
-    this.listeners = {};
+    this.listeners = new Set();
   }
   get(name) {
     return this.state[name];
@@ -11,14 +11,14 @@ export class PageModel {
   set(name, value) {
     if (JSON.stringify(this.state[name]) === JSON.stringify(value)) return;
     this.state[name] = value;
-    for (const listener of [...(this.listeners[`change:${name}`] ?? [])]) listener();
+    for (const listener of this.listeners) listener();
   }
   save_changes() {}
-  on(event, listener) {
-    (this.listeners[event] ??= []).push(listener);
+  on(_change, listener) {
+    this.listeners.add(listener);
   }
-  off(event, listener) {
-    this.listeners[event] = (this.listeners[event] ?? []).filter((other) => other !== listener);
+  off(_change, listener) {
+    this.listeners.delete(listener);
   }
 }
 
@@ -30,11 +30,11 @@ function decoded(value) {
 /** Put the live picture in place of every still one: `pictures` are modules by kind, `states` are {kind, state} by key. */
 export function bringToLife(pictures, states) {
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
-    const entry = states[figure.dataset.mhaLive];
-    if (!entry || !pictures[entry.kind]) continue;
-    const state = Object.fromEntries(Object.entries(entry.state).map(([name, value]) => [name, decoded(value)]));
+    const { kind, state } = states[figure.dataset.mhaLive] ?? {};
+    if (!pictures[kind]) continue;
+    state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");
-    pictures[entry.kind].render({ model: new PageModel(state), el: place });
+    pictures[kind].render({ model: new PageModel(state), el: place });
     if (place.querySelector(".mha-live")) figure.replaceWith(place);
   }
 }
