@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels
+from mha_lib.pictures.palette import weight_colours
 from mha_lib.pictures.picture import Canvas, Picture, font
 
 # Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
@@ -60,6 +62,43 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
         holes = "" if known.all() else f" (no prediction at {(~known).sum().item()} of {len(known)} points)"
         parts.append(f"{name} {distance:.2f}{holes}")
     return "Distance from the truth (root mean square): " + "; ".join(parts) + "." if parts else "No prediction yet."
+
+
+def draw_pooling(
+    points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
+) -> Canvas:
+    """Points by their weight from a query, the curve through them, and below the attention row.
+
+    Args:
+        points, curve: x and y of each, rising in x.
+        weights: the query's, one for each point.
+        query: its x.
+        units: what x and y are counted in, with a space in front.
+    """
+    (xs, ys), (low, high) = points, (points[0][0].item(), points[0][-1].item())
+    bottom, top = ys.min().item(), ys.max().item()
+    width, height, left = 600, 250, 40
+    canvas = Canvas(left + width, height + 62)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (x - low) / (high - low) * width
+        return across, height - (y - bottom) / ((top - bottom) or 1) * height
+
+    for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
+        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}", size=11, anchor="ma")
+    for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
+        canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
+        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}", size=11, anchor="rm")
+    fills = weight_colours(weights.sqrt().numpy())  # where many points share one weight of 1, most of them are small
+    for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
+        (across, up), size = place(x, y), 5 + 14 * weight**0.5
+        box = across - size / 2, up - size / 2, size, size
+        canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
+        canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
+    through = [place(x, y) for x, y in zip(*(part.tolist() for part in curve), strict=True)]
+    canvas.line(through, colour="value", thickness=3)
+    canvas.line([place(query, bottom), place(query, top)], colour="query", thickness=2)
+    return canvas
 
 
 def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:

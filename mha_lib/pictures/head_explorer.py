@@ -36,7 +36,6 @@ class HeadExplorer(LivePicture):
         layer, head: the head that is shown in large.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the model's blocks have different numbers of heads.
     """
 

@@ -1,4 +1,4 @@
-"""Heat maps of attention weights: on a grid, over an image, beside their scores."""
+"""Heat maps of attention weights: on a grid, over an image, over words, beside their scores."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +10,7 @@ from mha_lib.pictures.palette import is_dark, weight_colours
 from mha_lib.pictures.picture import PAD, Canvas, Picture, font
 
 MOST_LABELS = 20
+FAINT = 0.04  # bows for less weight than this are left out, as in sentence_explorer.js
 TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
 
 
@@ -194,6 +195,49 @@ def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tupl
     if place is not None:
         row, column = place
         canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
+
+
+def draw_words(
+    words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
+) -> Canvas:
+    """Words in the colour of one head's weights from one of them, bows to them, and a strip for every head below.
+
+    Args:
+        words: n of them, in one line.
+        weights: of all heads from the chosen word, (num_layers, num_heads, n).
+        query: which word looks.
+        head: (layer, head) of the head that is shown in large.
+        titles: a large one and a small one.
+    """
+    own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
+    fills = [tuple(fill) for fill in rows[head]]
+    widths = [font(32).getlength(word) / 2 + 14 for word in words]
+    middles = [sum(widths[:i]) + 4 * i + width / 2 for i, width in enumerate(widths)]
+    far = [abs(middle - middles[query]) for middle in middles]
+    line = 0.2 * max(far) + 56  # the words' upper edge
+    canvas = Canvas(sum(widths) + 4 * len(widths), line + 48 + 22 * len(rows))
+    canvas.text(0, 0, titles[0], size=17, colour="text")
+    canvas.text(0, 26, titles[1])
+    for i in own.argsort():
+        if i != query and own[i] >= FAINT:
+            bow = middles[query], middles[i], line, 0.2 * far[i] + 6
+            canvas.bow(*bow, colour=fills[i], thickness=1 + 6 * float(own[i]))
+    for i, word in enumerate(words):
+        box, chosen = (middles[i] - widths[i] / 2, line, widths[i], 30), "query" if i == query else None
+        canvas.box(*box, fill=fills[i], line=chosen, thickness=2, radius=6)
+        ink = "white" if is_dark(np.array(fills[i])) else "black"
+        canvas.text(middles[i], line + 15, word, size=16, anchor="mm", colour=ink)
+    strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
+    for layer, strips in enumerate(rows):
+        y = line + 48 + 22 * layer
+        canvas.text(0, y + 8, f"layer {layer}", size=10, anchor="lm")
+        for number, shades in enumerate(strips):
+            x, cell = 54 + number * strip, (strip - 6) / len(shades)
+            for i, fill in enumerate(shades):
+                canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
+            if (layer, number) == head:
+                canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
+    return canvas
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -8,8 +8,8 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import KernelPooling
+from mha_lib.pictures.charts import draw_pooling
 from mha_lib.pictures.live import LivePicture, choice, pack, refuse
-from mha_lib.pictures.palette import weight_colours
 from mha_lib.pictures.picture import Canvas
 
 
@@ -31,7 +31,6 @@ class KernelExplorer(LivePicture):
         show_truth: whether the truth is drawn.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the points are not two vectors of one length with two different x, or a width is not positive.
     """
 
@@ -92,33 +91,10 @@ class KernelExplorer(LivePicture):
         return values.flatten(), pool.attention_weights[0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        from matplotlib.ticker import MaxNLocator
-
-        (low, high), (bottom, top) = ((axis.min().item(), axis.max().item()) for axis in (self.x, self.y))
-        width, height, left = 600, 250, 40
-        canvas = Canvas(left + width, height + 62)
-
-        def place(x: float, y: float) -> tuple[float, float]:
-            return left + (x - low) / (high - low) * width, height - (y - bottom) / ((top - bottom) or 1) * height
-
-        grid = torch.linspace(low, high, 120)
-        curve, _ = self.pool(grid)
+        grid = torch.linspace(self.x[0], self.x[-1], 120)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
-        for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
-            canvas.text(place(x, 0)[0], height + 44, f"{x:g}{self.units['x']}", size=11, anchor="ma")
-        for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
-            canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
-            canvas.text(left - 6, place(0, y)[1], f"{y:g}{self.units['y']}", size=11, anchor="rm")
-        fills = weight_colours(weights.sqrt().numpy())
-        for x, y, weight, fill in zip(self.x.tolist(), self.y.tolist(), weights.tolist(), fills, strict=True):
-            (across, up), size = place(x, y), 5 + 14 * weight**0.5
-            box = across - size / 2, up - size / 2, size, size
-            canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
-            canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
-        canvas.line(
-            [place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], colour="value", thickness=3
-        )
-        canvas.line([place(self.query, bottom), place(self.query, top)], colour="query", thickness=2)
+        curve, points = (grid, self.pool(grid)[0]), (self.x, self.y)
+        canvas = draw_pooling(points, weights, curve, self.query, tuple(self.units.values()))
         at, value_there = f"{self.query:.2f}{self.units['x']}", f"{value:.2f}{self.units['y']}"
         state = f"At {at} with bandwidth {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
         heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.pictures.heat_maps import draw_maps, masked_keys
-from mha_lib.pictures.live import LivePicture, Place, choice, pack, refuse
+from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
 MOST_HEADS = 25
@@ -31,7 +31,6 @@ class LayerExplorer(LivePicture):
         example, head, cell: what is shown in large; cells are counted row by row.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: queries or keys have a shape that does not fit.
     """
 
@@ -61,10 +60,8 @@ class LayerExplorer(LivePicture):
             "divisors": self.divisors,
             "sizes": [len(queries), queries.shape[1], num_keys],
         }
-        valid_lens = [num_keys] * len(keys)
-        super().__init__(
-            "Heads of one layer", data, **{"num_heads": layer.num_heads, "valid_lens": valid_lens, **first}
-        )
+        first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
+        super().__init__("Heads of one layer", data, **first)
 
     @classmethod
     def random(cls, num_hiddens: int = 100, num_heads: int = 5, *, seed: int = 0, **first: Any) -> "LayerExplorer":
@@ -86,12 +83,7 @@ class LayerExplorer(LivePicture):
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):
         batch, num_keys = self.tensors[1].shape[:2]
-        value = proposal["value"]
-        lengths = value.tolist() if isinstance(value, Tensor) else value
-        is_list = isinstance(lengths, list | tuple) and len(lengths) == batch
-        if not is_list or any(type(length) is not int or not 0 <= length <= num_keys for length in lengths):
-            refuse("valid_lens", f"{batch} whole numbers from 0 to {num_keys}", value)
-        return list(lengths)
+        return checked_lengths(proposal["value"], batch, num_keys, f"{batch} whole numbers from 0 to {num_keys}")
 
     @traitlets.observe("num_heads")
     def _stay_among_the_heads(self, change):

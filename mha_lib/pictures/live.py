@@ -86,17 +86,17 @@ def choice(trait: traitlets.TraitType) -> Any:
 
 
 class Place(traitlets.Int):
-    """A choice among places: whole numbers from ``least`` to below ``count(picture)``."""
+    """A choice among ``count(picture)`` places, counted from 0."""
 
-    def __init__(self, count: Callable[[Any], int], first: int = 0, least: int = 0):
-        super().__init__(first)
-        self.count, self.least = count, least
+    def __init__(self, count: Callable[[Any], int]):
+        super().__init__(0)
+        self.count = count
         choice(self)
 
     def validate(self, obj: Any, value: Any) -> int:
         place, end = super().validate(obj, value), self.count(obj)
-        if not self.least <= place < end:
-            refuse(self.name or "place", f"between {self.least} and {end - 1}", place)
+        if not 0 <= place < end:
+            refuse(self.name or "place", f"between 0 and {end - 1}", place)
         return place
 
 
@@ -111,6 +111,9 @@ class LivePicture(anywidget.AnyWidget):
     Attributes:
         module: its file in ``js/``, without the ending.
         choices: the traits that a reader moves; ``observe`` and ``ipywidgets.link`` work on them.
+
+    Raises:
+        traitlets.TraitError: at once or later: a choice cannot be; the message names it, what it needs and what it got.
     """
 
     module = ""
@@ -169,23 +172,23 @@ class LivePicture(anywidget.AnyWidget):
 
 
 def refuse(name: str, need: str, got: Any) -> None:
-    """Raise the error of a choice that cannot be.
-
-    Raises:
-        traitlets.TraitError: always; the message names the choice, what it needs and what it got.
-    """
+    """Raise the ``traitlets.TraitError`` of a choice that cannot be: what it needs and what it got."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
+
+
+def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
+    """Valid lengths as a list, whether given as a list, a tuple or a tensor."""
+    lengths = value.tolist() if isinstance(value, Tensor) else value
+    fits = isinstance(lengths, list | tuple) and len(lengths) == count
+    if not fits or any(type(length) is not int or not 0 <= length <= most for length in lengths):
+        refuse("valid_lens", need, value)
+    return list(lengths)
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:
     """Write a page that shows the picture, alive, in any browser: one file that needs no kernel and no network.
 
-    Args:
-        picture: in the state in which the page shall open.
-        path: where to, such as ``"heads.html"``; a file of that name is replaced.
-
-    Returns:
-        The path.
+    The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
     path = Path(path)
     parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": script({"picture": picture})}
@@ -196,9 +199,10 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 def script(pictures: dict[str, LivePicture]) -> str:
     """A program that puts live pictures in place of a page's still ones, ``<figure data-mha-live="key">``."""
     kinds = sorted({picture.module for picture in pictures.values()})
-    modules = [f"{kind}: {_as_expression(bundle(f'{kind}.js'))}" for kind in kinds]
+    texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in kinds}
+    modules = [f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items()]
     states = [
-        f'{json.dumps(key)}: {{ kind: "{one.module}", state: {page_data(one)} }}' for key, one in pictures.items()
+        f"{json.dumps(key)}: {{ kind: '{one.module}', state: {page_data(one)} }}" for key, one in pictures.items()
     ]
     return f"{bundle('page.js')}\nbringToLife({{ {', '.join(modules)} }}, {{ {', '.join(states)} }});\n"
 
@@ -208,7 +212,3 @@ def page_data(picture: LivePicture) -> str:
     state = {name: getattr(picture, name) for name in ("title", "data", *picture.choices)}
     encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
     return encoded.replace("</", "<\\/")
-
-
-def _as_expression(module: str) -> str:
-    return f"(() => {{\n{module.replace('export default', 'return')}}})()"

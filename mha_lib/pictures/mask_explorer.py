@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_lib.attention import masked_softmax
 from mha_lib.pictures.heat_maps import draw_scores, masked_keys
-from mha_lib.pictures.live import LivePicture, Place, choice, pack, refuse
+from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack
 from mha_lib.pictures.picture import Canvas
 
 HEAD_SIZE = 16
@@ -34,14 +34,13 @@ class MaskExplorer(LivePicture):
         valid_lens: None, one length, or one for each query; a tensor will do.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: ``scores`` has another shape.
     """
 
     module = "mask_explorer"
 
     example = Place(lambda self: len(self.scores))
-    divisor, shift = choice(traitlets.Float(1.0)), choice(traitlets.Int(0))
+    divisor, shift = choice(traitlets.Float(1.0, min=0.25, max=32)), choice(traitlets.Enum(SHIFTS, 0))
     valid_lens = choice(traitlets.Any(None, allow_none=True))
 
     def __init__(self, scores: Tensor | None = None, **first: Any):
@@ -56,29 +55,15 @@ class MaskExplorer(LivePicture):
         data = pack({"scores": self.scores}) | {"sizes": list(scores.shape)}
         super().__init__("Scores, mask and weights", data, **{"valid_lens": scores.shape[2] // 2, **first})
 
-    @traitlets.validate("divisor")
-    def _validate_divisor(self, proposal):
-        if not 0.25 <= proposal["value"] <= 32:
-            refuse("divisor", "between 0.25 and 32", proposal["value"])
-        return proposal["value"]
-
-    @traitlets.validate("shift")
-    def _validate_shift(self, proposal):
-        if proposal["value"] not in SHIFTS:
-            refuse("shift", f"one of {SHIFTS}", proposal["value"])
-        return proposal["value"]
-
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):
         _, num_queries, num_keys = self.scores.shape
         value = proposal["value"]
-        plain = value.tolist() if isinstance(value, Tensor) else value
-        lengths = list(plain) if isinstance(plain, list | tuple) else [plain] * num_queries
-        if plain is None:
-            return None
-        if len(lengths) != num_queries or any(type(n) is not int or not 0 <= n <= num_keys for n in lengths):
-            refuse("valid_lens", f"None, a whole number from 0 to {num_keys}, or {num_queries} of them", value)
-        return plain if isinstance(plain, int) else lengths
+        plain = value.item() if isinstance(value, Tensor) and not value.dim() else value
+        need = f"None, a whole number from 0 to {num_keys}, or {num_queries} of them"
+        if plain is None or isinstance(plain, int):
+            return None if plain is None else checked_lengths([plain], 1, num_keys, need)[0]
+        return checked_lengths(plain, num_queries, num_keys, need)
 
     def weights(self) -> Tensor:
         """What ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""

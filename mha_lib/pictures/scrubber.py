@@ -28,7 +28,6 @@ class Scrubber(LivePicture):
         head, query: the head and the query that the line below reads.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the arguments do not fit together.
     """
 
@@ -63,9 +62,7 @@ class Scrubber(LivePicture):
         given |= {} if losses is None else {"losses": ([float(loss) for loss in losses], num_steps)}
         for name, (values, count) in given.items():
             if len(values) != count:
-                raise ValueError(
-                    f"{name} must have {count} entries, as maps {tuple(maps.shape)} asks, got {len(values)}"
-                )
+                raise ValueError(f"{name} must have {count} entries, as maps {(*maps.shape,)} asks, got {len(values)}")
         named = {"losses": []} | {name: values for name, (values, _) in given.items()}
         super().__init__("Attention over a training run", {"weights": shares(self.maps), **named}, **first)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
+from mha_lib.pictures.heat_maps import draw_scores, masked_keys
 from mha_lib.pictures.live import LivePicture, Place, pack
 from mha_lib.pictures.picture import Canvas
 
@@ -31,7 +32,6 @@ class SlowMotion(LivePicture):
         step: 0 to 4, for q · k, ÷ √d, mask, softmax and × v.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the shapes do not fit together.
     """
 
@@ -64,24 +64,10 @@ class SlowMotion(LivePicture):
         return attention.attention_weights[0, 0], output[0, 0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        (queries, keys, values), (weights, output) = self.tensors, self.result()
-        scores = keys @ queries[self.query]
-        root = keys.shape[1] ** 0.5
-        columns = [  # where it stands, its name, its colour, its words row by row
-            (0, "keys", "key", [_row(k) for k in keys]),
-            (200, "q · k", "text", [_row(score[None]) for score in scores]),
-            (270, f"÷ √{keys.shape[1]}", "text", [_row(score[None] / root) for score in scores]),
-            (340, "weights", "text", []),
-            (410, "values", "value", [_row(v) for v in values]),
-        ]
-        canvas = Canvas(570, 34 * len(keys) + 66)
-        canvas.text(0, 0, f"query {self.query}: {_row(queries[self.query])}", colour="query")
-        for left, name, colour, words in columns:
-            canvas.text(left, 24, name, size=11)
-            for row, line in enumerate(words):
-                canvas.text(left, 61 + 34 * row, line, anchor="lm", colour=colour if row < self.valid_len else "soft")
-        canvas.heat_map(340, 44, 34, weights[:, None].numpy(), numbers=True)
-        canvas.text(410, 50 + 34 * len(keys), f"output: {_row(output)}", colour="value")
+        (queries, keys, _), (weights, output) = self.tensors, self.result()
+        scaled, names = queries[self.query] @ keys.T / keys.shape[1] ** 0.5, [f"k{i}" for i in range(len(keys))]
+        masked = masked_keys(torch.tensor(self.valid_len), 1, len(keys))
+        canvas = draw_scores(scaled[None], {"weights": weights[None]}, masked, [f"q{self.query}"], names)
         shown = ", ".join(f"{weight:.2f}" for weight in weights.tolist())
         state = f"Query {self.query}, {self.valid_len} of {len(keys)} keys count"
         caption = f"The output, {_row(output)}, is the values' average by weight."

@@ -16,11 +16,6 @@ from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shape_tables import draw_tables
 
 
-def size(first: int, most: int) -> Place:
-    """How many of something there are."""
-    return Place(lambda _: most + 1, first=first, least=1)
-
-
 class TransposeStepper(LivePicture):
     """The moves of ``transpose_qkv`` and of its inverse, one at a time, or the tempting wrong reshape.
 
@@ -33,14 +28,12 @@ class TransposeStepper(LivePicture):
         batch_size, num_tokens, num_heads, head_size: sizes, from 1 to 3, 5, 4 and 4.
         wrong: whether the permute is left out.
         step: how many moves have been made, from 0; with ``wrong`` there are 2, else 6.
-
-    Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
     """
 
     module = "transpose_stepper"
 
-    batch_size, num_tokens, num_heads, head_size = size(2, most=3), size(4, most=5), size(2, most=4), size(3, most=4)
+    batch_size, num_tokens = (choice(traitlets.Int(first, min=1, max=most)) for first, most in ((2, 3), (4, 5)))
+    num_heads, head_size = (choice(traitlets.Int(first, min=1, max=4)) for first in (2, 3))
     wrong = choice(traitlets.Bool(False))
     step = Place(lambda self: len(self.steps()))
 

@@ -1,18 +1,13 @@
 // What mha_lib's layer computes, on plain arrays. A matrix is {rows, columns, data}, data row after row.
 
-export function matrix(rows, columns, data = new Float32Array(rows * columns)) {
-  return { rows, columns, data };
-}
+export const matrix = (rows, columns, data = new Float32Array(rows * columns)) => ({ rows, columns, data });
 
 /** Row `index` of a matrix, not copied. */
-export function rowOf({ columns, data }, index) {
-  return data.subarray(index * columns, (index + 1) * columns);
-}
+export const rowOf = ({ columns, data }, index) => data.subarray(index * columns, (index + 1) * columns);
 
 /** Rows `start` to `start + count`, not copied. */
-export function rowsOf({ columns, data }, start, count) {
-  return matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
-}
+export const rowsOf = ({ columns, data }, start, count) =>
+  matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
 
 /** Bytes as they travel, which may start anywhere in a message, copied. */
 export function bytesOf({ buffer, byteOffset, byteLength }) {
@@ -20,9 +15,7 @@ export function bytesOf({ buffer, byteOffset, byteLength }) {
 }
 
 /** Whole numbers from their bytes, two each. */
-export function integers(bytes) {
-  return new Uint16Array(bytesOf(bytes).buffer);
-}
+export const integers = (bytes) => new Uint16Array(bytesOf(bytes).buffer);
 
 /** Tensors by name, as `pack` in live.py laid them one after the other. More than two axes are folded. */
 export function unpack({ parameters, shapes }) {
@@ -61,9 +54,7 @@ export function softmax(scores, valid = scores.length) {
 }
 
 /** How many keys count for a query, when lengths are one number for all queries, or a list of one for each. */
-export function lengthFor(valid, query) {
-  return typeof valid === "number" ? valid : valid[query];
-}
+export const lengthFor = (valid, query) => typeof valid === "number" ? valid : valid[query];
 
 /** The weights of every head, [head] -> (queries, keys), from projected queries and keys. */
 export function attentionWeights(queries, keys, numHeads, valid = keys.rows) {
@@ -101,10 +92,5 @@ export function mix(weights, values, gates) {
   return output;
 }
 
-export function indexOfLargest(numbers) {
-  return numbers.reduce((best, number, i) => number > numbers[best] ? i : best, 0);
-}
-
-export function sumOf(numbers) {
-  return numbers.reduce((total, number) => total + number, 0);
-}
+export const indexOfLargest = (numbers) => numbers.reduce((best, x, i) => x > numbers[best] ? i : best, 0);
+export const sumOf = (numbers) => numbers.reduce((total, x) => total + x, 0);

@@ -12,14 +12,9 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
   let pen = false, outlined = null, outline = "";
   const paper = drawing(), toPatch = (patch) => choose({ query: patch + 1 });
 
-  const large = heatMap(4, 4, {
-    gap: 0,
-    label: "patches of the image",
-    role: "button",
-    onpick: (patch) => pen || toPatch(patch),
-    onmove: (patch) => pen || toPatch(patch),
-    onhover: (patch) => point(patch === null ? null : { key: patch + 1 }),
-  });
+  const onpick = (patch) => pen || toPatch(patch), label = "patches of the image";
+  const onhover = (patch) => point(patch === null ? null : { key: patch + 1 });
+  const large = heatMap(4, 4, { gap: 0, label, role: "button", onpick, onhover });
   const pixels = times(64, (i) => drawn("rect", { x: (i & 7) / 2, y: (i >> 3) / 2, width: 0.51, height: 0.51 }));
   const numbers = times(16, (i) => drawn("text", { x: (i & 3) + 0.5, y: (i >> 2) + 0.5 }));
   const chosen = drawn("rect", { class: "query", width: 0.92, height: 0.92, rx: 0.05 });
@@ -44,16 +39,12 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
   const takePen = (taken) => (pen = taken, repaint());
   const penButton = button("✎ Draw", () => {
     takePen(!pen);
-    if (!pen) return;
-    paper.clear();
-    choose({ drawn: paper.image() });
+    if (pen) choose({ drawn: paper.clear().image() });
   }, { title: "draw a digit of your own: fill the frame" });
   const classToken = button("class token", () => choose({ query: 0 }), { class: "class-token" });
   set(classToken, { title: "look from the class token, which gives the answer" });
 
-  const digit = element("strong"),
-    share = element("span", { class: "share" }),
-    truth = element("span", { class: "truth" });
+  const [share, truth] = ["share", "truth"].map((name) => element("span", { class: name })), digit = element("strong");
   const bars = times(10, (i) => {
     const parts = [element("i", { class: "ghost" }), element("i", { class: "fill" }), element("b", {}, i)];
     return element("div", { class: "bar" }, ...parts);
@@ -82,8 +73,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
     answer: element("div", { class: "answer" }, says, chart),
     marks: { 0: "0", [1 / 17]: "even", 0.2: ".2", [TOP]: "≥ .4" },
     shade: (weight) => weight / TOP,
-    keyNames: () => NAMES,
-    queryNames: () => NAMES,
+    namesOf: () => [NAMES, NAMES],
     inputs: (i) => inputsOf(imageOf(i)),
     current: () => inputsOf(current()),
     isOwn: () => state.drawn?.length > 0,

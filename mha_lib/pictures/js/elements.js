@@ -18,17 +18,11 @@ function filled(node, attributes, children) {
   return node;
 }
 
-export function element(name, attributes = {}, ...children) {
-  return filled(document.createElement(name), attributes, children);
-}
-
-export function drawn(name, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
-}
-
-export function times(count, make) {
-  return Array.from({ length: count }, (_, i) => make(i));
-}
+export const element = (name, attributes = {}, ...children) =>
+  filled(document.createElement(name), attributes, children);
+export const drawn = (name, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, name), attributes, children);
+export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
@@ -38,44 +32,34 @@ export function number(value, digits = 2) {
 }
 
 /** The same within a cell: a weight's leading zero is left out. */
-export function short(weight) {
-  return weight > 0.995 ? "1" : weight < 0.005 ? "0" : Number.isNaN(weight) ? "NaN" : number(weight).slice(1);
-}
+export const short = (weight) =>
+  weight > 0.995 ? "1" : weight < 0.005 ? "0" : Number.isNaN(weight) ? "NaN" : number(weight).slice(1);
 
-export function button(content, onclick, attributes = {}) {
-  return element("button", { type: "button", onclick, ...attributes }, ...[content].flat());
-}
+export const button = (content, onclick, attributes = {}) =>
+  element("button", { type: "button", onclick, ...attributes }, ...[content].flat());
 
 /**
- * A strip of controls, each for one choice: a list if it has `options` (names by value), a box if it is a `check`, else
- * a slider. `read` and `write` stand between the choice and the control, `words` says its value, `off` disables it.
+ * A control for one choice: a list if it has `options` (names by value), a box if it is a `check`, else a slider.
+ * `read` and `write` stand between the choice and the control, `words` says its value, `off` disables it.
  */
-export function controls({ state, choose }, specs, attributes = { class: "controls" }) {
-  const own = Object.entries(specs).map(([name, spec]) => {
-    const { label = name, options, check, read = () => state[name], write = (value) => ({ [name]: value }) } = spec;
-    const { words = String, off = () => false, min = 0, max, step = 1 } = spec;
-    const items = Object.entries(options ?? {}).map(([value, text]) => element("option", { value }, text));
-    const input = options
-      ? element("select", { "aria-label": label }, ...items)
-      : element("input", check ? { type: "checkbox" } : { type: "range", min, max, step, "aria-label": label });
-    const value = () => check ? input.checked : options ? input.value : Number(input.value);
-    input.addEventListener(options || check ? "change" : "input", () => choose(write(value())));
-    const output = element("output"), text = element("span", {}, label);
-    const parts = check ? [input, text] : options ? [text, input] : [text, input, output];
-    const node = element("label", { class: `control ${check ? "check" : options ? "list" : ""}` }, ...parts);
-    const paint = () => {
-      const now = read();
-      if (check) input.checked = now;
-      else input.value = now;
-      if (parts.includes(output)) set(input, { "aria-valuetext": output.textContent = words(now) });
-      node.classList.toggle("off", input.disabled = off());
-    };
-    return { node, paint };
-  });
-  return {
-    node: element("div", attributes, ...own.map(({ node }) => node)),
-    paint: () => own.forEach((o) => o.paint()),
+function control(state, choose, name, spec) {
+  const { label = name, options, check, read = () => state[name], write = (value) => ({ [name]: value }) } = spec;
+  const { words = String, off = () => false, min = 0, max, step = 1 } = spec;
+  const items = Object.entries(options ?? {}).map(([value, text]) => element("option", { value }, text));
+  const input = options
+    ? element("select", { "aria-label": label }, ...items)
+    : element("input", check ? { type: "checkbox" } : { type: "range", min, max, step, "aria-label": label });
+  const value = () => check ? input.checked : options ? input.value : Number(input.value);
+  input.addEventListener(options || check ? "change" : "input", () => choose(write(value())));
+  const output = element("output"), text = element("span", {}, label);
+  const parts = check ? [input, text] : options ? [text, input] : [text, input, output];
+  const node = element("label", { class: `control ${check ? "check" : options ? "list" : ""}` }, ...parts);
+  const paint = () => {
+    input[check ? "checked" : "value"] = read();
+    if (!check && !options) set(input, { "aria-valuetext": output.textContent = words(read()) });
+    node.classList.toggle("off", input.disabled = off());
   };
+  return { node, paint };
 }
 
 /** One tab stop for items in rows of `columns`; arrow keys, Home and End move the focus, and `onmove` hears where. */
@@ -91,9 +75,8 @@ export function roving(items, columns, onmove = () => {}) {
   items.forEach((item, i) => {
     item.addEventListener("focus", () => stopAt(i));
     item.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in steps || /^(Home|End)$/.test(event.key))) {
-        return;
-      }
+      const isOurs = event.key in steps || event.key === "Home" || event.key === "End";
+      if (!isOurs || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       const to = target(i, event.key);
       if (to === i || !items[to]) return;
@@ -122,12 +105,12 @@ const NEEDED = "color-mix(in oklab, light-dark(#000, #fff), #000)";
 /**
  * What a front end calls to show a picture.
  *
- * `build` gets `data`, which stays, `state`, the present choices by name, `choose({name: value})`, `point(what)`, which
- * keeps what the reader points at in `here.pointed`, `repaint` and `say`. It returns `nodes` to show, `compute()` for
- * after a choice, `paint()` for every change, and `end()`.
+ * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
+ * `choose({name: value})`; `point(what)`, which keeps it in `here.pointed`; `repaint` and `say`. It returns `nodes` to
+ * show, `compute()` for after a choice, `paint()` for every change, and `end()`.
  */
 export function picture(build) {
-  return function render({ model, el }) {
+  const render = ({ model, el }) => {
     const name = model.get("title");
     if (!CSS.supports("color", NEEDED)) {
       el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
@@ -136,10 +119,10 @@ export function picture(build) {
     let asked = 0, isStale = true;
     const frame = element("section", { class: "mha-live", "aria-label": name }), line = readingLine(), here = {};
     const show = () => {
-      asked = 0;
       if (isStale) parts.compute?.();
-      isStale = false;
+      [asked, isStale] = [0, false];
       parts.paint();
+      for (const { paint } of painted) paint();
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
     const point = (what) => (here.pointed = what, repaint());
@@ -147,21 +130,31 @@ export function picture(build) {
       for (const [choice, value] of Object.entries(values)) model.set(choice, value);
       model.save_changes();
     };
-    const state = new Proxy({}, { get: (_, choice) => model.get(choice) });
-    const parts = build({ model, data: model.get("data"), state, here, frame, choose, point, repaint, say: line.say });
+    const state = new Proxy({}, { get: (_, choice) => model.get(choice) }), painted = [];
+    const controls = (specs, attributes = { class: "controls" }) => {
+      const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
+      painted.push(...own);
+      return element("div", attributes, ...own.map(({ node }) => node));
+    };
+    const { say } = line, data = model.get("data");
+    const parts = build({ model, data, state, here, frame, controls, choose, point, repaint, say });
     frame.append(...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));
     el.replaceChildren(frame);
     const changed = () => (isStale = true, repaint());
     model.on("change", changed);
+    const resized = new ResizeObserver(repaint);
+    resized.observe(frame);
     show();
     return () => {
       model.off("change", changed);
+      resized.disconnect();
       cancelAnimationFrame(asked);
       line.end();
       parts.end?.();
       el.replaceChildren(); // JupyterLab holds on to views that are gone, so nothing should stand in them
     };
   };
+  return { render };
 }

@@ -2,15 +2,15 @@
 
 import { indexOfLargest, integers, rowOf, softmax, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, controls, element, number, picture, roving, set, times } from "./elements.js";
+import { button, element, number, picture, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { tokenStage } from "./token_stage.js";
 import { transformer } from "./transformer.js";
 
 const MOST_BROKEN = 3; // "break it" tries all sets of so many heads
 
-function build(parts) {
-  const { data, state, here, choose, point, repaint, say } = parts, { blocks, kind } = data;
+export default picture((parts) => {
+  const { data, state, controls, here, choose, point, repaint, say } = parts, { blocks, kind } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
@@ -18,20 +18,18 @@ function build(parts) {
   const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
   let now = null, whole = null, message = "", stopJudging = () => {};
 
-  // ------------------------------------------------------------------------------------------------- which example
-  const show = (i) => (stage.leave(), { example: i, drawn: null });
-  const browser = controls(parts, {
-    example: { max: example.count - 1, write: show, words: (i) => stage.isOwn() ? "yours" : i },
-  }, { class: "slider" });
+  const show = (i) => (stage.leave?.(), { example: i, drawn: null });
+  const words = (i) => stage.isOwn?.() ? "yours" : i;
+  const browser = controls({ example: { max: example.count - 1, write: show, words } }, { class: "slider" });
   const step = (text, by, label) => button(text, () => choose(show(state.example + by)), { "aria-label": label });
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
-  const browse = element("div", { class: "browse" }, earlier, browser.node, later, ...(stage.tool ? [stage.tool] : []));
+  const browse = element("div", { class: "browse" }, earlier, browser, later, ...(stage.tool ? [stage.tool] : []));
 
-  // ------------------------------------------------------------------------------------------------- the heads
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(one) {
     const { layer, head } = one, shown = stage.card(one), enter = () => point(one), leave = () => point(null);
-    const toggle = button([element("i", { class: "track" }), head], () => flip(layer, head), { class: "switch" });
+    const flip = () => choose({ gates: changed(state.gates, [one], state.gates[layer][head] ? 0 : 1) });
+    const toggle = button([element("i", { class: "track" }), head], flip, { class: "switch" });
     const focus = () => toggle.matches(":focus-visible") && (choose(one), point(one));
     set(toggle, { role: "switch", onblur: leave, onfocus: focus });
     const top = element("div", { class: "card-top" }, toggle, ...(shown.corner ? [shown.corner] : []));
@@ -45,22 +43,17 @@ function build(parts) {
   });
   roving(cards.map(({ toggle }) => toggle), numHeads);
   /** The gates with some heads at another gate. */
-  const changed = (gates, some, to) =>
-    gates.map((row, layer) =>
-      row.map((gate, head) => some.some((c) => c.layer === layer && c.head === head) ? to : gate)
-    );
-  function flip(layer, head) {
-    choose({ gates: changed(state.gates, [{ layer, head }], state.gates[layer][head] ? 0 : 1) });
-  }
+  const changed = (gates, some, to) => {
+    const isIn = (layer, head) => some.some((card) => card.layer === layer && card.head === head);
+    return gates.map((row, layer) => row.map((gate, head) => isIn(layer, head) ? to : gate));
+  };
 
-  // ------------------------------------------------------------------------------------------------- many at once
   const presets = { "all on": every(1), "all off": every(0), ...data.presets };
   const presetButtons = Object.entries(presets).map(([name, gates]) => [gates, button(name, () => choose({ gates }))]);
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
   const tools = element("div", { class: "tools" }, ...presetButtons.map(([, node]) => node), breaker);
-  const test = element("div", { class: "test" }, meter, score);
 
   /** Switch off the fewest heads whose loss changes an answer. */
   function breakIt() {
@@ -77,14 +70,12 @@ function build(parts) {
     repaint();
   }
 
-  // ------------------------------------------------------------------------------------------------- computing
   function run(inputs, gates) {
     const result = computer.run(inputs, gates);
     return { ...result, laid: stage.laid(result.logits) };
   }
-  function answersOf(inputs, gates) {
-    return run(inputs, gates).laid.map(indexOfLargest);
-  }
+  const answersOf = (inputs, gates) => run(inputs, gates).laid.map(indexOfLargest);
+
   function compute() {
     const inputs = stage.current(), { gates } = state;
     message = "";
@@ -124,9 +115,8 @@ function build(parts) {
     stopJudging = () => clearTimeout(timer);
   }
 
-  // ------------------------------------------------------------------------------------------------- showing
   function paint() {
-    const { gates } = now, { pointed } = here, target = stage.isOwn() ? null : example.targets(state.example);
+    const { gates } = now, { pointed } = here, target = stage.isOwn?.() ? null : example.targets(state.example);
     const answer = stage.paint({ now, whole, target });
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = now.weights[layer][head], name = `${blocks[layer]}, head ${head}`;
@@ -139,36 +129,45 @@ function build(parts) {
     for (const [preset, node] of presetButtons) set(node, { "aria-pressed": String(preset) === String(gates) });
     earlier.disabled = state.example === 0;
     later.disabled = state.example === example.count - 1;
-    browser.paint();
     say(message || `${pointed ? pointedAt(pointed) : allHeads(gates)} ${answer}`);
   }
   function strongest(layer, head, query) {
     const weights = now.weights[layer][head], from = Math.min(query, weights.rows - 1);
     const row = rowOf(weights, from), key = indexOfLargest(row);
-    return `from ${stage.queryNames(layer)[from]} most weight, ${number(row[key])}, on ${stage.keyNames(layer)[key]}.`;
+    return `from ${stage.namesOf(layer)[0][from]} most weight, ${number(row[key])}, on ${
+      stage.namesOf(layer)[1][key]
+    }.`;
   }
   function pointedAt({ layer = state.layer, head = state.head, query = state.query, key }) {
     if (kind === "digits" && here.pointed.layer === undefined) {
-      return `Patch ${stage.keyNames()[key]}: click it to look from there.`;
+      return `Patch ${stage.namesOf()[1][key]}: click it to look from there.`;
     }
     const name = `${blocks[layer]}, head ${head}${now.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
     const weight = number(rowOf(now.weights[layer][head], query)[key], 3);
-    return `${name}: ${stage.queryNames(layer)[query]} → ${stage.keyNames(layer)[key]} weighs ${weight}.`;
+    return `${name}: ${stage.namesOf(layer)[0][query]} → ${stage.namesOf(layer)[1][key]} weighs ${weight}.`;
   }
   function allHeads(gates) {
     const off = blocks.map((name, layer) => [name, gates[layer].flatMap((gate, head) => gate ? [] : [head])]);
     const gone = off.filter(([, heads]) => heads.length).map(([name, heads]) => `${name}: ${heads.join(", ")}`);
-    const names = stage.queryNames(state.layer), from = names[Math.min(state.query, names.length - 1)];
+    const names = stage.namesOf(state.layer)[0], from = names[Math.min(state.query, names.length - 1)];
     return `Looking from ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 
-  const left = element("div", { class: "left" }, ...stage.left, browse, scale(stage.marks, stage.shade), tools, test);
+  const left = element(
+    "div",
+    { class: "left" },
+    ...stage.left,
+    browse,
+    scale(stage.marks, stage.shade),
+    tools,
+    element("div", { class: "test" }, meter, score),
+  );
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return { nodes, compute, paint, end: () => stopJudging() };
-}
+});
 
 /** The held-out examples: whole numbers that Python packed, cut into one piece for each example. */
 function examplesOf({ count, words, ...data }) {
@@ -184,5 +183,3 @@ function examplesOf({ count, words, ...data }) {
     labels: (i, start, size) => Array.from(piece(labels, i).subarray(start, start + size), (word) => words[word]),
   };
 }
-
-export default { render: picture(build) };

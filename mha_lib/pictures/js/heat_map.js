@@ -12,13 +12,14 @@ const DENSE =
  * `show(weights, masked, shade)` colours the cells; `shade` maps a weight to the scale, 0 to 1.
  */
 export function heatMap(rows, columns, options = {}) {
-  const { gap = 0.06, numbers = false, label, role = "img", onpick, onmove, onhover, ...attributes } = options;
+  const { gap = 0.06, numbers = false, label, role = "img", onpick, onmove = onpick, onhover, ...attributes } = options;
   const cells = times(rows * columns, (i) => {
     const box = { x: gap / 2, y: gap / 2, width: 1 - gap, height: 1 - gap, rx: gap };
     const place = `translate(${i % columns} ${Math.floor(i / columns)})`;
     const text = numbers ? [drawn("text", { x: 0.5, y: 0.5 })] : [];
     return drawn("g", { class: "cell", transform: place }, drawn("rect", box), ...text);
   });
+  const [hatches, d] = numbers ? ["hatches fine", DENSE] : ["hatches", COARSE];
   const field = drawn("g", {}, ...cells), over = drawn("g", { class: "over" });
   const node = drawn("svg", { viewBox: `0 0 ${columns} ${rows}`, ...attributes }, field, over);
   const cellOf = (event) => cells.indexOf(event.target.closest(".cell"));
@@ -46,9 +47,8 @@ export function heatMap(rows, columns, options = {}) {
         if (numbers) cell.children[1].textContent = hidden ? "" : short(weights[i]);
         if (hidden === cell.classList.contains("masked")) return;
         cell.classList.toggle("masked", hidden);
-        if (hidden) {
-          cell.append(drawn("path", { class: numbers ? "hatches fine" : "hatches", d: numbers ? DENSE : COARSE }));
-        } else cell.lastChild.remove();
+        if (hidden) cell.append(drawn("path", { class: hatches, d }));
+        else cell.lastChild.remove();
       });
     },
     /** Give all cells that `isIn(i)` names a class, and take it from the others. */
@@ -65,15 +65,11 @@ export function heatMap(rows, columns, options = {}) {
 
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */
 export function named(map, rows, columns, beside = []) {
-  const spans = (texts) => texts.map((text) => element("span", {}, text));
-  return element(
-    "div",
-    { class: beside.length ? "framed summed" : "framed" },
-    element("div", { class: "row-names q" }, ...spans(rows)),
-    map.node,
-    ...(beside.length ? [element("div", { class: "row-names sums" }, ...beside)] : []),
-    element("div", { class: "column-names k" }, ...spans(columns)),
-  );
+  const spans = (name, texts) => element("div", { class: name }, ...texts.map((text) => element("span", {}, text)));
+  const sums = beside.length ? [element("div", { class: "row-names sums" }, ...beside)] : [];
+  const node = element("div", { class: beside.length ? "framed summed" : "framed" });
+  node.append(spans("row-names q", rows), map.node, ...sums, spans("column-names k", columns));
+  return node;
 }
 
 /** A small map as a button with a title. */

@@ -1,7 +1,7 @@
 // Kernel regression as attention: drag the query, choose the width, see the curve, the kernel and the attention row.
 
 import { softmax, sumOf, unpack } from "./attention.js";
-import { button, controls, drawn, number, picture, set, times } from "./elements.js";
+import { button, drawn, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = TOP + BELL + 12; // units of the drawing
@@ -13,35 +13,27 @@ function roundNumbers(low, high) {
   const power = 10 ** Math.floor(Math.log10((high - low) / 5));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => (high - low) / size <= 7);
   const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
-  return times(
-    count,
-    (i) => [(first + i) * step, number((first + i) * step, Math.max(0, -Math.floor(Math.log10(step))))],
-  );
+  const digits = Math.max(0, -Math.floor(Math.log10(step)));
+  return times(count, (i) => [(first + i) * step, number((first + i) * step, digits)]);
 }
 
-function build({ data, state, choose, say }) {
+export default picture(({ data, state, controls, choose, say }) => {
   const { x: { data: x }, y: { data: y }, truth_x: truthX, truth_y: truthY } = unpack(data);
   const { units, learned_bandwidth: learned } = data, inX = (at) => `${number(at)}${units.x}`;
   const low = x[0], high = x.at(-1), spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   const across = (at) => PAD + (at - low) / spread * (WIDTH - PAD - 14);
   const up = (value) => TOP - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (TOP - 28);
-  const middle = Math.log10(spread / 10);
+  const middle = Math.log10(spread / 10), write = (power) => ({ bandwidth: 10 ** power });
+  const logarithm = { read: () => Math.log10(state.bandwidth), write, words: (power) => inX(10 ** power) };
 
-  const strip = controls({ state, choose }, {
-    bandwidth: {
-      min: middle - 1.3,
-      max: middle + 1.3,
-      step: "any",
-      read: () => Math.log10(state.bandwidth),
-      write: (power) => ({ bandwidth: 10 ** power }),
-      words: (power) => inX(10 ** power),
-    },
+  const strip = controls({
+    bandwidth: { min: middle - 1.3, max: middle + 1.3, step: "any", ...logarithm },
     query: { min: low, max: high, step: spread / 200, write: (query) => ({ query: inside(query) }), words: inX },
     ...(truthX ? { show_truth: { label: "show the truth", check: true } } : {}),
   });
   const learn = button("learned width", () => choose({ bandwidth: learned }));
-  if (learned !== null) strip.node.append(learn);
+  if (learned !== null) strip.append(learn);
 
   const path = (name) => drawn("path", { class: name });
   const curve = path("curve"), real = path("truth"), bell = path("curve thin"), line = path("query-line");
@@ -57,17 +49,19 @@ function build({ data, state, choose, say }) {
     drawn("path", { class: "ground", d: `M${PAD},${up(value)}H${WIDTH - 14}` }),
     text("left", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
   ]);
-  const hours = roundNumbers(low, high).map(([at, words]) =>
-    text("below", `${words}${units.x}`, { x: across(at), y: FOOT + ROW + 20 })
-  );
-  const chart = drawn(
-    "svg",
-    { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" },
+  const place = (at) => ({ x: across(at), y: FOOT + ROW + 20 });
+  const hours = roundNumbers(low, high).map(([at, words]) => text("below", `${words}${units.x}`, place(at)));
+  const chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" });
+  const axis = drawn("path", { class: "ground", d: `M${PAD},${TOP + BELL}H${WIDTH - 14}` });
+  chart.append(
     ...values.flat(),
-    drawn("path", { class: "ground", d: `M${PAD},${TOP + BELL}H${WIDTH - 14}` }),
-    text("left", "kernel", { x: PAD - 8, y: TOP + BELL - 8 }),
-    ...[real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours],
+    axis,
+    text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 10 }),
+    real,
+    ...dots,
+    kernels,
   );
+  chart.append(bell, curve, ...cells, line, answer, ...hours);
   const drag = ({ clientX }) => {
     const box = chart.getBoundingClientRect(), at = (clientX - box.left) / box.width * WIDTH;
     choose({ query: inside(low + (at - PAD) / (WIDTH - PAD - 14) * spread) });
@@ -100,7 +94,6 @@ function build({ data, state, choose, say }) {
     set(real, { d: truth });
     dots.forEach((dot, i) => set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2) }));
     [dots, cells].forEach((nodes) => nodes.forEach((node, i) => set(node, { "--w": shade(weights[i]).toFixed(3) })));
-    strip.paint();
     set(learn, { "aria-pressed": learned !== null && Math.abs(state.bandwidth / learned - 1) < 1e-6 });
     const sorted = [...weights].sort((a, b) => b - a), most = weights.indexOf(sorted[0]);
     let needed = 0;
@@ -111,7 +104,5 @@ function build({ data, state, choose, say }) {
     say(words);
   }
 
-  return { nodes: [strip.node, chart, scale({ 0: "0", 0.01: ".01", 0.1: ".1", 0.3: ".3", 1: "1" }, shade)], paint };
-}
-
-export default { render: picture(build) };
+  return { nodes: [strip, chart, scale({ 0: "0", 0.01: ".01", 0.1: ".1", 0.3: ".3", 1: "1" }, shade)], paint };
+});

@@ -1,15 +1,15 @@
 // The heads of one layer: the same projections cut into more or fewer heads, with valid lengths. All is computed here.
 
 import { attentionWeights, linear, matrix, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import { controls, element, number, picture, roving, set, times } from "./elements.js";
+import { element, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
-function build({ data, state, here, choose, point, say }) {
+export default picture(({ data, state, controls, here, choose, point, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
   const { divisors, num_hiddens: size, sizes: [batch, numQueries, numKeys] } = data;
   let weights = [], cards = [];
 
-  const strip = controls({ state, choose }, {
+  const strip = controls({
     num_heads: {
       max: divisors.length - 1,
       read: () => divisors.indexOf(state.num_heads),
@@ -18,23 +18,15 @@ function build({ data, state, here, choose, point, say }) {
     },
     ones: { label: "all ones, the book's input", check: true },
   });
-  const lengths = times(batch, (example) =>
-    controls({ state, choose }, {
-      [`valid_lens[${example}]`]: {
-        max: numKeys,
-        read: () => state.valid_lens[example],
-        write: (length) => ({ valid_lens: state.valid_lens.with(example, length) }),
-        words: (length) => `${length} of ${numKeys}`,
-      },
-    }));
-  const rows = times(batch, () => element("div", { class: "maps" }));
-  const large = heatMap(numQueries, numKeys, {
-    numbers: true,
-    label: "weights of the chosen head",
-    onpick: (cell) => choose({ cell }),
-    onmove: (cell) => choose({ cell }),
-    onhover: (cell) => point(cell === null ? null : { example: state.example, head: state.head, cell }),
+  const lengths = times(batch, (example) => {
+    const write = (length) => ({ valid_lens: state.valid_lens.with(example, length) });
+    const words = (length) => `${length} of ${numKeys}`, read = () => state.valid_lens[example];
+    return controls({ [`valid_lens[${example}]`]: { max: numKeys, read, write, words } });
   });
+  const rows = times(batch, () => element("div", { class: "maps" }));
+  const onpick = (cell) => choose({ cell });
+  const onhover = (cell) => point(cell === null ? null : { example: state.example, head: state.head, cell });
+  const large = heatMap(numQueries, numKeys, { numbers: true, label: "weights of the chosen head", onpick, onhover });
   const title = element("p", { class: "title" }), barsTitle = element("p", { class: "title" });
   const bars = element("div", { class: "columns", "aria-hidden": "true" });
 
@@ -52,12 +44,9 @@ function build({ data, state, here, choose, point, say }) {
   function rebuild(count) {
     cards = rows.map((row, example) => {
       const own = times(count, (head) => {
-        const map = heatMap(numQueries, numKeys, {
-          gap: count > 10 ? 0 : 0.05,
-          "aria-hidden": true,
-          onpick: (cell) => choose({ example, head, cell }),
-          onhover: (cell) => point(cell === null ? null : { example, head, cell }),
-        });
+        const onhover = (cell) => point(cell === null ? null : { example, head, cell });
+        const onpick = (cell) => choose({ example, head, cell }), gap = count > 10 ? 0 : 0.05;
+        const map = heatMap(numQueries, numKeys, { gap, "aria-hidden": true, onpick, onhover });
         return { map, node: card(String(head), map, () => choose({ example, head })) };
       });
       set(row, { "--columns": count <= 5 ? 5 : Math.min(count, 10) }).replaceChildren(...own.map(({ node }) => node));
@@ -83,7 +72,6 @@ function build({ data, state, here, choose, point, say }) {
     barsTitle.textContent = `query ${Math.floor(cell / numKeys)}, key ${cell % numKeys} in every head`;
     const bar = (one, h) => element("i", { "--h": one.data[cell], class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights[example].map(bar));
-    for (const control of [strip, ...lengths]) control.paint();
     say(read(here.pointed?.head < count ? here.pointed : { example, head, cell }, valid));
   }
 
@@ -98,10 +86,6 @@ function build({ data, state, here, choose, point, say }) {
   const inLarge = element("div", {}, title, named(large, names("q", numQueries), names("k", numKeys)));
   const inAll = element("div", {}, barsTitle, bars, scale());
   const group = { class: "example", role: "group" };
-  const examples = rows.map((row, e) =>
-    element("div", { ...group, "aria-label": `example ${e}` }, lengths[e].node, row)
-  );
-  return { nodes: [strip.node, ...examples, element("div", { class: "detail" }, inLarge, inAll)], compute, paint };
-}
-
-export default { render: picture(build) };
+  const examples = rows.map((row, e) => element("div", { ...group, "aria-label": `example ${e}` }, lengths[e], row));
+  return { nodes: [strip, ...examples, element("div", { class: "detail" }, inLarge, inAll)], compute, paint };
+});

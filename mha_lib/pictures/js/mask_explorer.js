@@ -1,46 +1,34 @@
 // From scores through the mask to the weights, and two other ways to mask beside it. All is computed here.
 
 import { lengthFor, matrix, rowOf, rowsOf, softmax, sumOf, unpack } from "./attention.js";
-import { controls, drawn, element, number, picture, set, times } from "./elements.js";
+import { drawn, element, number, picture, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const LENGTHS = { example: "one for all queries", query: "one for each query", none: "None" };
+const SHIFTS = { 0: "nothing", "-3000000": "−3,000,000" };
 const WAYS = ["masked_softmax", "masked scores set to −1e6", "masked scores set to −∞"];
 
-function build({ data, state, here, choose, point, say }) {
+export default picture(({ data, state, controls, here, choose, point, say }) => {
   const { scores } = unpack(data), [batch, numQueries, numKeys] = data.sizes;
   let level = null, ways = [];
 
   const kindOf = (valid) => valid === null ? "none" : typeof valid === "number" ? "example" : "query";
   const lengthOf = (query) => state.valid_lens === null ? numKeys : lengthFor(state.valid_lens, query);
   const isMasked = (cell) => cell % numKeys >= lengthOf(Math.floor(cell / numKeys));
-  const givenAs = { none: () => null, example: () => lengthOf(0), query: () => times(numQueries, lengthOf) };
+  const given = (kind) => kind === "none" ? null : kind === "example" ? lengthOf(0) : times(numQueries, lengthOf);
+  const as = (kind) => ({ valid_lens: given(kind) });
+  const write = (power) => ({ divisor: 2 ** power }), words = (power) => number(2 ** power);
+  const logarithm = { read: () => Math.log2(state.divisor), write, words };
   const withLength = (query, length) => ({
     valid_lens: kindOf(state.valid_lens) === "query" ? state.valid_lens.with(query, length) : length,
   });
-  const strip = controls({ state, choose }, {
+  const strip = controls({
     ...(batch > 1 ? { example: { max: batch - 1 } } : {}),
-    divisor: {
-      label: "divide scores by",
-      min: -2,
-      max: 5,
-      step: 0.5,
-      read: () => Math.log2(state.divisor),
-      write: (power) => ({ divisor: 2 ** power }),
-      words: (power) => number(2 ** power),
-    },
-    shift: {
-      label: "then add",
-      options: { 0: "nothing", "-3000000": "−3,000,000" },
-      write: (v) => ({ shift: Number(v) }),
-    },
-    valid_lens: {
-      options: LENGTHS,
-      read: () => kindOf(state.valid_lens),
-      write: (kind) => ({ valid_lens: givenAs[kind]() }),
-    },
+    divisor: { label: "divide scores by", min: -2, max: 5, step: 0.5, ...logarithm },
+    shift: { label: "then add", options: SHIFTS, write: (value) => ({ shift: Number(value) }) },
+    valid_lens: { options: LENGTHS, read: () => kindOf(state.valid_lens), write: as },
   });
-  const lengths = controls({ state, choose }, {
+  const lengths = controls({
     ...times(numQueries, (query) => ({
       label: `query ${query}`,
       max: numKeys,
@@ -107,8 +95,6 @@ function build({ data, state, here, choose, point, say }) {
       verdict.classList.toggle("wrong", verdicts[way].startsWith("✗"));
     });
     for (const { map } of [first, ...panels]) map.mark("pointed", (i) => i === pointed);
-    strip.paint();
-    lengths.paint();
     const empty = times(numQueries, (query) => query).filter((query) => lengthOf(query) === 0);
     const readings = WAYS.map((name, way) => `${name}: ${verdicts[way].slice(2)}`).join("; ");
     const [query, key] = [Math.floor(pointed / numKeys), pointed % numKeys];
@@ -116,10 +102,6 @@ function build({ data, state, here, choose, point, say }) {
     say(`${pair}${readings}. ${empty.length ? `Without a valid key: query ${empty.join(", ")}.` : ""}`);
   }
 
-  const marks = element("div", { class: "panel" }, scale(), lengths.node);
-  const [masked, ...others] = panels.map(({ node }) => node);
-  const all = element("div", { class: "panels" }, first.node, masked, marks, ...others);
-  return { nodes: [strip.node, all], compute, paint };
-}
-
-export default { render: picture(build) };
+  const marks = element("div", {}, scale(), lengths), [masked, ...others] = panels.map(({ node }) => node);
+  return { nodes: [strip, element("div", { class: "panels" }, first.node, masked, marks, ...others)], compute, paint };
+});

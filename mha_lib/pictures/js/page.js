@@ -1,25 +1,18 @@
 // On a page without a kernel: a model with what pictures ask of it, made from the state that the page holds.
 
-export class PageModel {
-  constructor(state) {
-    this.state = state;
-    this.listeners = new Set();
-  }
-  get(name) {
-    return this.state[name];
-  }
-  set(name, value) {
-    if (JSON.stringify(this.state[name]) === JSON.stringify(value)) return;
-    this.state[name] = value;
-    for (const listener of this.listeners) listener();
-  }
-  save_changes() {}
-  on(_change, listener) {
-    this.listeners.add(listener);
-  }
-  off(_change, listener) {
-    this.listeners.delete(listener);
-  }
+export function pageModel(state) {
+  const listeners = new Set();
+  return {
+    get: (name) => state[name],
+    set(name, value) {
+      if (JSON.stringify(state[name]) === JSON.stringify(value)) return;
+      state[name] = value;
+      for (const listener of listeners) listener();
+    },
+    save_changes() {},
+    on: (_change, listener) => listeners.add(listener),
+    off: (_change, listener) => listeners.delete(listener),
+  };
 }
 
 function decoded(value) {
@@ -34,7 +27,7 @@ export function bringToLife(pictures, states) {
     if (!pictures[kind]) continue;
     state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");
-    pictures[kind].render({ model: new PageModel(state), el: place });
+    pictures[kind].render({ model: pageModel(state), el: place });
     if (place.querySelector(".mha-live")) figure.replaceWith(place);
   }
 }

@@ -1,26 +1,20 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
 import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { button, controls, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
 const PAUSE = 180; // milliseconds between two steps that play
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
-function build({ data, state, here, choose, point, repaint, say }) {
+export default picture(({ data, state, controls, here, choose, point, repaint, say }) => {
   const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
   let timer = null;
 
-  const strip = controls({ state, choose }, {
-    step: {
-      label: "training step",
-      max: last,
-      write: (step) => (stop(), { step }),
-      words: (step) => `${steps[step]} of ${steps[last]}`,
-    },
-  });
+  const write = (step) => (stop(), { step }), words = (step) => `${steps[step]} of ${steps[last]}`;
+  const strip = controls({ step: { label: "training step", max: last, write, words } });
   const play = button("▶ play", () => timer ? stop() : start());
   const forward = () => state.step < last ? choose({ step: state.step + 1 }) : stop();
   function start() {
@@ -43,12 +37,9 @@ function build({ data, state, here, choose, point, repaint, say }) {
 
   const cards = titles.map((title, head) => {
     const at = (cell) => ({ head, query: Math.floor(cell / keys.length) });
-    const map = heatMap(queries.length, keys.length, {
-      gap: 0.04,
-      "aria-hidden": true,
-      onpick: (cell) => choose(at(cell)),
-      onhover: (cell) => point(cell === null ? null : { ...at(cell), key: cell % keys.length }),
-    });
+    const onpick = (cell) => choose(at(cell));
+    const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % keys.length });
+    const map = heatMap(queries.length, keys.length, { gap: 0.04, "aria-hidden": true, onpick, onhover });
     const hasNames = Math.max(queries.length, keys.length) <= MOST_NAMES;
     const shown = hasNames ? { node: named(map, queries, keys) } : map;
     return { map, node: card(title, shown, () => choose({ head })) };
@@ -69,7 +60,6 @@ function build({ data, state, here, choose, point, repaint, say }) {
     });
     set(now, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     play.textContent = timer ? "❚❚ pause" : "▶ play";
-    strip.paint();
     const looks = here.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
     const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
     const words = here.pointed ? weight : `most weight, ${weight}`;
@@ -81,7 +71,5 @@ function build({ data, state, here, choose, point, repaint, say }) {
     { class: "maps", "--columns": Math.min(titles.length, 6) },
     ...cards.map(({ node }) => node),
   );
-  return { nodes: [element("div", { class: "player" }, play, strip.node), ...chart, maps, scale()], paint, end: stop };
-}
-
-export default { render: picture(build) };
+  return { nodes: [element("div", { class: "player" }, play, strip), ...chart, maps, scale()], paint, end: stop };
+});

@@ -1,25 +1,21 @@
 // A real sentence and all heads of a real model: choose a word, see where every head looks from there.
 
 import { bytesOf, indexOfLargest } from "./attention.js";
-import { button, controls, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 104, LOW = 22; // pixels above the words: of an arc over one line, and of those between lines
 
-function build({ data, state, here, choose, point, repaint, say }) {
+export default picture(({ data, state, controls, here, choose, point, say }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   const sizes = sentences.map(({ tokens }) => layers * heads * tokens.length ** 2);
   const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
   let shown = null, words = [], glyphs = [];
 
-  const strip = controls({ state, choose }, {
-    example: {
-      label: "sentence",
-      options: sentences.map(({ text }) => text),
-      write: (i) => ({ example: Number(i), query: Math.min(state.query, sentences[i].tokens.length - 1) }),
-    },
-  });
+  const options = sentences.map(({ text }) => text), lastOf = (i) => sentences[i].tokens.length - 1;
+  const write = (i) => ({ example: Number(i), query: Math.min(state.query, lastOf(i)) });
+  const strip = controls({ example: { label: "sentence", options, write } });
   const looks = element("p", { class: "looks" }), line = element("div", { class: "words" });
   set(line, { role: "group", "aria-label": "words: choose who looks" });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
@@ -53,10 +49,10 @@ function build({ data, state, here, choose, point, repaint, say }) {
     });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
     const rows = times(layers, (layer) => [
-      element("span", {}, `layer ${layer}`),
+      element("span", { class: "first" }, `layer ${layer}`),
       ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
     ]);
-    grid.replaceChildren(element("span", { "aria-hidden": true }, "head"), ...numbered, ...rows.flat());
+    grid.replaceChildren(element("span", { class: "first", "aria-hidden": true }, "head"), ...numbered, ...rows.flat());
     roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
@@ -100,7 +96,6 @@ function build({ data, state, here, choose, point, repaint, say }) {
       if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
     named.forEach((one, i) => set(chips[i], { "aria-pressed": one.layer === layer && one.head === head }));
-    strip.paint();
     const name = named.find((one) => one.layer === layer && one.head === head)?.name,
       of = `layer ${layer}, head ${head}`;
     const key = here.pointed?.key ?? indexOfLargest(weights), most = here.pointed?.key === undefined ? "most" : "this";
@@ -113,11 +108,7 @@ function build({ data, state, here, choose, point, repaint, say }) {
     say(`From “${tokens[query]}”, ${of}${name ? ` (${name})` : ""} ${weight}.`);
   }
 
-  const resized = new ResizeObserver(repaint);
-  resized.observe(line);
   const sentence = element("div", { class: "sentence" }, arcs, line);
   const heading = element("div", { class: "heading" }, from, scale());
-  return { nodes: [strip.node, names, looks, sentence, heading, grid], paint, end: () => resized.disconnect() };
-}
-
-export default { render: picture(build) };
+  return { nodes: [strip, names, looks, sentence, heading, grid], paint };
+});

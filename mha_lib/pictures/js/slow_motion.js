@@ -1,22 +1,22 @@
 // One number in slow motion: q·k, ÷ √d, mask, softmax, × v for a few tokens; every number shows what it is made of.
 
 import { lengthFor, rowOf, softmax, unpack } from "./attention.js";
-import { button, controls, element, number, picture, roving, set, times } from "./elements.js";
+import { button, element, number, picture, roving, set, times } from "./elements.js";
 
 const STEPS = ["q · k", "÷ √d", "mask", "softmax", "× v"];
 const FIRST = { q: 0, k: 0, score: 0, scaled: 1, masked: 2, weight: 3, v: 4, output: 4 }; // the step that shows it
 
-function build({ data, state, here, choose, point, say }) {
+export default picture(({ data, state, controls, here, choose, point, say }) => {
   const { queries, keys, values } = unpack(data);
   const size = queries.columns, n = keys.rows, width = values.columns, root = Math.sqrt(size);
   let now = null;
 
-  const strip = controls({ state, choose }, {
+  const strip = controls({
     query: { max: queries.rows - 1 },
     valid_len: { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` },
   });
   const steps = STEPS.map((name, i) => button(name, () => choose({ step: i })));
-  strip.node.append(element("div", { class: "tools", role: "group", "aria-label": "steps" }, ...steps));
+  strip.append(element("div", { class: "tools", role: "group", "aria-label": "steps" }, ...steps));
 
   const cells = new Map();
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
@@ -59,6 +59,8 @@ function build({ data, state, here, choose, point, say }) {
   function origin({ name, row, column }) {
     const product = (a, b) => `${number(a)} · ${b < 0 ? `(${number(b)})` : number(b)}`;
     const valid = now.valid, powers = times(valid, (key) => `e^${number(now.masked[key])}`);
+    const share = `e^${number(now.masked[row])} ÷ (${powers.join(" + ")})`;
+    const parts = times(n, (key) => product(now.weight[key], values.data[key * width + column]));
     const madeOf = {
       q: () => [[], "the query: what is looked for"],
       k: () => [[], `key ${row}: what token ${row} offers to be found by`],
@@ -69,14 +71,8 @@ function build({ data, state, here, choose, point, say }) {
       ],
       scaled: () => [[`score ${row} 0`], `${number(now.score[row])} ÷ √${size}`],
       masked: () => [[`scaled ${row} 0`], row < valid ? `key ${row} counts and stays` : `key ${row} is masked`],
-      weight: () => [
-        times(n, (key) => `masked ${key} 0`),
-        valid ? `e^${number(now.masked[row])} ÷ (${powers.join(" + ")})` : "no key is valid, so every weight is 0",
-      ],
-      output: () => [
-        times(n, (key) => [`weight ${key} 0`, `v ${key} ${column}`]).flat(),
-        times(n, (key) => product(now.weight[key], values.data[key * width + column])).join(" + "),
-      ],
+      weight: () => [times(n, (key) => `masked ${key} 0`), valid ? share : "no key is valid, so every weight is 0"],
+      output: () => [times(n, (key) => [`weight ${key} 0`, `v ${key} ${column}`]).flat(), parts.join(" + ")],
     };
     return madeOf[name]();
   }
@@ -98,18 +94,12 @@ function build({ data, state, here, choose, point, say }) {
       lane.classList.toggle("current", FIRST[name] === step && !/^[qkv]$/.test(name));
     }
     steps.forEach((node, i) => set(node, { "aria-pressed": i === step }));
-    strip.paint();
-    const made = pointed && /^[qkv]$/.test(pointed.name)
-      ? ""
-      : ` = ${number(now[pointed?.name ?? "q"][pointed?.i ?? 0])}`;
+    const made = causes.length ? ` = ${number(now[pointed.name][pointed.i])}` : "";
     const largest = now.weight.indexOf(Math.max(...now.weight));
     const most = now.valid ? `Most weight, ${number(now.weight[largest])}, is on key ${largest}.` : "No key counts.";
     const rest = step < 3 ? "Point at a number to see what it is made of." : most;
     say(pointed ? `${words}${made}.` : `Query ${query}, ${STEPS[step]}. ${rest}`);
   }
 
-  const all = element("div", { class: "lanes" }, ...lanes.map(([, lane]) => lane));
-  return { nodes: [strip.node, all], compute, paint };
-}
-
-export default { render: picture(build) };
+  return { nodes: [strip, element("div", { class: "lanes" }, ...lanes.map(([, lane]) => lane))], compute, paint };
+});

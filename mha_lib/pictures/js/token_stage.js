@@ -4,7 +4,7 @@ import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
 import { element, times } from "./elements.js";
 import { heatMap, named } from "./heat_map.js";
 
-export function tokenStage({ data, state, here, frame, choose, point, example }) {
+export function tokenStage({ data, state, here, choose, point, example }) {
   const { blocks, sizes, questions, answers, fields, source_length: sourceLength } = data;
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
@@ -17,20 +17,18 @@ export function tokenStage({ data, state, here, frame, choose, point, example })
   };
   const placeOf = (layer, cell) => ({ query: Math.floor(cell / sizes[layer][1]), key: cell % sizes[layer][1] });
   /** A map whose cells choose their query; `extra` says of which head, and more. */
-  const makeMap = (layer, extra, options) =>
-    heatMap(...sizes[layer], {
-      onpick: (cell) => choose({ ...extra, query: placeOf(layer, cell).query }),
-      onhover: (cell) =>
-        point(cell === null ? extra.head === undefined ? null : extra : { ...extra, ...placeOf(layer, cell) }),
-      ...options,
-    });
+  const makeMap = (layer, extra, options) => {
+    const onpick = (cell) => choose({ ...extra, query: placeOf(layer, cell).query });
+    const onhover = (cell) => point(cell === null ? extra : { ...extra, ...placeOf(layer, cell) });
+    return heatMap(...sizes[layer], { onpick, onhover, ...options });
+  };
 
   /** A new large map, when a head of another layer comes, whose maps may have another size. */
   function build(layer) {
     shownLayer = layer;
     const onmove = (cell) => (choose({ query: placeOf(layer, cell).query }), point(placeOf(layer, cell)));
     const [queries, keys] = sizes[layer].map((count) => Array(count).fill(""));
-    large = makeMap(layer, {}, { gap: 0.05, label: "where the chosen head looks", onmove });
+    large = makeMap(layer, null, { gap: 0.05, label: "where the chosen head looks", onmove });
     large.node.addEventListener("focusout", () => point(null));
     stage.replaceChildren(named(large, queries, keys));
   }
@@ -53,21 +51,14 @@ export function tokenStage({ data, state, here, frame, choose, point, example })
   return {
     left: [title, stage],
     answer,
-    shade: (weight) => weight,
-    queryNames: (layer) => namesOf(layer)[0],
-    keyNames: (layer) => namesOf(layer)[1],
+    namesOf,
     inputs: inputsOf,
     current: () => inputsOf(state.example),
-    isOwn: () => false,
-    leave: () => {},
     laid: (logits) => times(numAnswers, (i) => rowOf(matrix(numAnswers, answers.length, logits.data), i)),
 
     card(one) {
       const map = makeMap(one.layer, one, { class: "map", gap: 0, role: "img" });
-      return {
-        node: map.node,
-        paint: (weights, valid, shade) => map.show(weights.data, isMasked(one.layer, valid), shade),
-      };
+      return { node: map.node, paint: ({ data }, valid) => map.show(data, isMasked(one.layer, valid)) };
     },
 
     paint({ now, target }) {
@@ -87,15 +78,14 @@ export function tokenStage({ data, state, here, frame, choose, point, example })
       title.textContent = `${blocks[layer]}, head ${head}`;
 
       const found = now.laid.map(indexOfLargest);
-      const wrong = found.filter((answer, i) => answer !== target[i]).length;
+      const right = found.filter((answer, i) => answer === target[i]).length;
       found.forEach((answer, i) => {
-        const isRight = answer === target[i], [given, right] = cells[i].children;
+        const isRight = answer === target[i], [given, wanted] = cells[i].children;
         cells[i].classList.toggle("wrong", !isRight);
         given.textContent = answers[answer];
-        right.textContent = isRight ? "" : answers[target[i]];
+        wanted.textContent = isRight ? "" : answers[target[i]];
       });
-      frame.classList.toggle("wrong", wrong > 0);
-      return `${found.length - wrong} of ${found.length} answers on example ${state.example} are right.`;
+      return `${right} of ${found.length} answers on example ${state.example} are right.`;
     },
   };
 }

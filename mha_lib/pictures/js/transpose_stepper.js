@@ -1,11 +1,11 @@
 // Numbers on their way through transpose_qkv and back: each travels from its place in one step to that in the next.
 
-import { button, controls, element, picture, set, times } from "./elements.js";
+import { button, element, picture, set, times } from "./elements.js";
 
 const WIDTH = 42, LEAST = 27, HEIGHT = 28, GROUP = 10, TABLE = 30, TITLE = 24, LETTER = 7.2; // pixels
 
-function build({ state, choose, repaint, say }) {
-  const strip = controls({ state, choose }, {
+export default picture(({ state, controls, choose, say }) => {
+  const strip = controls({
     batch_size: { label: "batch", min: 1, max: 3 },
     num_tokens: { label: "tokens", min: 1, max: 5 },
     num_heads: { label: "heads", min: 1, max: 4 },
@@ -14,9 +14,9 @@ function build({ state, choose, repaint, say }) {
   });
   const back = button("← back", () => choose({ step: state.step - 1 }));
   const forward = button("forward →", () => choose({ step: state.step + 1 }));
-  const path = element("div", { class: "path" });
-  const stage = element("div", { class: "travel", role: "img", tabindex: 0 });
+  const path = element("div", { class: "path" }), stage = element("div", { class: "travel", role: "img", tabindex: 0 });
   const width = () => stage.clientWidth || 900;
+  const names = element("div");
   let shown = "", cells = [];
 
   /** Where the numbers stand after each move: [table][row][group] of tags; a tag is its own address. */
@@ -68,12 +68,12 @@ function build({ state, choose, repaint, say }) {
     const all = moves(), step = Math.min(state.step, all.length - 1), now = all[step];
     const { places, titles, height, w, h } = layout(now), tags = [...places.keys()].sort();
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
-    if (tags.join() !== shown) cells = tags.map((tag) => element("span", { class: `tag head-${tag[2]}` }, tag));
+    if (tags.join() !== shown) {
+      cells = tags.map((tag) => element("span", { class: "tag", "--head": `var(--head-${tag[2]})` }, tag));
+    }
     shown = tags.join();
-    const names = titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text));
-    if (cells[0].parentNode !== stage) stage.replaceChildren(...cells);
-    stage.querySelectorAll(".title").forEach((node) => node.remove());
-    stage.append(...names); // the numbers stay in the page, or they would jump and not travel
+    if (cells[0].parentNode !== stage) stage.replaceChildren(names, ...cells); // else they stay, and so they travel
+    names.replaceChildren(...titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text)));
     let strangers = 0;
     for (const node of cells) {
       const { x, y, room } = places.get(node.textContent);
@@ -90,7 +90,6 @@ function build({ state, choose, repaint, say }) {
       path.children[i].replaceChildren(move.name, element("code", {}, `(${move.shape.join(", ")})`));
       set(path.children[i], { "aria-pressed": i === step });
     });
-    strip.paint();
     back.disabled = step === 0;
     forward.disabled = step === all.length - 1;
     const where = `Step ${step} of ${all.length - 1}, ${now.name}: (${now.shape.join(", ")}).`;
@@ -111,10 +110,5 @@ function build({ state, choose, repaint, say }) {
     return "A row is a token; a colour is a head. 0213 is example 0, token 2, head 1, feature 3.";
   }
 
-  const resized = new ResizeObserver(repaint);
-  resized.observe(stage);
-  const tools = element("div", { class: "tools" }, back, forward);
-  return { nodes: [strip.node, path, tools, stage], paint, end: () => resized.disconnect() };
-}
-
-export default { render: picture(build) };
+  return { nodes: [strip, path, element("div", { class: "tools" }, back, forward), stage], paint };
+});
