@@ -94,7 +94,7 @@ class KernelExplorer(LivePicture):
         grid = torch.linspace(self.x[0], self.x[-1], 120)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
         curve, points = (grid, self.pool(grid)[0]), (self.x, self.y)
-        canvas = draw_pooling(points, weights, curve, self.query, tuple(self.units.values()))
+        canvas = draw_pooling(points, weights, curve, self.query, (self.units["x"], self.units["y"]))
         at, value_there = f"{self.query:.2f}{self.units['x']}", f"{value:.2f}{self.units['y']}"
         state = f"At {at} with bandwidth {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
         heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"

@@ -45,10 +45,9 @@ class Picture:
         if isinstance(drawing, Figure):
             buffer = io.BytesIO()
             drawing.savefig(buffer, format="png", dpi=SCALE * INCH, facecolor=GROUND)
-            image, self.width = Image.open(buffer), round(drawing.get_figwidth() * INCH)
+            self.png, self.width = few_colours(Image.open(buffer)), round(drawing.get_figwidth() * INCH)
         else:
-            image, self.width = drawing.image.reduce(FINER), drawing.width
-        self.png = few_colours(image)
+            self.png, self.width = few_colours(drawing.image.reduce(FINER)), drawing.width
 
     @property
     def alt(self) -> str:
@@ -93,7 +92,8 @@ class Canvas:
     def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = "soft"):
         """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
         self.words.append(text)
-        self._draw.text(*_fine((x, y)), text, fill=_named(colour), font=font(SCALE * FINER * size), anchor=anchor)
+        (place,) = _fine((x, y))
+        self._draw.text(place, text, fill=_named(colour), font=font(SCALE * FINER * size), anchor=anchor)
 
     def upright(self, x: float, y: float, text: str, *, size: int = 10, colour: Colour = "soft") -> None:
         """Write a line that stands upright and ends at the top, with its middle at x."""
@@ -147,7 +147,9 @@ class Canvas:
         for step in range(round(width)):
             self.box(x + step, y, 1, 8, fill=tuple(weight_colours(np.array(step / width))))
         for place, name in marks or ((0, "0"), (0.5, ".5"), (1, "1")):
-            self.text(x + place * width, y + 11, name, size=10, anchor={0: "la", 1: "ra"}.get(place, "ma"))
+            self.text(
+                x + place * width, y + 11, name, size=10, anchor="la" if place == 0 else "ra" if place == 1 else "ma"
+            )
 
 
 def short(weight: float) -> str:

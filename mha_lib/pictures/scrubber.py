@@ -63,7 +63,7 @@ class Scrubber(LivePicture):
         for name, (values, count) in given.items():
             if len(values) != count:
                 raise ValueError(f"{name} must have {count} entries, as maps {(*maps.shape,)} asks, got {len(values)}")
-        named = {"losses": []} | {name: values for name, (values, _) in given.items()}
+        named: dict[str, Sequence[object]] = {"losses": []} | {name: values for name, (values, _) in given.items()}
         super().__init__("Attention over a training run", {"weights": shares(self.maps), **named}, **first)
 
     def draw(self) -> tuple[Canvas, str, str]:
