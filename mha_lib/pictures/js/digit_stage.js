@@ -69,7 +69,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
 
   return {
     left: [element("div", { class: "paper" }, large.node), classToken],
-    tool: penButton,
+    tools: [penButton],
     answer: element("div", { class: "answer" }, says, chart),
     marks: { 0: "0", [1 / 17]: "even", 0.2: ".2", [TOP]: "≥ .4" },
     shade: (weight) => weight / TOP,

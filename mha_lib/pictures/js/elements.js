@@ -100,8 +100,6 @@ function readingLine() {
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
 
-const NEEDED = "color-mix(in oklab, light-dark(#000, #fff), #000)";
-
 /**
  * What a front end calls to show a picture.
  *
@@ -112,7 +110,7 @@ const NEEDED = "color-mix(in oklab, light-dark(#000, #fff), #000)";
 export function picture(build) {
   const render = ({ model, el }) => {
     const name = model.get("title");
-    if (!CSS.supports("color", NEEDED)) {
+    if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
       el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
       return;
     }

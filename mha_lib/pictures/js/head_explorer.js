@@ -23,7 +23,7 @@ export default picture((parts) => {
   const browser = controls({ example: { max: example.count - 1, write: show, words } }, { class: "slider" });
   const step = (text, by, label) => button(text, () => choose(show(state.example + by)), { "aria-label": label });
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
-  const browse = element("div", { class: "browse" }, earlier, browser, later, ...(stage.tool ? [stage.tool] : []));
+  const browse = element("div", { class: "browse" }, earlier, browser, later);
 
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(one) {
@@ -53,7 +53,13 @@ export default picture((parts) => {
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
-  const tools = element("div", { class: "tools" }, ...presetButtons.map(([, node]) => node), breaker);
+  const tools = element(
+    "div",
+    { class: "tools" },
+    ...presetButtons.map(([, node]) => node),
+    breaker,
+    ...(stage.tools ?? []),
+  );
 
   /** Switch off the fewest heads whose loss changes an answer. */
   function breakIt() {

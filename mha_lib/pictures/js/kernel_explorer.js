@@ -5,7 +5,6 @@ import { button, drawn, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = TOP + BELL + 12; // units of the drawing
-const PLACES = 160;
 const shade = (weight) => Math.sqrt(weight); // where many points share one weight of 1, most of them are small
 
 /** Round numbers from low to high, about six. */
@@ -77,7 +76,7 @@ export default picture(({ data, state, controls, choose, say }) => {
   const pooled = (query) => sumOf(weightsOf(query).map((weight, i) => weight * y[i]));
   const through = (points) => `M${points.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join("L")}`;
   const along = (height) => {
-    const places = times(PLACES + 1, (i) => low + spread * i / PLACES);
+    const places = times(161, (i) => low + spread * i / 160);
     return through(places.map((at) => [across(at), height(at)]));
   };
 

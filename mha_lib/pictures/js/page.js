@@ -15,10 +15,8 @@ export function pageModel(state) {
   };
 }
 
-function decoded(value) {
-  if (typeof value?.base64 !== "string") return value;
-  return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
-}
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
 
 /** Put the live picture in place of every still one: `pictures` are modules by kind, `states` are {kind, state} by key. */
 export function bringToLife(pictures, states) {

@@ -15,9 +15,7 @@ function layerNorm(X, weight, bias) {
   return Y;
 }
 
-function added(X, Y) {
-  return matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
-}
+const added = (X, Y) => matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
 
 /**
  * A model that runs.

@@ -14,7 +14,8 @@ export default picture(({ state, controls, choose, say }) => {
   });
   const back = button("← back", () => choose({ step: state.step - 1 }));
   const forward = button("forward →", () => choose({ step: state.step + 1 }));
-  const path = element("div", { class: "path" }), stage = element("div", { class: "travel", role: "img", tabindex: 0 });
+  const path = element("div", { class: "tools path" }),
+    stage = element("div", { class: "travel", role: "img", tabindex: 0 });
   const width = () => stage.clientWidth || 900;
   const names = element("div");
   let shown = "", cells = [];
