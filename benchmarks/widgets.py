@@ -22,7 +22,7 @@ from lab_page import Lab, NotebookPage  # noqa: E402
 
 from mha_lib import pictures  # noqa: E402
 from mha_lib.models import shipped_model  # noqa: E402
-from mha_lib.pictures.live import bundle, page_data  # noqa: E402
+from mha_lib.pictures.live import as_json, bundle, page_data  # noqa: E402
 
 ROUNDS, MOVES, HELD, RERUNS, MANY = 3, 12, 60, 50, 1000
 MOST_OF_NAIVE, MOST_OF_CANVAS = 0.1, 2.0
@@ -207,7 +207,11 @@ def ways_on_pages(browser, folder):
     explorer = pictures.HeadExplorer(shipped_model("digits"))
     ours = pictures.save_html(explorer, folder / "ours.html")
     bare = folder / "canvas.html"
-    bare.write_text(CANVAS.format(module=bundle("transformer.js").replace("export ", ""), state=page_data(explorer)))
+    bare.write_text(
+        CANVAS.format(
+            module=bundle("transformer.js").replace("export ", ""), state=as_json(page_data(explorer)["state"])
+        )
+    )
     ways = {}
     for name, path in (("page, ours", ours), ("page, canvas", bare)):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})

@@ -23,15 +23,17 @@ class KernelExplorer(LivePicture):
         truth: the function that the points scatter around; it can then be shown.
         learned_bandwidth: offered as a button.
         x_unit, y_unit: what x and y are counted in, such as "h" and "m".
+        x_range: from where to where the curve is drawn; left out, over the points.
         first: first values of the attributes.
 
     Attributes:
         bandwidth: width of the kernel in units of x, above 0.
-        query: the x whose value is asked for, among the training points' range.
+        query: the x whose value is asked for, within ``x_range``.
         show_truth: whether the truth is drawn.
 
     Raises:
-        ValueError: the points are not two vectors of one length with two different x, or a width is not positive.
+        ValueError: the points are not two vectors of one length with two different x, a width is not positive, or
+            ``x_range`` leaves points out.
     """
 
     module = "kernel_explorer"
@@ -48,6 +50,7 @@ class KernelExplorer(LivePicture):
         learned_bandwidth: float | Tensor | None = None,
         x_unit: str = "",
         y_unit: str = "",
+        x_range: tuple[float, float] | None = None,
         **first: Any,
     ):
         if x_train.dim() != 1 or x_train.shape != y_train.shape:
@@ -56,6 +59,10 @@ class KernelExplorer(LivePicture):
         low, high = x_train.min().item(), x_train.max().item()
         if not low < high:
             raise ValueError(f"x_train must hold at least two different numbers, got {x_train.tolist()}")
+        first_x, last_x = (low, high) if x_range is None else map(float, x_range)
+        if not first_x <= low < high <= last_x:
+            raise ValueError(f"x_range must hold all points, from {low:g} to {high:g}, got {x_range}")
+        self.x_range = low, high = first_x, last_x
         learned = None if learned_bandwidth is None else float(learned_bandwidth)
         if learned is not None and not learned > 0:
             raise ValueError(f"learned_bandwidth must be above 0, got {learned}")
@@ -66,7 +73,7 @@ class KernelExplorer(LivePicture):
             tensors["truth_x"] = torch.linspace(low, high, 200)
             tensors["truth_y"] = truth(tensors["truth_x"])
         self.units = {"x": f" {x_unit}".rstrip(), "y": f" {y_unit}".rstrip()}
-        data = pack(tensors) | {"learned_bandwidth": learned, "units": self.units}
+        data = pack(tensors) | {"learned_bandwidth": learned, "units": self.units, "x_range": [low, high]}
         first = {"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first}
         super().__init__("Kernel regression as attention", data, **first)
 
@@ -78,7 +85,7 @@ class KernelExplorer(LivePicture):
 
     @traitlets.validate("query")
     def _validate_query(self, proposal):
-        low, high, slack = self.x[0].item(), self.x[-1].item(), 1e-6
+        (low, high), slack = self.x_range, 1e-6
         if not low - slack <= proposal["value"] <= high + slack:
             refuse("query", f"between {low:g} and {high:g}", proposal["value"])
         return proposal["value"]
@@ -91,12 +98,12 @@ class KernelExplorer(LivePicture):
         return values.flatten(), pool.attention_weights[0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        grid = torch.linspace(self.x[0], self.x[-1], 120)
+        grid = torch.linspace(*self.x_range, 120)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
         curve, points = (grid, self.pool(grid)[0]), (self.x, self.y)
         canvas = draw_pooling(points, weights, curve, self.query, (self.units["x"], self.units["y"]))
         at, value_there = f"{self.query:.2f}{self.units['x']}", f"{value:.2f}{self.units['y']}"
-        state = f"At {at} with bandwidth {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
+        state = f"At {at} with width {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
         heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"
         caption = f"{state}. The strip is the attention row over all points."
         return canvas, f"{state}; the largest weight is {weights.max():.2f} at {heaviest}.", caption

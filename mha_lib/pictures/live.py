@@ -9,7 +9,7 @@ import functools
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,8 +34,9 @@ PAGE = """<!doctype html>
 :root {{ color-scheme: light dark }}
 body {{ margin: 16px auto; padding: 0 12px; max-width: 980px; font: 14px/1.4 system-ui, sans-serif }}
 {style}</style>
-<main>{still}</main>
-<script type="module">
+<main>{still}
+{state}</main>
+<script>
 {script}</script>
 </html>
 """
@@ -58,7 +59,12 @@ def bundle(entry: str) -> str:
 
     add(entry)
     *neighbours, last = texts.values()
-    return "\n".join([*(re.sub(r"^export ", "", text, flags=re.MULTILINE) for text in neighbours), last])
+    return "\n".join([*map(without_exports, neighbours), last])
+
+
+def without_exports(module: str) -> str:
+    """A module as a part of another text."""
+    return re.sub(r"^export ", "", module, flags=re.MULTILINE)
 
 
 def pack(tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -190,25 +196,35 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
-    path = Path(path)
-    parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": script({"picture": picture})}
-    path.write_text(PAGE.format(still=picture.still().html("picture"), **parts))
+    path, state = Path(path), state_of("picture", page_data(picture))
+    parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": page_script([picture.module])}
+    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts))
     return path
 
 
-def script(pictures: dict[str, LivePicture]) -> str:
-    """A program that puts live pictures in place of a page's still ones, ``<figure data-mha-live="key">``."""
-    kinds = sorted({picture.module for picture in pictures.values()})
-    texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in kinds}
-    modules = [f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items()]
-    states = [
-        f"{json.dumps(key)}: {{ kind: '{one.module}', state: {page_data(one)} }}" for key, one in pictures.items()
-    ]
-    return f"{bundle('page.js')}\nbringToLife({{ {', '.join(modules)} }}, {{ {', '.join(states)} }});\n"
+def page_script(kinds: Iterable[str]) -> str:
+    """A program that puts live pictures in place of a page's still ones, wherever the page holds their state.
+
+    Args:
+        kinds: the modules of the pictures that the page may show.
+    """
+    texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in sorted(set(kinds))}
+    modules = ", ".join(f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items())
+    return f"(() => {{\n{without_exports(bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
 
 
-def page_data(picture: LivePicture) -> str:
-    """All that a picture's module reads, as JSON for a page; bytes as base64."""
+def state_of(key: str, state: dict[str, Any]) -> str:
+    """What a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
+    return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
+
+
+def page_data(picture: LivePicture) -> dict[str, Any]:
+    """All that a picture's module reads, and its kind."""
     state = {name: getattr(picture, name) for name in ("title", "data", *picture.choices)}
+    return {"kind": picture.module, "state": state}
+
+
+def as_json(state: dict[str, Any]) -> str:
+    """JSON for a page; bytes as base64."""
     encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
     return encoded.replace("</", "<\\/")

@@ -7,13 +7,14 @@ import traitlets
 from mha_lib.attention.shape_trace import (
     FOLDED,
     Step,
+    spell_out,
     tagged_tokens,
     trace_transpose_output,
     trace_transpose_qkv,
 )
 from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import Canvas
-from mha_lib.pictures.shape_tables import draw_tables
+from mha_lib.pictures.shape_tables import draw_tables, tables_of
 
 
 class TransposeStepper(LivePicture):
@@ -57,7 +58,9 @@ class TransposeStepper(LivePicture):
     def draw(self) -> tuple[Canvas, str, str]:
         step = self.steps()[self.step]
         state = f"Step {self.step}, {step.operation}: shape {tuple(step.tensor.shape)}"
-        rows = step.tensor.reshape(-1, step.tensor.shape[-1]).tolist()
-        numbers = "; ".join(" ".join(f"{tag:04d}" for tag in row) for row in rows)
-        caption = f"{state}. A colour is a head; 0213 is example 0, token 2, head 1, feature 3."
-        return draw_tables([step]), f"{state}. Rows: {numbers}.", caption
+        tables = tables_of(step)
+        rows = [
+            " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
+        ]
+        caption = f"{state}. A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
+        return draw_tables([step]), f"{state}. Rows: {'; '.join(rows)}.", caption

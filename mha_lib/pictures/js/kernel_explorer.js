@@ -5,7 +5,6 @@ import { button, drawn, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = TOP + BELL + 12; // units of the drawing
-const shade = (weight) => Math.sqrt(weight); // where many points share one weight of 1, most of them are small
 
 /** Round numbers from low to high, about six. */
 function roundNumbers(low, high) {
@@ -19,7 +18,7 @@ function roundNumbers(low, high) {
 export default picture(({ data, state, controls, choose, say }) => {
   const { x: { data: x }, y: { data: y }, truth_x: truthX, truth_y: truthY } = unpack(data);
   const { units, learned_bandwidth: learned } = data, inX = (at) => `${number(at)}${units.x}`;
-  const low = x[0], high = x.at(-1), spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
+  const [low, high] = data.x_range, spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   const across = (at) => PAD + (at - low) / spread * (WIDTH - PAD - 14);
   const up = (value) => TOP - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (TOP - 28);
@@ -27,7 +26,7 @@ export default picture(({ data, state, controls, choose, say }) => {
   const logarithm = { read: () => Math.log10(state.bandwidth), write, words: (power) => inX(10 ** power) };
 
   const strip = controls({
-    bandwidth: { min: middle - 1.3, max: middle + 1.3, step: "any", ...logarithm },
+    bandwidth: { label: "width σ", min: middle - 1.3, max: middle + 1.3, step: "any", ...logarithm },
     query: { min: low, max: high, step: spread / 200, write: (query) => ({ query: inside(query) }), words: inX },
     ...(truthX ? { show_truth: { label: "show the truth", check: true } } : {}),
   });
@@ -92,16 +91,18 @@ export default picture(({ data, state, controls, choose, say }) => {
     set(answer, { cx: across(query), cy: up(value) });
     set(real, { d: truth });
     dots.forEach((dot, i) => set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2) }));
-    [dots, cells].forEach((nodes) => nodes.forEach((node, i) => set(node, { "--w": shade(weights[i]).toFixed(3) })));
+    [dots, cells].forEach((nodes) => nodes.forEach((node, i) => set(node, { "--w": weights[i].toFixed(3) })));
     set(learn, { "aria-pressed": learned !== null && Math.abs(state.bandwidth / learned - 1) < 1e-6 });
     const sorted = [...weights].sort((a, b) => b - a), most = weights.indexOf(sorted[0]);
     let needed = 0;
     for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
     const words = `At ${inX(query)} the pooled value is ${number(value)}${units.y}. The largest weight is ` +
-      `${number(sorted[0])}, at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight.`;
+      `${number(sorted[0])}, at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Width σ ${
+        inX(state.bandwidth)
+      }.`;
     set(chart, { "aria-label": words });
     say(words);
   }
 
-  return { nodes: [strip, chart, scale({ 0: "0", 0.01: ".01", 0.1: ".1", 0.3: ".3", 1: "1" }, shade)], paint };
+  return { nodes: [strip, chart, scale({ 0: "weight 0", 0.5: ".5", 1: "1" })], paint };
 });

@@ -18,10 +18,11 @@ export function pageModel(state) {
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
 
-/** Put the live picture in place of every still one: `pictures` are modules by kind, `states` are {kind, state} by key. */
-export function bringToLife(pictures, states) {
+/** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */
+export function bringToLife(pictures) {
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
-    const { kind, state } = states[figure.dataset.mhaLive] ?? {};
+    const kept = document.querySelector(`script[data-mha-state="${figure.dataset.mhaLive}"]`);
+    const { kind, state } = kept ? JSON.parse(kept.textContent) : {};
     if (!pictures[kind]) continue;
     state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");

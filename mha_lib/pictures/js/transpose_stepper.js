@@ -26,16 +26,16 @@ export default picture(({ state, controls, choose, say }) => {
     const tokens = times(b, (e) => times(n, (t) => [times(h * d, (i) => `${e}${t}${Math.floor(i / d)}${i % d}`)]));
     const split = tokens.map((rows) => rows.map(([row]) => times(h, (head) => row.slice(head * d, (head + 1) * d))));
     const byHead = split.flatMap((rows) => times(h, (head) => rows.map((groups) => [groups[head]])));
-    const room = (i) => `example ${Math.floor(i / h)}, head ${i % h}`;
+    const table = (i) => `example ${Math.floor(i / h)}, head ${i % h}`;
     const start = { shape: [b, n, h * d], name: "X", tables: tokens, title: (i) => `[${i}] example ${i}` };
-    const folded = { shape: [b * h, n, d], name: "reshape", title: (i) => `[${i}] ${room(i)}`, isFolded: true };
+    const folded = { shape: [b * h, n, d], name: "reshape", title: (i) => `[${i}] ${table(i)}`, isFolded: true };
     if (state.wrong) {
       const flat = tokens.flat(3);
       const tables = times(b * h, (i) => times(n, (t) => [flat.slice((i * n + t) * d, (i * n + t + 1) * d)]));
       return [start, { ...folded, tables }, { ...start, name: "back: reshape" }];
     }
     const cut = { ...start, shape: [b, n, h, d], name: "reshape", tables: split };
-    const title = (i) => `[${Math.floor(i / h)}, ${i % h}] ${room(i)}`;
+    const title = (i) => `[${Math.floor(i / h)}, ${i % h}] ${table(i)}`;
     const turned = { shape: [b, h, n, d], name: "permute", tables: byHead, title };
     const returning = { reshape: turned, permute: cut, "reshape ": start };
     const ways = Object.entries(returning).map(([name, move]) => ({ ...move, name: `back: ${name.trim()}` }));
@@ -56,7 +56,7 @@ export default picture(({ state, controls, choose, say }) => {
         row.forEach((group, g) =>
           group.forEach((tag, f) => {
             const at = x + (g * group.length + f) * w + g * GROUP;
-            places.set(tag, { x: at, y: y + TITLE + r * h, room: i });
+            places.set(tag, { x: at, y: y + TITLE + r * h, table: i });
           })
         )
       );
@@ -77,8 +77,8 @@ export default picture(({ state, controls, choose, say }) => {
     names.replaceChildren(...titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text)));
     let strangers = 0;
     for (const node of cells) {
-      const { x, y, room } = places.get(node.textContent);
-      const isStranger = Boolean(now.isFolded) && Number(node.textContent[2]) !== room % state.num_heads;
+      const { x, y, table } = places.get(node.textContent);
+      const isStranger = Boolean(now.isFolded) && Number(node.textContent[2]) !== table % state.num_heads;
       strangers += isStranger;
       set(node, { ...at(x, y), "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
       node.classList.toggle("stranger", isStranger);
@@ -94,21 +94,22 @@ export default picture(({ state, controls, choose, say }) => {
     back.disabled = step === 0;
     forward.disabled = step === all.length - 1;
     const where = `Step ${step} of ${all.length - 1}, ${now.name}: (${now.shape.join(", ")}).`;
-    const words = `${where} ${read(now, step, all.length - 1, strangers, tags.length)}`;
+    const words = `${where} ${read(now, step, all.length - 1, strangers, tags)}`;
     set(stage, { "aria-label": words });
     say(words);
   }
 
-  function read(now, step, last, strangers, count) {
-    if (strangers) return `${strangers} of ${count} numbers, outlined, are in the room of another head.`;
-    if (now.isFolded) return "Every room holds the numbers of one head of one example.";
+  function read(now, step, last, strangers, tags) {
+    if (strangers) return `${strangers} of ${tags.length} numbers, outlined, are in the table of another head.`;
+    if (now.isFolded) return "Every table holds the numbers of one head of one example.";
     if (step === last) {
       const also = state.wrong ? " The wrong reshape comes back right, too: a round trip proves nothing." : "";
       return `Every number is back where it was.${also}`;
     }
     if (now.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
     if (step) return "Every head has its own rows, one for each token.";
-    return "A row is a token; a colour is a head. 0213 is example 0, token 2, head 1, feature 3.";
+    const tag = tags.at(-1), [e, t, h, f] = tag;
+    return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
   }
 
   return { nodes: [strip, path, element("div", { class: "tools" }, back, forward), stage], paint };
