@@ -74,7 +74,7 @@ def test_means_make_a_bias_where_there_was_none(heads):
 def test_a_layer_without_heads_gives_w_os_bias():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": []})
+    pruned = prune(model, {"layer 0": []})
     layer = pruned.attentions[0]
     X = torch.randn(2, 4, 6, dtype=torch.float64)
     assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
@@ -87,7 +87,7 @@ def test_a_layer_without_heads_gives_w_os_bias():
 
 def test_the_weights_that_are_left_are_the_work_that_is_left():
     model = encoder(num_heads=4)
-    pruned = prune(model, {"layer 1": [2], "layer 2": []})
+    pruned = prune(model, {"layer 0": [2], "layer 1": []})
     first, second = pruned.attentions
     assert [tuple(first.W_q.weight.shape), tuple(first.W_v.bias.shape)] == [(2, 8), (2,)]
     assert [tuple(first.W_o.weight.shape), tuple(first.W_o.bias.shape)] == [(8, 2), (8,)]
@@ -98,7 +98,7 @@ def test_the_weights_that_are_left_are_the_work_that_is_left():
 def test_the_whole_model_is_left_as_it_was():
     model = encoder()
     before = copy.deepcopy(model.state_dict())
-    pruned = prune(model, {"layer 1": [1], "layer 2": []}, head_means(model, examples(model)))
+    pruned = prune(model, {"layer 0": [1], "layer 1": []}, head_means(model, examples(model)))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter.add_(1)
@@ -108,7 +108,7 @@ def test_the_whole_model_is_left_as_it_was():
 
 @pytest.mark.parametrize("training", [False, True])
 def test_mode_and_dropout_are_kept(training):
-    pruned = prune(encoder().train(training), {"layer 1": [1], "layer 2": []})
+    pruned = prune(encoder().train(training), {"layer 0": [1], "layer 1": []})
     assert all(module.training == training for module in pruned.modules())
     assert pruned.attentions[0].attention.dropout.p == 0.2
 
@@ -116,7 +116,7 @@ def test_mode_and_dropout_are_kept(training):
 def test_it_trains_on():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": [0, 2], "layer 2": []}).train()
+    pruned = prune(model, {"layer 0": [0, 2], "layer 1": []}).train()
     optimizer = torch.optim.Adam(pruned.parameters(), lr=0.01)
     losses = []
     for _ in range(30):
@@ -131,11 +131,11 @@ def test_it_trains_on():
 
 def test_frozen_weights_stay_frozen():
     model = encoder().requires_grad_(False)
-    assert not any(parameter.requires_grad for parameter in prune(model, {"layer 1": [0], "layer 2": []}).parameters())
+    assert not any(parameter.requires_grad for parameter in prune(model, {"layer 0": [0], "layer 1": []}).parameters())
 
 
 def test_it_saves_and_loads():
-    model, plan = encoder(), {"layer 1": [0, 2], "layer 2": []}
+    model, plan = encoder(), {"layer 0": [0, 2], "layer 1": []}
     batch, pruned = examples(model), prune(encoder(), plan)
     same_plan = prune(encoder(seed=5), plan)
     same_plan.load_state_dict(pruned.state_dict())
@@ -145,23 +145,23 @@ def test_it_saves_and_loads():
     file.seek(0)
     assert torch.equal(outputs(torch.load(file, weights_only=False), batch), outputs(pruned, batch))
     with pytest.raises(RuntimeError, match="size mismatch"):
-        prune(encoder(), {"layer 1": [0], "layer 2": []}).load_state_dict(pruned.state_dict())
+        prune(encoder(), {"layer 0": [0], "layer 1": []}).load_state_dict(pruned.state_dict())
 
 
 def test_pruning_twice_is_pruning_once():
     model = encoder(num_heads=4)
     batch = examples(model)
-    twice = prune(prune(model, {"layer 1": [0, 1, 3], "layer 2": []}), {"layer 1": [2], "layer 2": []})
-    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 1": [3], "layer 2": []}), batch))
+    twice = prune(prune(model, {"layer 0": [0, 1, 3], "layer 1": []}), {"layer 0": [2], "layer 1": []})
+    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 0": [3], "layer 1": []}), batch))
 
 
 def test_heads_stand_as_they_stood_and_unnamed_blocks_stay_whole():
     model = encoder()
     batch = examples(model)
     assert torch.equal(
-        outputs(prune(model, {"layer 2": [2, 0]}), batch), outputs(prune(model, {"layer 2": [0, 2]}), batch)
+        outputs(prune(model, {"layer 1": [2, 0]}), batch), outputs(prune(model, {"layer 1": [0, 2]}), batch)
     )
-    assert [layer.num_heads for layer in prune(model, {"layer 2": [0]}).attentions] == [3, 1]
+    assert [layer.num_heads for layer in prune(model, {"layer 1": [0]}).attentions] == [3, 1]
     assert torch.equal(outputs(prune(model, {}), batch), outputs(model, batch))
 
 
@@ -180,9 +180,9 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
 def test_best_heads():
     model = encoder()
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
-    assert best_heads(model, importance, 3) == {"layer 1": [1, 2], "layer 2": [0]}
-    assert best_heads(model, importance, 0) == {"layer 1": [], "layer 2": []}
-    assert best_heads(model, importance, 6) == {"layer 1": [0, 1, 2], "layer 2": [0, 1, 2]}
+    assert best_heads(model, importance, 3) == {"layer 0": [1, 2], "layer 1": [0]}
+    assert best_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
+    assert best_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
     with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
         best_heads(model, importance, 7)
 
@@ -190,7 +190,7 @@ def test_best_heads():
 def test_best_heads_draws_between_equals():
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
     plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
-    one, other = {"layer 1": [1, 2], "layer 2": [0]}, {"layer 1": [1], "layer 2": [0, 1]}
+    one, other = {"layer 0": [1, 2], "layer 1": [0]}, {"layer 0": [1], "layer 1": [0, 1]}
     assert one in plans and other in plans and all(plan in (one, other) for plan in plans)
 
 
@@ -198,12 +198,12 @@ def test_best_heads_draws_between_equals():
     ("plan", "message"),
     [
         (
-            {"layer 1": [0, 3, -1]},
-            r"plan for 'layer 1' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
+            {"layer 0": [0, 3, -1]},
+            r"plan for 'layer 0' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
         ),
-        ({"layer 2": [True]}, r"plan for 'layer 2' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
-        ({"layer 1": [1, 1]}, r"plan for 'layer 1' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
-        ({"layer 3": []}, r"plan names blocks that do not exist: \['layer 3'\]; there are \['layer 1', 'layer 2'\]"),
+        ({"layer 1": [True]}, r"plan for 'layer 1' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
+        ({"layer 0": [1, 1]}, r"plan for 'layer 0' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
+        ({"layer 2": []}, r"plan names blocks that do not exist: \['layer 2'\]; there are \['layer 0', 'layer 1'\]"),
     ],
 )
 def test_plans_that_do_not_fit(plan, message):
