@@ -3,6 +3,9 @@
 A table of mistakes reads: "what stands in the right answer → what stands there instead ⇒ what is said of it", a row a
 line; what is indented further continues a row. "∅" is nothing, ";" stands between edits that are made together, "∨"
 between several ways to make the same mistake.
+
+What stands before "|" is a symptom: true of the result where this mistake is the only one. The rest is a question about
+the step, or what the program does, and it alone is said where two mistakes meet.
 """
 
 import ast
@@ -10,7 +13,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
@@ -25,6 +28,17 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
             yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
 
 
+def said_of_one(text: str) -> str:
+    """All that is said of a mistake that is the only one."""
+    return text.replace(" | ", " ")
+
+
+def said_of_two(texts: Sequence[str]) -> str:
+    """What is said of mistakes that meet: nothing that only holds for one alone."""
+    steps = dict.fromkeys(text.rpartition(" | ")[2] for text in texts)
+    return f"Two things at once. {' And: '.join(steps)}"
+
+
 def with_edits(right: Callable, *ways: Edits) -> Callable:
     """The right answer with the edits of one mistake made in its source, then those of another.
 
@@ -36,15 +50,11 @@ def with_edits(right: Callable, *ways: Edits) -> Callable:
         counts = {old: source.count(old) for old in edits}
         if set(counts.values()) != {1}:
             raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
-        source = edited(source, edits)
+        # all at once, so that none of them meets what another has put there
+        source = re.sub("|".join(map(re.escape, edits)), lambda found, edits=edits: edits[found[0]], source)
     namespace: dict[str, Any] = {}
     exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
     return namespace[right.__name__]
-
-
-def edited(source: str, edits: Edits) -> str:
-    """A source with all edits made at once, so that none of them meets what another has put there."""
-    return re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
 
 
 @functools.cache
@@ -52,7 +62,7 @@ def source_of_answer(right: Callable) -> str:
     """A function's source as it was written, without decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
-    assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source
+    assert isinstance(tree, ast.FunctionDef), source
     lines = source.splitlines()
     head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
     return "\n".join([*head, *lines[tree.body[bool(ast.get_docstring(tree))].lineno - 1 :]]) + "\n"

@@ -16,7 +16,7 @@ from torch import Tensor
 from mha_lib.attention import edge_cases
 from mha_lib.exercises import running
 from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
-from mha_lib.exercises.running import MistakeError, error_in_words
+from mha_lib.exercises.running import MistakeError
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import kind_of
 
@@ -39,22 +39,12 @@ def guarded(test: Callable[[Implementation], str | None]) -> Callable[[Implement
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             try:
-                (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
-                return outcome.value[0]
+                (outcome,) = running.run(lambda: [test(implementation)], [()])
             except MistakeError as mistake:
                 return str(mistake)
+        return f"{RAISES} {': '.join(filter(None, outcome.error))}" if outcome.error else outcome.value[0]
 
     return look
-
-
-def finding_of(test: Callable[[Implementation], str | None], implementation: Implementation) -> str | None:
-    """What a test sees, where an implementation raises as well."""
-    try:
-        return test(implementation)
-    except MistakeError as mistake:
-        return str(mistake)
-    except (Exception, SystemExit) as error:
-        return f"{RAISES} {': '.join(filter(None, error_in_words(error)))}"
 
 
 @guarded
@@ -75,8 +65,11 @@ def shape(implementation: Implementation) -> str | None:
 def round_trip(implementation: Implementation) -> str | None:
     """Does ``merge_heads`` undo ``split_heads``?"""
     layer, (X, _, _) = build(implementation), random_inputs()
-    back = layer.merge_heads(layer.split_heads(X))
-    return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
+    return (
+        None
+        if torch.equal(layer.merge_heads(layer.split_heads(X)), X)
+        else "merge_heads does not give back what split_heads was given"
+    )
 
 
 @guarded
@@ -96,12 +89,12 @@ def random_reference(implementation: Implementation) -> str | None:
     that was asked for.
     """
     inputs = random_inputs()
-    for rate, training in ((0.25, False), (0.0, True)):
-        layer = build(implementation, rate, training)
+    for rate, mode in ((0.25, "evaluation"), (0.0, "training")):
+        layer = build(implementation, rate, mode == "training")
         output, weights = by_formula(layer, *inputs, ONE_EMPTY)
-        mode = f"in {'training' if training else 'evaluation'}, dropout {rate:g}"
-        seen = difference(f"{mode}: output", output_of(layer, *inputs, ONE_EMPTY), output)
-        if seen or (seen := difference(f"{mode}: attention_weights", layer.attention_weights, weights)):
+        where = f"in {mode}, dropout {rate:g}"
+        seen = difference(f"{where}: output", output_of(layer, *inputs, ONE_EMPTY), output)
+        if seen or (seen := difference(f"{where}: attention_weights", layer.attention_weights, weights)):
             return seen
     return dropped_otherwise(implementation, 0.25)
 
@@ -164,15 +157,8 @@ def ragged_batch(implementation: Implementation) -> str | None:
     return None
 
 
-TESTS: dict[str, Callable[[Implementation], str | None]] = {
-    "shape": shape,
-    "round trip": round_trip,
-    "all ones": all_ones,
-    "random reference": random_reference,
-    "token perturbation": token_perturbation,
-    "gradient": gradient,
-    "ragged batch": ragged_batch,
-}
+PANEL = (shape, round_trip, all_ones, random_reference, token_perturbation, gradient, ragged_batch)
+TESTS = {test.__name__.replace("_", " "): test for test in PANEL}
 
 
 @dataclass(frozen=True)
@@ -222,25 +208,18 @@ def matrix(implementations: Mapping[str, Implementation]) -> dict[str, dict[str,
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
     """The matrix in aligned columns, with the number that each test catches in the last line."""
     cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
-    totals = {test: str(sum(row[test] for row in caught.values())) for test in TESTS}
-    return edge_cases.as_text({**cells, "caught": totals})
+    return edge_cases.as_text(
+        cells | {"caught": {test: str(sum(row[test] for row in caught.values())) for test in TESTS}}
+    )
 
 
-def by_formula(
-    layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
-) -> tuple[Tensor, Tensor]:
+def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
     """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
-    Args:
-        queries, keys, values: (batch, number, num_hiddens).
-        valid_lens: (batch,).
-
-    Returns:
-        output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
-
-    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
+    queries, keys, values (batch, number, num_hiddens), valid_lens (batch,) → output (batch, num_queries, num_hiddens)
+    and weights (batch, num_heads, num_queries, num_keys). Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
     """
     output = torch.zeros_like(queries)
     weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])
@@ -250,17 +229,12 @@ def by_formula(
             heads = []
             for h in range(layer.num_heads):
                 q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
-                weights[b, h, :, :length] = torch.softmax(scores_of_a_head(layer, h, q, k), dim=-1)
+                is_additive = isinstance(layer, AdditiveLayer)
+                scores = torch.tanh(q[:, None] + k) @ layer.w_v[h] if is_additive else q @ k.T / math.sqrt(q.shape[-1])
+                weights[b, h, :, :length] = torch.softmax(scores, dim=-1)
                 heads.append(weights[b, h, :, :length] @ v)
             output[b] = torch.cat(heads, dim=-1) @ layer.W_o.weight.T
     return output, weights
-
-
-def scores_of_a_head(layer: Layer, head: int, q: Tensor, k: Tensor) -> Tensor:
-    """Scores (num_queries, num_keys) of what kind of layer this is."""
-    if isinstance(layer, AdditiveLayer):
-        return torch.tanh(q[:, None] + k) @ layer.w_v[head]
-    return q @ k.T / math.sqrt(q.shape[-1])
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:

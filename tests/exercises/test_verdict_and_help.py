@@ -10,6 +10,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from mha_lib import exercises
 from mha_lib.exercises import kept_work
+from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.help_in_steps import COURSE
 from mha_lib.exercises.verdict import Verdict
 
@@ -27,9 +28,9 @@ def cache(tmp_path, monkeypatch):
 
 def test_the_course_has_27_exercises_and_each_has_help():
     assert len(COURSE) == 27 and set(COURSE) <= set(exercises.__all__)
-    for name, exercise in COURSE.items():
-        assert getattr(exercises, name) is exercise and "Source: " in inspect.getdoc(exercise)
-        assert all(hint.strip().endswith((".", "?", "!")) for hint in exercise.hints), exercise.hints
+    for name, asked in COURSE.items():
+        assert getattr(exercises, name) is asked and "Source: " in inspect.getdoc(asked)
+        assert all(hint.endswith((".", "?")) for hint in asked.hints.values()) and len(asked.hints) == 3
 
 
 class Weird:
@@ -68,7 +69,7 @@ def test_nonsense_is_wrong_and_no_crash(name, answer):
 def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     verdict = triangle(lambda distance: 1 - distance.abs() / 2)
     assert repr(verdict).splitlines() == [
-        "✗ Not right. Beyond two hours the line goes on below 0. What should it be there?",
+        "✗ Not right. Beyond two hours the line goes on below 0. Where does the line end?",
         "With distance of shape (5,), place [0] holds -0.5 instead of 0.",
         'Stuck? `exercises.hint("triangle")`',
     ]
@@ -138,8 +139,26 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
 
 def test_two_mistakes_at_once_are_both_named():
     text = triangle(lambda distance: 1 - distance.abs()).text
-    assert text.startswith("Two things at once. ")
-    assert "goes on below 0" in text and "down at one hour" in text
+    assert text == "Two things at once. Where does the line end? And: At how many hours does the line meet 0?"
+
+
+def test_an_argument_that_the_right_answer_does_not_need_either_is_not_asked_for():
+    count = COURSE["operation_count"]
+    assert "`batch_size`" in count(lambda batch_size, num_tokens, num_hiddens, num_heads: 3 * num_hiddens).text
+
+
+def test_one_change_is_said_before_two_mistakes():
+    verdict = scaled_scores(lambda *arguments: -2 * right_scores(*arguments))
+    assert verdict.text == "Every number is -2 times what it should be."
+
+
+def test_an_exercise_whose_docstring_is_one_line_has_no_empty_step():
+    def squared(X):
+        """The square."""
+        return X * X
+
+    told = exercise(trials=lambda: [], praise="So.", idea="Think.", begin="Begin.", mistakes="X * X → X ⇒ X.")(squared)
+    assert told.hints == {"The idea": "Think.", "To begin with": "Begin."}
 
 
 def test_hints_come_one_by_one():
