@@ -7,11 +7,10 @@ from mha_lib.exercises.exercise import exercise
 WIDTH = """
     2 * sigma → sigma ⇒ The weights fall twice as fast as they should. | Which factor stands beside σ² below the bar?
     sigma**2 → sigma ⇒ The weights do not change with σ as its square would. | Is σ squared?
-    * sigma**2 → ∅ ⇒ The width has no say in the result. | Where is σ in the score?
+    * sigma**2 → ∅ ∨ / (2 * sigma**2) → ∅ ⇒ The width has no say in the result. | Where is σ in the score?
     / (2 * sigma**2) → / 2 * sigma**2 ⇒ A wider σ makes the window narrower. | On which side of the fraction bar is σ²?
     -distances → distances ⇒ The most distant keys get the most weight. | What is the sign of the score?
-    -distances → -distances.sqrt() ⇒ The score holds the distance, not its square.
-    / (2 * sigma**2) → ∅ ⇒ The score is the bare squared distance, with neither σ nor 2.
+    -distances → ….sqrt() ⇒ The score holds the distance, not its square.
     (2 * sigma**2) → (2 * sigma) ** 2 ⇒ The square is taken of 2σ, not of σ alone.
     """
 OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over what does the softmax run?"
@@ -25,14 +24,12 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     mistakes="""
         .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. | Where does the line end?
         .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
-        .abs() → ∅ ⇒ Keys on one side come out more similar than a key at distance 0. | Has a distance a sign?
-        .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side all get 1, however far they are. | Has a distance a sign?
-        / 2 → ∅ ⇒ This line is down at one hour. | At how many hours does the line meet 0?
-        / 2 → / 4 ⇒ This line is down at four hours. | At how many hours does the line meet 0?
+        .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance
+            a sign?
+        / 2 → ∅ ∨ / 4 ⇒ The line does not meet 0 at two hours. | At which distance should it be down?
         distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
         (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside
             the two hours?
-        1 - distance.abs() / 2 → 2 - distance.abs() ⇒ At distance 0 it is 2. | From which height does the line start?
         1 - distance.abs() / 2 → distance.abs() / 2 ⇒ It grows with the distance. | What is it at the query, and what at
             two hours?
         """,
@@ -57,20 +54,15 @@ def triangle(distance):
     begin="Begin with the squares of all weights; then ask which axis is that of the keys.",
     mistakes="""
         1 / → ∅ ⇒ This grows when few keys are heard. | What becomes of the sum of squares in the end?
-        dim=1 → dim=0 ⇒ There is one number for each key. | Over which axis is the sum?
-        dim=1 → ∅ ⇒ There is one number in all, where each query needs its own. | Over which axis is the sum?
+        dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
         square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
-        square().sum(dim=1) → norm(dim=1) ⇒ A root is taken of the sum of squares.
         sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
-        1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ⇒ This is the exponential of the
-            entropy, another way to count. | Are these squares?
-        1 / weights.square() → torch.special.entr(weights) ⇒ This is the entropy. | Is that what squares give?
+        1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
+            torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
         1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly
             any count as much as others?
         square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the
             largest a say?
-        1 / weights.square().sum(dim=1) → (1 / weights.square()).sum(dim=1) ⇒ Each weight is turned over by itself,
-            before the sum.
         """,
 )
 def effective_number(weights):
@@ -125,13 +117,12 @@ def gaussian_pooling(queries, keys, values, sigma):
         WIDTH,
         f"""
         .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out. Where is the mask?
-        .abs() <= 1 → == 0 ⇒ A reading ignores itself alone. Whom else should it not look at?
-        apart.abs() <= 1 → (apart.abs() <= 1) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within
-            the hour of itself?
+        apart.abs() <= 1 → (…) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within the hour of
+            itself?
         <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
         <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
-        apart.abs() → apart ∨ apart.abs() → -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() →
-            -apart ; dim=1) → dim=1).nan_to_num(0) ⇒ All readings on one side are gone. | Has a distance a sign?
+        apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ;
+            dim=1) → dim=1).nan_to_num(0) ⇒ All readings on one side are gone. | Has a distance a sign?
         apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left
             out. Do places in a list say how many hours lie between?
         -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
@@ -173,22 +164,15 @@ def leave_hour_out(hours, sigma):
         queries - mean_key → -mean_key ⇒ This is the line's height at hour 0. | At which place is the line read off?
         + slope → - slope ⇒ The slope pulls the wrong way. | What is the sign of the way from the mean to the query?
         mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ;
-            (w * x * x).sum(dim=1) → (x * x).sum() ⇒ All queries share the slope of the line through all readings.
-        (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w * x * x).sum() ⇒ All queries share one
-            slope. | Over which axes do the sums in the slope run?
-        (w * x * y) → (x * y) ⇒ The sum above the fraction bar of the slope has no weights.
-        (w * x * x) → (x * x) ⇒ The sum below the fraction bar of the slope has no weights.
-        (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ The sums in the slope have no weights.
-        w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ⇒ Both means are plain
-            averages of all readings, not weighted ones.
-        mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ⇒ In the slope the means are plain
-            averages of all readings, not weighted ones.
-        queries - mean_key → queries - keys.mean() ⇒ The query is measured from the plain average of the keys.
+            (w * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1)
+            → (w * x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
+        (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in
+            the slope are weighted.
+        w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] →
+            keys.mean() ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ⇒ A plain
+            average of all readings stands where a weighted mean belongs.
         queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
-        -distances → 0 * distances ⇒ This is one straight line for the whole day. | The weights have no say in it.
-        - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
-        x * x → y * y ⇒ The slope is divided by the spread of the values. Whose spread belongs there?
-        / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
+        x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
         scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
         """,
     ),

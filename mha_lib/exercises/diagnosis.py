@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mha_lib.exercises.naming import Result, as_tensor, first_difference, plain
 
-Form = Callable[[Tensor], Tensor]  # of the right numbers
 ERRORS = {  # how torch or Python puts it → what it means
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "
     "one has {0} entries and the other {1}. Which axes should meet there, and does one need a new axis of length 1?",
@@ -20,12 +19,11 @@ ERRORS = {  # how torch or Python puts it → what it means
     "changed places another order is wanted. What copies the numbers into it?",
     r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
     "to the axis that is cut?",
-    r"found element of type float|'float' object cannot": "a size or a number of times must be whole. Which division "
-    "gives a whole number?",
+    r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be whole. Which division gives whole numbers?",
     r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
     r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
 }
-FORMS: dict[str, Form] = {
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said → what was made of the right numbers
     "Every number has the wrong sign.": torch.neg,
     "This is 1 minus what is asked for.": lambda right: 1 - right,
     "This is 1 divided by what is asked for.": torch.reciprocal,
@@ -45,18 +43,10 @@ ALONG_AN_AXIS: dict[str, Callable[..., Tensor]] = {
     "The numbers stand one place too far on along axis {}.": lambda right, dim: right.roll(1, dim),
     "The numbers stand one place too far back along axis {}.": lambda right, dim: right.roll(-1, dim),
 }
-Pairs = list[tuple[Tensor, Tensor]]  # what was given and what is right, for each call
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
     """What was done to the right numbers, where one change explains every number of every call."""
-    lists = [as_list(result.got.value) for result in results]
-    if isinstance(results[0].right, Tensor):
-        for number in range(min(map(len, lists))):
-            if all(
-                equal(as_tensor(parts[number]), result.expected) for parts, result in zip(lists, results, strict=True)
-            ):
-                yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
     pairs = comparable(results)
     for number in range(len(results[0].trial) if pairs else 0):
         if all(equal(as_tensor(result.trial[number]), got) for result, (got, _) in zip(results, pairs, strict=True)):
@@ -64,7 +54,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
     for text, form in forms(pairs[0][1].dim()) if pairs else ():
         if all(equal(got, form(right)) for got, right in pairs):
             yield text
-    if all(equal(got.flatten(), right.flatten()) for got, right in pairs) and pairs:
+    if pairs and all(equal(got.flatten(), right.flatten()) for got, right in pairs):
         yield "All numbers are right, but the axes are cut or joined otherwise."
     for found, text in (
         (ratio, "Every number is {} times what it should be."),
@@ -83,6 +73,10 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         if result.got.error:
             yield from meanings(*result.got.error, result.got.line)
             return
+    parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
+    for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
+        if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
+            yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
     pairs = comparable(results)
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
@@ -94,18 +88,9 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         if None not in numbers and all(right.numel() > 1 for _, right in pairs):
             listed = ", ".join(f"{number:.3g}" for number in numbers)
             yield f"Within a call all numbers are off by one {what}, which changes from call to call: {listed}."
-    if not pairs[0][1].dim():
-        return
-    if all(equal(got.flatten().sort().values, right.flatten().sort().values) for got, right in pairs):
-        yield "All numbers are right, but they stand in other places."
-    if all(sum_to_one(right, -1) and not sum_to_one(got, -1) for got, right in pairs):
-        others = [axis for axis in range(pairs[0][0].dim() - 1) if all(sum_to_one(got, axis) for got, _ in pairs)]
-        where = f"; sums along axis {others[0]} do" if others else ""
-        yield f"Rows do not sum to 1, as they should{where}. Over what do you normalise?"
-    if all(len(got) > 1 and all(equal(row, got[0]) for row in got) for got, _ in pairs):
-        yield "The result is the same for every entry of the first axis. Does what tells them apart take part?"
-    if all(right.dim() > 1 and len(got) > 1 and equal(got[0], right[0]) for got, right in pairs):
-        yield "The first entry along axis 0 is right, others are not. Is something of the first used for all?"
+    for text, holds in PROPERTIES.items():
+        if all(got.dim() and holds(got, right) for got, right in pairs):
+            yield text
     if right := [result for result in results if result.problem() is None]:
         yield f"{len(right)} of {len(results)} calls come out right. What is different about the others?"
 
@@ -119,15 +104,13 @@ def meanings(kind: str, message: str, line: str) -> Iterator[str]:
             yield f"An error is raised: {meaning.format(*found.groups())}"
 
 
-def comparable(results: Sequence[Result]) -> Pairs:
+def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
     """Numbers given and right ones; nothing if some call gives none, or only their type is wrong."""
-    if any(result.numbers is None for result in results):
-        return []
-    pairs = [(plain(result.numbers), plain(result.expected)) for result in results]
-    return [] if all(equal(*pair) for pair in pairs) else pairs
+    pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
+    return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
-def forms(count: int) -> Iterator[tuple[str, Form]]:
+def forms(count: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """What can be made of right numbers, along one of their axes or between two as well."""
     yield from FORMS.items()
     for i, j in itertools.combinations(range(count), 2):
@@ -160,5 +143,20 @@ def sum_to_one(X: Tensor, axis: int) -> bool:
     return X.dim() > 1 and bool(X.min() >= 0) and equal(X.sum(axis), torch.ones_like(X.sum(axis)))
 
 
-def as_list(value: object) -> list:
-    return list(value) if isinstance(value, list | tuple) else []
+PROPERTIES: dict[str, Callable[[Tensor, Tensor], bool]] = {  # what is said → whether it is true of a wrong result
+    "All numbers are right, but they stand in other places.": (
+        lambda got, right: equal(got.flatten().sort().values, right.flatten().sort().values)
+    ),
+    "Rows do not sum to 1, as they should; columns do. Over what do you normalise?": (
+        lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1) and sum_to_one(got, -2)
+    ),
+    "Rows do not sum to 1, as they should. Over what do you normalise?": (
+        lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1)
+    ),
+    "The result is the same for every entry of the first axis. Does what tells them apart take part?": (
+        lambda got, right: len(got) > 1 and all(equal(row, got[0]) for row in got)
+    ),
+    "The first entry along axis 0 is right, others are not. Is something of the first used for all?": (
+        lambda got, right: right.dim() > 1 and len(got) > 1 and equal(got[0], right[0])
+    ),
+}

@@ -1,8 +1,8 @@
 """Typical mistakes as edits of the right answer's source, and programs made of them.
 
 A table of mistakes reads: "what stands in the right answer → what stands there instead ⇒ what is said of it", a row a
-line; what is indented further continues a row. "∅" is nothing, ";" stands between edits that are made together, "∨"
-between several ways to make the same mistake.
+line; what is indented further continues a row. "∅" is nothing, "…" what stood there before; ";" stands between edits
+made together, "∨" between ways to make one mistake, of which one without an arrow replaces what the last one did.
 
 What stands before "|" is a symptom: true of the result where this mistake is the only one. The rest is a question about
 the step, or what the program does, and it alone is said where two mistakes meet.
@@ -23,9 +23,14 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
     """What is said of a mistake, and the edits that make it, for each way to make it."""
     for row in re.split(r"\n(?! )", inspect.cleandoc(table)):
         ways, _, text = " ".join(row.split()).partition(" ⇒ ")
+        old = ""
         for way in ways.split(" ∨ "):
-            pairs = (edit.split(" → ") for edit in way.split(" ; "))
-            yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
+            edits = {}
+            for edit in way.split(" ; "):
+                before, arrow, after = edit.rpartition(" → ")
+                old = before.strip() if arrow else old
+                edits[old] = after.strip().replace("∅", "").replace("…", old)
+            yield text, edits
 
 
 def said_of_one(text: str) -> str:

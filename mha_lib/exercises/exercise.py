@@ -178,14 +178,13 @@ def never_looked_at(function: Callable, right: Callable, count: int) -> list[str
     """Arguments that the code of an answer never uses, and that of the right answer does."""
     if type(function) is not FunctionType:
         return []
-    needed = [name in used_by(right) for name in right.__code__.co_varnames[:count]]
-    return [name for name in itertools.compress(function.__code__.co_varnames[:count], needed)
-            if name not in used_by(function)]  # fmt: skip
+    names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)
+    return [name for name, in_right in names if in_right in used_by(right) and name not in used_by(function)]
 
 
-def used_by(function: FunctionType) -> set[str]:
+def used_by(function: Callable) -> set[str]:
     """The names that a function's code uses; from Python 3.13 one instruction can load two variables."""
-    found = [step.argval for step in dis.get_instructions(function.__code__)]
+    found = [step.argval for step in dis.get_instructions(function)]
     names = itertools.chain(*(argval if isinstance(argval, tuple) else [argval] for argval in found))
     return {name for name in names if isinstance(name, str)}.union(function.__code__.co_cellvars)
 

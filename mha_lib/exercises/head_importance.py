@@ -118,14 +118,11 @@ class Game:
         for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who
             is still there after a cut?
         max( → min( ⇒ The head whose absence costs most goes first. | Which head goes first, by what its absence costs?
-        return order → return order[::-1] ⇒ This is the right order, last cut first. | From which end is the list read?
-        max( → min( ; (without(head)) → ([head]) ⇒ The head that does least alone goes first. | What does a head's
-            absence cost those that are left?
-        (without(head)) → ([head]) ⇒ The head that does most alone goes first. | What does a head's absence cost those
-            that are left?
-        (without(head)) → ([*order, head]) ⇒ This is the order in which heads join. | In which order are heads cut?
-        (without(head)) → ([*order, head]) ; return order → return order[::-1] ⇒ The last head to join is the first to
-            go. | From which end should the search begin?
+        return order → …[::-1] ⇒ This is the right order, last cut first. | From which end is the list read?
+        max( → min( ; (without(head)) → ([head]) ∨ (without(head)) → ([head]) ⇒ Heads go by what they do alone. | What
+            does a head's absence cost those that are left?
+        (without(head)) → ([*order, head]) ∨ (without(head)) → ([*order, head]) ; return order → …[::-1] ⇒ Heads go by
+            when they join. | From which end does the search begin, with all heads or with none?
         max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should
             it be asked about?
         (without(head)) → (kept) ⇒ Heads go by their number. | Is the score asked the same for every head?
@@ -134,10 +131,8 @@ class Game:
         return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes.
             What should be said for each cut?
         while kept: → while len(kept) > 1: ⇒ The last head that is left is missing. When does the loop end?
-        while kept: → while len(kept) == num_heads: ⇒ The search ends after the first cut.
-        (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ⇒ The score is given a
-            0 or 1 for each head, and an error is raised. What does it take?
-        (without(head)) → (head) ⇒ The score is given a single number, and an error is raised. What does it take?
+        (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ∨ (head) ⇒ The score is
+            not given a list of the heads that stay, and an error is raised.
         """,
 )
 def order_of_cuts(score, num_heads):
@@ -177,33 +172,23 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
         best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒
             Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
         best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
-        unseen[chosen] → seen[chosen] ⇒ The chosen heads are judged on the seen examples. On which are random heads?
-        mean_curve(unseen) → mean_curve(seen) ⇒ The random heads are judged on the seen examples. On which are the
-            chosen ones?
-        - by_chance → - unseen[-1] ⇒ This compares with the whole model. What does choosing well gain?
-        - by_chance → - unseen[0] ⇒ This compares with a model without heads. Would any set not look good?
+        unseen[chosen] → seen[chosen] ∨ mean_curve(unseen) → mean_curve(seen) ⇒ Chosen and random heads are judged on
+            different examples. Can the two be compared?
+        - by_chance → - unseen[-1] ∨ - unseen[0] ∨ heads.mean_curve(unseen)[number] →
+            unseen[heads.worst_sets(unseen)[number]] ∨ unseen[heads.best_sets(unseen)[number]] ⇒ This compares with one
+            set, not with the mean over sets of this size. What would chance have chosen?
         heads.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒ This
             compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
-        heads.mean_curve(unseen)[number] → unseen[heads.worst_sets(unseen)[number]] ⇒ This compares with the worst set
-            of this size. Would random picks not do better?
-        heads.mean_curve(unseen)[number] → unseen[heads.best_sets(unseen)[number]] ⇒ This compares with the best set
-            there is. What would chance have chosen?
         - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
-        unseen[chosen] → chosen ⇒ The number of the set stands where its accuracy should.
-        unseen[chosen] - by_chance → unseen[chosen] / by_chance ∨ unseen[chosen] - by_chance → unseen[chosen] /
-            by_chance - 1 ⇒ A ratio is taken. Which difference is asked for?
+        unseen[chosen] - by_chance → unseen[chosen] / by_chance ∨ unseen[chosen] / by_chance - 1 ⇒ A ratio is taken.
+            Which difference is asked for?
         best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
-            number] ⇒ As many heads are cut as should stay.
-        best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ;
-            mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ One head too few is kept. Which set stands at
-            place 0?
-        heads.best_sets(seen)[number] → seen.argmax() ⇒ The best set of all is taken, whatever its size.
-        best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads
-            with the highest cost of their own are kept. What can a table of all sets tell by itself?
-        best_sets(seen) → sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads that do most alone
-            are kept. What can a table of all sets tell by itself?
-        best_sets(seen) → sets_kept(heads.shapley(seen)) ⇒ The heads with the highest Shapley values are kept. Are they
-            the best set of their size?
+            number] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] →
+            best_sets(seen)[number - 1] ; mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ Another number
+            of heads is kept. Which set stands at place 0?
+        best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ∨
+            sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) ∨ sets_kept(heads.shapley(seen)) ⇒ Heads are
+            chosen one by one, by a number for each. What can a table of all sets tell by itself?
         best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best
             sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
         """,

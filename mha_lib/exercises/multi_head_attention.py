@@ -21,29 +21,21 @@ TIED = 0.01  # weights closer than this count as equal
     idea="Count the numbers of each of the four matrices by what it reads and what it gives.",
     begin="Begin with the three maps from the input, all heads together.",
     mistakes="""
-        3 * num_hiddens → num_heads * 3 * num_hiddens ⇒ W_q, W_k and W_v count once for each head at full size. How many
-            rows do all heads share?
-        from_input + to_output + biases → num_heads * (from_input + to_output + biases) ⇒ Everything counts once for
-            each head. What do the heads share?
-        3 * num_hiddens → 3 * num_hiddens // num_heads ∨ 3 * num_hiddens → 3 * num_hiddens // num_heads ; 4 *
-            num_hiddens if → 3 * num_hiddens // num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
-        num_hiddens * num_hiddens → num_hiddens * num_hiddens // num_heads ⇒ W_o counts for one head only.
-        num_hiddens * num_hiddens → num_heads * num_hiddens * num_hiddens ⇒ W_o counts once for each head; it is one.
-        + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ⇒ Three maps are counted. Which is the fourth?
-        num_hiddens * num_hiddens → num_hiddens * input_size ⇒ W_o counts as if it read the input. What does it read?
-        3 * num_hiddens * input_size → 3 * num_hiddens * num_hiddens ⇒ W_q, W_k and W_v count as if they read
-            num_hiddens features. What do they read?
-        3 * num_hiddens → num_hiddens ∨ 3 * num_hiddens → num_hiddens ; 4 * → 2 * ⇒ One map from the input is counted;
-            queries, keys and values each have their own.
-        3 * num_hiddens → 4 * num_hiddens ⇒ Four maps from the input are counted, and W_o beside them.
+        3 * num_hiddens → num_heads * … ⇒ W_q, W_k and W_v count once for each head at full size. How many rows do all
+            heads share?
+        3 * num_hiddens → … // num_heads ∨ 3 * num_hiddens → … // num_heads ; 4 * num_hiddens if → 3 * num_hiddens //
+            num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
+        num_hiddens * num_hiddens → … // num_heads ∨ num_heads * … ⇒ W_o does not count once, at full size.
+        + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ∨ 3 * num_hiddens → num_hiddens ∨ 4 * num_hiddens ∨ 3 *
+            num_hiddens → num_hiddens ; 4 * → 2 * ⇒ Not exactly four maps are counted. Which is left out, or counted
+            twice?
+        num_hiddens * num_hiddens → num_hiddens * input_size ∨ 3 * num_hiddens * input_size → 3 * num_hiddens *
+            num_hiddens ⇒ A map counts as if it read something else. What does W_o read, and what the others?
         + biases → ∅ ⇒ The biases are missing.
         if bias else 0 → ∅ ⇒ Biases count even where bias is False.
-        4 * num_hiddens if → num_hiddens if ⇒ Only one of the four maps has its biases counted.
-        4 * num_hiddens if → 3 * num_hiddens if ⇒ Three of the four maps have their biases counted.
-        4 * num_hiddens if → 4 if ∨ 4 * num_hiddens if → 1 if ⇒ A bias counts as a single number. How many outputs has a
-            map?
-        4 * num_hiddens if → 3 * input_size + num_hiddens if ∨ 4 * num_hiddens if → 4 * input_size if ⇒ Biases count by
-            inputs. Does a bias belong to what a map reads, or to what it gives?
+        4 * num_hiddens if → num_hiddens if ∨ 3 * num_hiddens if ⇒ Not all of the four maps have their biases counted.
+        4 * num_hiddens if → 4 if ∨ 1 if ∨ 3 * input_size + num_hiddens if ∨ 4 * input_size if ⇒ Biases do not count by
+            outputs. How many numbers does a map give, each with a bias?
         """,
 )
 def parameter_count(num_hiddens, num_heads, input_size, bias):
@@ -64,22 +56,21 @@ def parameter_count(num_hiddens, num_heads, input_size, bias):
     idea="List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
     begin="Begin with one map of all tokens of one example.",
     mistakes="""
-        batch_size * (maps + pairs) → batch_size * (maps + pairs) // 2 ⇒ This is exactly half. | Does a multiplication
-            count without the addition that comes with it?
-        batch_size * (maps + pairs) → num_heads * batch_size * (maps + pairs) ⇒ Everything counts once for each head.
-            What share of num_hiddens has a head?
+        batch_size * (maps + pairs) → … // 2 ⇒ This is exactly half. | Does a multiplication count without the addition
+            that comes with it?
+        batch_size * (maps + pairs) → num_heads * … ⇒ Everything counts once for each head. What share of num_hiddens
+            has a head?
         2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a
             head compare?
-        num_tokens * num_tokens * num_hiddens → num_tokens * num_tokens * num_hiddens // num_heads ⇒ Scores and averages
-            count for one head only.
-        4 * 2 → 3 * 2 ⇒ Three maps are counted. Which is the fourth?
+        num_tokens * num_tokens * num_hiddens → … // num_heads ⇒ Scores and averages count for one head only.
+        4 * 2 → 3 * 2 ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
         4 * 2 → 4 ⇒ The maps count half. | Does each multiplication of a map come with an addition?
         maps + pairs → pairs ⇒ The four maps are missing.
         maps + pairs → maps ⇒ Scores and averages are missing.
         2 * 2 → 2 ⇒ Scores and averages together count half. | Are scores and averages both counted, each multiplication
             with an addition?
-        batch_size * → ∅ ⇒ A single example counts.
-        batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ Scores and averages count for a single example.
+        batch_size * → ∅ ∨ batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ Not everything counts for each
+            example. Where does batch_size come in?
         num_tokens * num_tokens → num_tokens ⇒ Scores and averages grow with the tokens. How many pairs are there?
         num_hiddens * num_hiddens → num_hiddens ⇒ The maps grow with num_hiddens. How many numbers has such a map?
         """,
@@ -114,11 +105,8 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
     idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
     begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
     mistakes="""
-        math.sqrt(head_size) → math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the vectors
-            that a head compares?
-        math.sqrt(head_size) → math.sqrt(queries.shape[-1]) ⇒ The scores are divided by the root of the queries' input
-            size. How large are the vectors that a head compares?
-        math.sqrt(head_size) → math.sqrt(num_heads) ⇒ The scores are divided by the root of the number of heads.
+        math.sqrt(head_size) → math.sqrt(len(W_q)) ∨ math.sqrt(queries.shape[-1]) ∨ math.sqrt(num_heads) ⇒ The scores
+            are divided by the root of another size. How large are the vectors that a head compares?
         math.sqrt(head_size) → head_size ⇒ The scores are divided by the size of a head, not by its root.
         / math.sqrt(head_size) → ∅ ⇒ The scores are not divided by anything.
         , valid_lens) → , None) ⇒ Padding gets weight. | Where does valid_lens come in?
@@ -127,23 +115,16 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
             takes its share in the softmax. | What is masked, scores or weights?
         output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output →
             return torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
-        W_o[:, own].T → W_o[own] ⇒ A head meets rows of W_o; which columns does it own?
+        W_o[:, own].T → W_o[own] ∨ W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ∨ W_o[:, i::num_heads] ∨ W_o[:,
+            :head_size] ⇒ A head does not meet its own columns of W_o. Which ones stand side by side?
         slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) *
-            head_size) → slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ⇒ A head takes every
-            num_heads-th row of the stacks; its rows follow one another.
-        W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @
-            W_v[:head_size].T ⇒ Every head uses the rows of head 0.
-        W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ⇒ The heads meet the columns of W_o in reverse order.
-        W_o[:, own] → W_o[:, i::num_heads] ⇒ A head meets every num_heads-th column of W_o; its columns follow one
-            another.
-        W_o[:, own] → W_o[:, :head_size] ⇒ Every head is mixed by the columns of head 0.
-        return output → return output / num_heads ⇒ The heads' parts are averaged, not added.
-        range(num_heads) → range(1) ⇒ Only head 0 reaches the output. Where does the loop end?
-        output + weights → weights ⇒ Only the last head reaches the output. Does each overwrite the one before?
-        range(num_heads) → range(num_heads - 1) ⇒ The last head does not reach the output. Where does the loop end?
-        range(num_heads) → range(1, num_heads) ⇒ Head 0 does not reach the output. From where are heads counted?
+            head_size) → slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ∨ W_q[own].T, keys @
+            W_k[own].T, values @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @ W_v[:head_size].T ⇒
+            A head does not use its own rows of the stacks, which follow one another.
+        return output → … / num_heads ⇒ The heads' parts are averaged, not added.
+        range(num_heads) → range(1) ∨ range(num_heads - 1) ∨ range(1, num_heads) ∨ output + weights → weights ⇒ Not all
+            heads reach the output. Where does the loop begin and end, and what is overwritten?
         values @ W_v → values @ W_k ⇒ An error is raised: the values meet W_k. Which matrix is theirs?
-        @ v @ W_o → @ W_o ⇒ An error is raised: the weights meet W_o. Where do the values come in?
         """,
 )
 def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):

@@ -233,33 +233,27 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     idea="Two things differ from a mean of entropies: what each entropy is divided by, and which queries count.",
     begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
     mistakes="""
-        valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ⇒ Entropies are divided by the logarithm of all
-            keys. Who can look at all?
-        valid_lens.log()[:, None, None] → valid_lens.max().log() ⇒ All examples are held against the longest one.
-        total / valid_lens.sum() → rows.mean(dim=(0, 2)) ⇒ Padded queries have a say. | Over which queries is the mean?
-        (rows * valid) → rows ⇒ Padded queries are counted above the fraction bar.
-        total / valid_lens.sum() → (rows * valid).mean(dim=(0, 2)) ⇒ Padded queries are counted below the fraction bar.
+        valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ∨ valid_lens.max().log() ⇒ Entropies are held
+            against an even look at more keys than are valid. How many can a query look at?
+        total / valid_lens.sum() → rows.mean(dim=(0, 2)) ∨ (rows * valid).mean(dim=(0, 2)) ∨ (rows * valid) → rows ⇒
+            Padded queries are counted, above the fraction bar or below. Over which queries is the mean?
         < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:,
             None, None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example counts.
         < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:,
             None, None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count.
             Which way round is the mask?
         entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
-            valid_lens.log()).sum() ⇒ Queries of long examples count more than others. | Is a sum divided by a sum?
+            valid_lens.log()).sum() ∨ total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:,
+            None]).mean(dim=0) ⇒ Queries of short and long examples do not count alike. | Is a mean taken of means, or a
+            sum divided by a sum?
         / valid_lens.log()[:, None, None] → ∅ ⇒ This grows with the number of keys. | What are entropies divided by?
-        entr(weights).sum(dim=-1) → entr(weights).sum(dim=-1) / math.log(2) ⇒ Every number is 1.443 times too large. |
-            Are there bits above, and nats below?
-        total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(dim=0) ⇒ Queries of short
-            examples count more than others. | What is averaged first?
+        entr(weights).sum(dim=-1) → … / math.log(2) ⇒ Every number is 1.443 times too large. | Are there bits above, and
+            nats below?
         valid_lens.log() → valid_lens ⇒ Entropies are divided by the number of keys. Which entropy has an even look?
-        entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ The exponential of
-            the entropy is compared, not the entropy.
         torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. | What is 0 times its logarithm?
         total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each
             example and head. | How do the examples become one?
-        / valid_lens.sum() → ∅ ⇒ This is the sum over the valid queries, not their mean.
-        / valid_lens.sum() → / len(valid_lens) ⇒ The sum is divided by the number of examples. Of how many queries is
-            it?
+        / valid_lens.sum() → ∅ ∨ / len(valid_lens) ⇒ The sum is not divided by the number of valid queries.
         """,
 )
 def evenness(weights, valid_lens):
@@ -293,28 +287,20 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
         values @ columns.mT → values ⇒ This is the length of what a head says. | What becomes of a value on its way out?
         W_o.unflatten → W_o.T.unflatten ⇒ The values are sent through the rows of W_o. What does a head own of it?
         W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) → W_o.unflatten(1, (-1, weights.shape[1])).permute(2,
-            0, 1) ⇒ A head gets every num_heads-th column. Which columns stand side by side?
-        .transpose(0, 1) → .transpose(0, 1)[:1] ⇒ Every head is sent through the columns of head 0.
-        .transpose(0, 1) → .transpose(0, 1).flip(0) ⇒ The heads' columns are taken in reverse order.
-        weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ weights * lengths[:, :, None] → lengths ⇒
-            All queries hear the same: the weights have no say.
+            0, 1) ∨ .transpose(0, 1) → …[:1] ∨ ….flip(0) ⇒ A head does not meet its own columns of W_o. Which ones stand
+            side by side?
+        weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ lengths ⇒ All queries hear the same: the
+            weights have no say.
         arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is
             a product's length the product of the lengths?
-        norm(dim=-1) → square().sum(dim=-1) ⇒ The length is squared. Where is the root?
-        norm(dim=-1) → square().mean(dim=-1).sqrt() ⇒ The squares are averaged, where a length sums them.
-        norm(dim=-1) → abs().sum(dim=-1) ⇒ Absolute values are added up. What is the length of a vector?
-        norm(dim=-1) → sum(dim=-1) ⇒ The features are added up, and their signs cancel. What is the length of a vector?
-        lengths[:, :, None] → arriving.norm() ⇒ All is multiplied by one length, that of everything that arrives.
-        weights * lengths[:, :, None] → torch.nn.functional.normalize(weights * lengths[:, :, None], p=1, dim=-1) ⇒
-            Every row sums to 1. | Does a row that sums to 1 show how much a head says?
+        norm(dim=-1) → square().sum(dim=-1) ∨ square().mean(dim=-1).sqrt() ∨ abs().sum(dim=-1) ∨ sum(dim=-1) ⇒ Another
+            number is taken of a vector than its length. What is that?
+        weights * lengths[:, :, None] → torch.nn.functional.normalize(…, p=1, dim=-1) ⇒ Every row sums to 1. | Does a
+            row that sums to 1 show how much a head says?
         weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
             taken. What do single keys add?
         weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ The vectors come back. What of them
             is asked for?
-        [:, :, None] → [..., None] ∨ [:, :, None] → ∅ ⇒ An error is raised: the lengths do not meet the keys. Which axis
-            do they lack?
-        values @ columns.mT → values @ W_o ∨ values @ columns.mT → values @ W_o.T ⇒ An error is raised: a head's values
-            meet the whole of W_o. Which columns are theirs?
         """,
 )
 def heard(weights, values, W_o):

@@ -11,9 +11,8 @@ from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.running import MistakeError, error_in_words, run
 
 SOFTMAX_AXES = """
-    dim=-1) → dim=-2) ∨ dim=-1) → dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. | Over what does the softmax
-        run?
-    dim=-1) → dim=0) ∨ dim=-1) → dim=0).nan_to_num(0) ⇒ The softmax runs over the examples of the batch.
+    dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
+    dim=-1) → dim=0) ∨ dim=0).nan_to_num(0) ⇒ The softmax runs over the examples of the batch.
     """
 MASK = """
     .masked_fill(~valid, {lowest}), dim=-1){times_valid} → , dim=-1) ⇒ Padding gets weight. | Where is the mask?
@@ -22,17 +21,15 @@ MASK = """
         what is left of a row does not sum to 1. | Does the mask come before the softmax, or after?
     ~valid, {lowest}), dim=-1){times_valid} → valid, {lowest}), dim=-1) ⇒ The weight is on the padding, and on nothing
         else. | Which way round is the mask?
-    < → <= ⇒ One key too many takes part. | From which number are keys counted?
-    {lengths} → {lengths} - 1 ⇒ One key too few takes part. | From which number are keys counted?
+    < → <= ∨ {lengths} → … - 1 ⇒ One key too many takes part, or one too few. | From which number are keys counted?
     {lengths} → valid_lens.max() ⇒ All rows share one length, the largest of the batch.
     scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ∨
         scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ;
         ~valid, {lowest}) → ~valid, -1e9) ⇒ Rows of late queries are masked. | Along which axis does the mask run?
     torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) → scores.masked_fill(~valid, 0) ⇒ These are scores with
         0 for padding. | What makes weights of scores?
-    ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, {lowest}) → ~valid, -1e4) ∨ ~valid, {lowest}) → ~valid, -1e3) ∨ ~valid,
-        {lowest}) → ~valid, -100.0) ∨ ~valid, {lowest}) → ~valid, -20.0) ⇒ Padding gets weight instead of exactly 0. |
-        Is the number for padding lower than every score can be?
+    ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, -1e4) ∨ ~valid, -1e3) ∨ ~valid, -100.0) ∨ ~valid, -20.0) ⇒ Padding gets
+        weight instead of exactly 0. | Is the number for padding lower than every score can be?
     """
 
 
@@ -47,20 +44,16 @@ MASK = """
     mistakes="""
         / (std**2 * math.sqrt(d)) → ∅ ⇒ These are bare dot products, not divided by anything.
         std**2 * math.sqrt(d) → math.sqrt(d) ⇒ The divisor is √d, which is right for entries of standard deviation 1.
-        std**2 → std ⇒ The divisor holds std once. How many factors does a product of two entries have?
+        std**2 → std ∨ std**4 ∨ std**2 * math.sqrt(d) → math.sqrt(std * d) ∨ std * math.sqrt(std * d) ⇒ The divisor
+            holds std to a wrong power. What is the variance of one product, and what does the root cover?
         std**2 * math.sqrt(d) → std**4 * d ⇒ The divisor is the variance of a score. Is it that, or its root?
-        std**2 → std**4 ⇒ The divisor holds std⁴. What does the root cover?
-        std**2 * math.sqrt(d) → math.sqrt(std * d) ⇒ The divisor is √(std · d). What is the variance of one product?
-        std**2 * math.sqrt(d) → std * math.sqrt(std * d) ⇒ The divisor holds std to the power 1½.
         math.sqrt(d) → d ⇒ The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
         * math.sqrt(d) → ∅ ⇒ The size of the vectors has no say in the result.
         / (std**2 * math.sqrt(d)) → * (std**2 * math.sqrt(d)) ⇒ The products are multiplied by what should divide them.
         (std**2 * math.sqrt(d)) → std**2 * math.sqrt(d) ⇒ The products are divided by std², but multiplied by √d. What
             does a / b * c mean without brackets?
-        queries.shape[-1] → queries.shape[1] ⇒ The number of queries stands for d. Which axis holds one vector?
-        queries.shape[-1] → keys.shape[1] ⇒ The number of keys stands for d. Which axis holds one vector?
-        queries.shape[-1] → len(queries) ⇒ The number of examples stands for d. Which axis holds one vector?
-        queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
+        queries.shape[-1] → queries.shape[1] ∨ keys.shape[1] ∨ len(queries) ⇒ The number of queries, keys or examples
+            stands for d. Which axis holds one vector?
     """,
 )
 def scaled_scores(queries, keys, std):
@@ -177,8 +170,6 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
             a row of −∞?
         * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights, padding
             too. | What does a softmax make of scores that are equally low?
-        ~valid → ~valid & (valid_lens > 0)[:, :, None] ; * valid → ∅ ⇒ A row whose length is 0 listens to all keys as if
-            nothing were masked. | What should a row of length 0 listen to?
         valid_lens[:, :, None] → valid_lens.clamp(min=1)[:, :, None] ⇒ A row whose length is 0 listens to the first key.
         """,
         MASK.format(lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid"),
@@ -214,23 +205,19 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
         torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
             W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by unbent keys. | Is the sum bent
             by tanh?
-        queries @ W_q.T → 0 * queries @ W_q.T ⇒ All queries of an example get one and the same answer, by the bent keys
-            alone. | Does the query meet the key before tanh?
-        torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(features @ w_v) ⇒ tanh bends the finished score,
-            not the features that w_v weighs.
+        queries @ W_q.T → 0 * … ⇒ All queries of an example get one and the same answer, by the bent keys alone. | Does
+            the query meet the key before tanh?
+        torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(…) ⇒ tanh bends the finished score, not the
+            features that w_v weighs.
         [:, :, None] + → [:, :, None] * ⇒ Query and key are multiplied; in additive attention they are added.
         [:, :, None] + → [:, :, None] - ⇒ The key is taken away from the query; the two are added.
         features @ w_v → features.sum(dim=-1) ⇒ The features are summed as they are. Where is w_v?
-        features @ w_v → features @ w_v / math.sqrt(len(w_v)) ⇒ Scores are divided by √h. Does tanh need that?
-        features @ w_v → features @ w_v / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of the query's
-            size. Does tanh need that?
+        features @ w_v → … / math.sqrt(len(w_v)) ∨ … / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of
+            a size. Does tanh need that?
         torch.softmax(features @ w_v, dim=-1) → features @ w_v ⇒ The values are averaged with bare scores. What makes
             weights of them?
         @ values → ∅ ⇒ Weights come back. | Where do the values come in?
-        torch.tanh( → torch.sigmoid( ⇒ The sum is bent by a sigmoid, not by tanh.
-        torch.tanh( → torch.relu( ⇒ The sum is bent by ReLU, not by tanh.
-        [:, :, None] + (keys @ W_k.T)[:, None] → + keys @ W_k.T ⇒ An error is raised: queries and keys are added one to
-            one. How does every query meet every key?
+        torch.tanh( → torch.sigmoid( ∨ torch.relu( ⇒ The sum is not bent by tanh, but by another function.
         [:, :, None] + (keys @ W_k.T)[:, None] → [:, None] + (keys @ W_k.T)[:, :, None] ⇒ An error is raised: the table
             has a row for each key. Where do the new axes of queries and keys belong?
         """,
@@ -260,21 +247,17 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
         / 2 → ∅ ⇒ The keys' squared norm is not halved beside the dot product.
         - keys.square() → + keys.square() ⇒ Long keys gain. | Which sign has the keys' squared norm?
         keys.square().sum(dim=-1) → keys.norm(dim=-1) ⇒ The keys' norm is not squared.
-        queries @ keys.mT → 2 * queries @ keys.mT ; / 2 → ∅ ⇒ All scores are twice what they should be. | Where is the
-            ½?
-        scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) / 2 ⇒
-            The distance is not squared.
-        scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) ⇒ The
-            distance is neither squared nor halved.
+        queries @ keys.mT → 2 * … ; / 2 → ∅ ⇒ All scores are twice what they should be. | Where is the ½?
+        scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) / 2 ∨
+            scores = -torch.cdist(queries, keys) ⇒ The distance is not squared.
         queries @ keys.mT - → -queries @ keys.mT + ⇒ The most distant keys get the most weight. | What is the sign of
             the score?
-        softmax(scores → softmax(scores / math.sqrt(keys.shape[-1]) ⇒ All scores are divided by √d, as dot products are.
-        keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ The dot product alone is divided by √d. Is that in the square?
+        softmax(scores → … / math.sqrt(keys.shape[-1]) ∨ keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ Something is
+            divided by √d. Does a distance need that?
         softmax(scores, dim=-1) → softmax(scores, dim=-2) ⇒ Columns sum to 1, rows do not. | Over what does the softmax
             run?
-        torch.softmax(scores, dim=-1) → scores ⇒ Scores without the queries' norm come back. | Where is the softmax?
-        torch.softmax(scores, dim=-1) → scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ Scores come back, with
-            the queries' norm. | Where is the softmax?
+        torch.softmax(scores, dim=-1) → scores ∨ scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ Scores come
+            back. | Where is the softmax?
         torch.softmax(scores, dim=-1) → scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() ⇒ The weights of a
             query do not sum to 1. | What comes after the exponential?
     """,

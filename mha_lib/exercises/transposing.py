@@ -28,33 +28,30 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     mistakes="""
         table // num_heads → table % num_heads ; table % num_heads → table // num_heads ⇒ Quotient and remainder of the
             table's number have changed places. Do the heads of one example follow one another?
-        table // num_heads → table ⇒ The table's number is given out as the example's. How many tables has an example?
-        head * head_size → head * num_heads ⇒ A head's columns begin num_heads apart. How many columns does each own?
+        table // num_heads → table ∨ table % num_heads → table ⇒ The table's number is taken for that of the example or
+            head. Do heads start anew with each example?
+        head * head_size → head * num_heads ∨ head * head_size + column → head + column ⇒ The heads' columns do not
+            begin head_size apart. How many does each own?
         head * head_size + column → column ⇒ The feature is counted within its head. What stands to its left?
         head * head_size + column → column * num_heads + head ⇒ The heads' columns alternate. Do they in the input?
         row, head * head_size + column → column, head * head_size + row ⇒ Column and row have changed places. What does
             a row of a table stand for?
-        row, head * head_size + column → head * head_size + column, row ⇒ Feature and token are given in each other's
-            place.
-        table // num_heads → table // head_size ; table % num_heads → table % head_size ⇒ The tables are counted in
-            groups of head_size. How many tables has one example?
-        table // num_heads → table // head_size ⇒ The example is found by head_size. How many tables has one example?
-        table % num_heads → table % head_size ⇒ The head is found by head_size. How many tables has one example?
-        head * head_size + column → head + column ⇒ The columns of the heads overlap. How far apart do two heads begin?
-        row, head * head_size + column → row, head, column ∨ row, head * head_size + column → head, row, column ⇒ Head
-            and column come back apart. Which single column of the input are they?
-        table % num_heads → table ⇒ The table's number is taken for the head's. Does it start anew with each example?
+        row, head * head_size + column → head * head_size + column, row ∨ example, row, → row, example, ⇒ The numbers
+            come in another order. In which are they asked for?
+        table // num_heads → table // head_size ; table % num_heads → table % head_size ∨ table // num_heads → table //
+            head_size ∨ table % num_heads → table % head_size ⇒ Tables are counted by head_size. How many tables has one
+            example?
+        row, head * head_size + column → row, head, column ∨ head, row, column ⇒ Head and column come back apart. Which
+            single column of the input are they?
         head * head_size + column → example * head_size + column ⇒ The example's number is taken for the head's.
         table // num_heads → table / num_heads ⇒ The example's number is no whole number. Which division is whole?
         + column → ∅ ⇒ This is the first column of the head. Which one within it?
-        table % num_heads → num_heads - 1 - table % num_heads ⇒ The heads are counted from the last one back.
-        head * head_size + column → head * head_size + column + 1 ⇒ The feature is counted from 1. From what is all
-            counted here?
-        example, row, → row, example, ⇒ Example and token are given in each other's place.
-        head * head_size → (head + 1) * head_size ⇒ The feature lies one head too far right. Is head 1 the first?
-        table // num_heads → (table - 1) // num_heads ; table % num_heads → (table - 1) % num_heads ; example, row, →
-            example, row - 1, ; + column → + column - 1 ⇒ Table, row and column are read as if they were counted from 1.
-        head * head_size → (head - 1) * head_size ⇒ The feature lies one head too far left. Is head 0 the first?
+        table % num_heads → num_heads - 1 - … ⇒ The heads are counted from the last one back.
+        head * head_size + column → … + 1 ∨ table // num_heads → (table - 1) // num_heads ; table % num_heads → (table -
+            1) % num_heads ; example, row, → example, row - 1, ; + column → + column - 1 ⇒ Something is counted from 1.
+            From what is all counted here?
+        head * head_size → (head + 1) * head_size ∨ (head - 1) * head_size ⇒ The feature lies one head too far. Which
+            number has the first head?
         """,
 )
 def origin(table, row, column, num_heads, head_size):
@@ -80,30 +77,18 @@ def origin(table, row, column, num_heads, head_size):
         num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
             dealt out in turn. | Which features does head 0 own?
         .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens. | Which two axes change places?
-        .transpose(1, 2) → .permute(2, 1, 0, 3) ⇒ Examples and heads have changed places. Which two axes should?
-        .transpose(1, 2) → .transpose(2, 3) ∨ .transpose(1, 2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1,
-            num_heads ⇒ Heads and features have changed places. Which two axes should?
-        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → b * d //
-            num_heads, num_heads ⇒ Tokens have changed places with the features of a head. Which two axes should?
-        .transpose(1, 2) → .transpose(0, 1) ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
-            num_heads → b * n ⇒ Tokens have changed places with examples. Which two axes should?
-        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. Which should they share with examples?
-        .transpose(1, 2) → ∅ ; .reshape(b * num_heads, n, -1) → ∅ ⇒ The features are cut, and nothing has moved yet.
+        .transpose(1, 2) → .permute(2, 1, 0, 3) ∨ .transpose(2, 3) ∨ .transpose(1, 3) ∨ .transpose(0, 1) ∨ .transpose(1,
+            2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1, num_heads ∨ .transpose(1, 2) → .transpose(1, 3) ;
+            b * num_heads, n → b * d // num_heads, num_heads ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads,
+            -1 ; b * num_heads → b * n ⇒ Two axes have changed places. Are they those that should?
         num_heads, d // num_heads → d // num_heads, num_heads ∨ num_heads, d // num_heads → d // num_heads, num_heads ;
             b * num_heads, n, -1 → -1, n, num_heads ⇒ The last axis is cut into head_size heads. How many are there?
         .transpose(1, 2) → ∅ ; b * num_heads, n → b * n, num_heads ⇒ The tokens are folded into the batch, and heads
             stand as rows. Which belong into the batch?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ; n, -1) → -1, n) ⇒ Every table lies on its side. | Are features the
-            rows of a table?
-        b * num_heads, n, → b, num_heads * n, ⇒ The heads lie below one another, as further tokens. | Into which axis
-            should heads be folded?
         n, num_heads, d → num_heads, n, d ∨ n, num_heads, d → num_heads, n, d ; b * num_heads, n → b * n, num_heads ⇒
             The reshape cuts tokens, not features. Along which axis do the heads lie?
-        .transpose(1, 2) → .transpose(1, 2).flip(1) ⇒ The heads of every example stand in reverse order.
+        .transpose(1, 2) → ….flip(1) ⇒ The heads of every example stand in reverse order.
         .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
-        .reshape(b * num_heads, n, -1) → .transpose(1, 2).flatten(2).repeat_interleave(num_heads, dim=0) ⇒ Every head
-            has all features. How many does one own?
-        d // num_heads → d ⇒ An error is raised: each head is to have all features. How many does one own?
         """,
 )
 def transpose_qkv(X, num_heads):
@@ -139,20 +124,14 @@ def transpose_qkv(X, num_heads):
         .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens. | Which two axes change places?
         .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; .reshape(-1, n, num_heads * p) →
             .flatten(2) ⇒ Heads have changed places with features. Which two axes should?
-        .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads have an axis again. Beside which one do
-            they belong?
-        .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads stand beside their features, but still on an axis of their own.
         .transpose(1, 2) → ∅ ; -1, n, num_heads * p → -1, num_heads * n, p ⇒ The heads lie below one another, as further
             tokens. Where do they belong?
         .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ Each head is one long row of all its
             tokens. Which two axes should be joined?
-        .reshape(-1, n, num_heads * p) → .sum(dim=2) ⇒ The heads are added up. Where does each belong in the output?
-        .reshape(-1, n, num_heads * p) → .mean(dim=2) ⇒ The heads are averaged. Where does each belong in the output?
-        .transpose(1, 2) → .transpose(1, 2).flip(2) ⇒ The heads stand side by side in reverse order.
+        .reshape(-1, n, num_heads * p) → .sum(dim=2) ∨ .mean(dim=2) ⇒ The heads are added up or averaged. Where does
+            each belong in the output?
+        .transpose(1, 2) → ….flip(2) ⇒ The heads stand side by side in reverse order.
         .reshape(-1, n, num_heads * p) → [:, :, 0] ⇒ Only head 0 is left.
-        X.reshape(tables // num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, -1) ∨ X.reshape(tables //
-            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: features
-            are split once more. Which axis holds the heads here?
         """,
 )
 def transpose_output(X, num_heads):
@@ -167,7 +146,7 @@ def transpose_output(X, num_heads):
 
 
 RIGHT = "valid_lens.repeat_interleave(num_heads, dim=0)"
-FOR_QUERIES = f"{RIGHT} → {RIGHT} if valid_lens.dim() == 1 else"
+FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
 
 
 @exercise(
@@ -184,32 +163,25 @@ FOR_QUERIES = f"{RIGHT} → {RIGHT} if valid_lens.dim() == 1 else"
     mistakes=f"""
         {RIGHT} → torch.cat([valid_lens] * num_heads) ∨ {FOR_QUERIES} torch.cat([valid_lens] * num_heads) ⇒ The examples
             take turns. | Of which example is the second table a head?
-        {RIGHT} → torch.stack([valid_lens] * num_heads) ⇒ Each repeat of the batch is a row of its own. On how many axes
-            do the tables stand?
-        {RIGHT} → torch.stack([valid_lens] * num_heads, dim=1) ∨ {FOR_QUERIES} torch.stack([valid_lens] * num_heads,
-            dim=1) ⇒ The heads of an example have an axis of their own. On how many axes do the tables stand?
+        {RIGHT} → torch.stack([valid_lens] * num_heads) ∨ torch.stack([valid_lens] * num_heads, dim=1) ∨ {FOR_QUERIES}
+            torch.stack([valid_lens] * num_heads, dim=1) ⇒ The repeats have an axis of their own. On how many axes do
+            the tables stand?
         {RIGHT} → valid_lens ∨ {FOR_QUERIES} valid_lens ⇒ Nothing is repeated. How many tables need a length?
         {RIGHT} → valid_lens * num_heads ⇒ The lengths are multiplied. Should they grow, or their number?
         dim=0) → dim=0) // num_heads ⇒ The order is right, but the lengths are divided among the heads. Does a head see
             fewer tokens, or fewer features?
-        {RIGHT} → valid_lens[:1].repeat_interleave(len(valid_lens) * num_heads, dim=0) ⇒ All tables have the length of
-            example 0.
-        dim=0) → dim=0).clamp(min=valid_lens.max().item()) ⇒ All tables have one length, the largest of the batch.
+        {RIGHT} → valid_lens[:1].repeat_interleave(len(valid_lens) * num_heads, dim=0) ∨ … .clamp(min=valid_lens.max())
+            ⇒ All tables have one length. Which one should a table have?
         num_heads, dim=0) → len(valid_lens), dim=0) ⇒ Each length is repeated once for every example. How many tables
             has an example?
-        , dim=0 → ∅ ⇒ One length an example is right. With one a query all lengths stand in a single row.
-        dim=0 → dim=-1 ⇒ One length an example is right. With one a query each is repeated beside itself. Which axis
-            holds the tables?
-        , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ⇒ One length an example is right. With one a query single
-            lengths are repeated, where a whole row belongs together.
+        , dim=0 → ∅ ∨ , dim=-1 ∨ , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ∨ {RIGHT} → {FOR_QUERIES} valid_lens[:,
+            0].repeat_interleave(num_heads) ∨ {FOR_QUERIES} valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One
+            length an example is right, one a query is not. Does each table get the whole row of its example?
         {RIGHT} → valid_lens.repeat(1, num_heads) ∨ {FOR_QUERIES} valid_lens.repeat(1, num_heads) ⇒ The lengths are
             repeated to the right, along the last axis. Which axis holds the tables?
-        {FOR_QUERIES} valid_lens[:, 0].repeat_interleave(num_heads) ∨ {FOR_QUERIES}
-            valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One length an example is right. With one a query, a
-            single one of an example's lengths is left.
-        {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ {RIGHT} → valid_lens[:, None].repeat(1,
-            num_heads).flatten() ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ One length an example is right. With one
-            a query an error is raised: there is an axis more than the code counts on.
+        {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ valid_lens[:, None].repeat(1,
+            num_heads).flatten() ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ One length an example is right, and one
+            a query raises an error: there is an axis more than the code counts on.
         """,
 )
 def lengths_for_heads(valid_lens, num_heads):
@@ -227,22 +199,15 @@ def lengths_for_heads(valid_lens, num_heads):
     idea="Give the heads, the three parts and the rows of a part an axis each; then it is a matter of two axes.",
     begin="Begin with a reshape of the first axis only, its parts named in the order in which they lie there.",
     mistakes="""
-        parts.transpose(0, 1) → W ⇒ The first third of the rows is given out as W_q. Does W_q stand in one piece?
         num_heads, 3, -1, size) → -1, 3, size) ⇒ The rows are dealt out in turn. What follows a head's first query row?
         .transpose(0, 1) → .permute(1, 2, 0, 3) ⇒ Each row is in its own matrix, but there the heads alternate. Do all
             rows of head 0 come first?
-        return W_q, W_k, W_v → return W_k, W_q, W_v ⇒ W_q and W_k are exchanged.
-        return W_q, W_k, W_v → return W_q, W_v, W_k ⇒ W_k and W_v are exchanged.
+        return W_q, W_k, W_v → return W_k, W_q, W_v ∨ return W_q, W_v, W_k ⇒ Two of the three matrices are exchanged.
         num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head
             in each matrix?
         num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut
             into heads. Which of the two comes first in W?
-        parts.transpose(0, 1).reshape(3, -1, size) → parts[0] ⇒ These are the three parts of head 0 alone.
-        .reshape(3, -1, size) → ∅ ⇒ The heads still have an axis of their own in every matrix.
-        return W_q, W_k, W_v → return parts ⇒ The parts come back head by head. Which three matrices are asked for?
         parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
-        parts.transpose(0, 1).reshape(3, -1, size) → W.chunk(3, dim=1) ⇒ The columns are cut in three. Which axis holds
-            the heads' rows?
         """,
 )
 def split_fused(W, num_heads):

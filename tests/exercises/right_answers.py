@@ -8,13 +8,11 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
+from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
-from mha_lib.heads.coalitions import greedy, heads_in
 from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
 
-# ---------------------------------------------------------------------------------------------------------------------
-# 01 and 02
+# ---- 01 and 02
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -32,13 +30,6 @@ def hour_out_by_subsets(hours, sigma):
         (others,) = torch.where((hours - hours[i]).abs() > 1)
         weights[i, others] = torch.softmax(-0.5 * ((hours[others] - hours[i]) / sigma) ** 2, dim=0)
     return weights
-
-
-def hour_out_after_softmax(hours, sigma):
-    """Masked after the softmax, but divided by the sum again."""
-    apart = torch.cdist(hours[:, None], hours[:, None])
-    weights = torch.softmax(-(apart**2) / 2 / sigma**2, dim=1) * (apart > 1)
-    return weights / weights.sum(dim=1, keepdim=True)
 
 
 def line_by_numpy(queries, keys, values, sigma):
@@ -75,8 +66,7 @@ def additive_by_layer(queries, keys, values, W_q, W_k, w_v):
     return layer(queries, keys, values)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# 03 and 04
+# ---- 03 and 04
 
 
 def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
@@ -88,13 +78,6 @@ def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
     return counter.get_total_flops()
 
 
-def heads_by_layer(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    sizes = {"query_size": W_q.shape[1], "key_size": W_k.shape[1], "value_size": W_v.shape[1]}
-    layer = MultiHeadAttention(len(W_q), num_heads, **sizes)
-    layer.load_state_dict({f"W_{name}.weight": W for name, W in zip("qkvo", (W_q, W_k, W_v, W_o), strict=True)})
-    return layer(queries, keys, values, valid_lens).detach()
-
-
 def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     outputs = []
     for q_rows, k_rows, v_rows in zip(*(W.chunk(num_heads) for W in (W_q, W_k, W_v)), strict=True):
@@ -102,11 +85,6 @@ def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o
         scores += torch.where(torch.arange(keys.shape[1]) < valid_lens[:, None, None], 0, -math.inf)
         outputs.append(scores.softmax(-1) @ values @ v_rows.T)
     return torch.cat(outputs, dim=-1) @ W_o.T
-
-
-def split_by_loops(X, num_heads):
-    p = X.shape[2] // num_heads
-    return torch.stack([example[:, i * p : (i + 1) * p] for example in X for i in range(num_heads)])
 
 
 def split_by_a_matrix(X, num_heads):
@@ -124,8 +102,7 @@ def unfused_by_chunks(W, num_heads):
     return [torch.cat(parts) for parts in zip(*heads, strict=True)]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# 05 and 06
+# ---- 05 and 06
 
 
 def root_of_squared_distance(weights):
@@ -155,12 +132,6 @@ def cuts_by_cost(score, num_heads):
     return order
 
 
-def cuts_by_table(score, num_heads):
-    bits = heads_in(torch.arange(2**num_heads), num_heads)
-    table = torch.tensor([score(heads.nonzero().flatten()) for heads in bits])
-    return greedy(table).argsort().tolist()
-
-
 def gain_by_combinations(seen, unseen, number):
     num_heads = int(math.log2(len(seen)))
     sets = [sum(2**head for head in heads) for heads in itertools.combinations(range(num_heads), number)]
@@ -179,14 +150,13 @@ RIGHT = {
         lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
         lambda q, k, v, sigma: torch.softmax((q @ k.T - (k * k).sum(1) / 2) / sigma**2, dim=1) @ v,
     ],
-    "leave_hour_out": [hour_out_by_subsets, hour_out_after_softmax],
+    "leave_hour_out": [hour_out_by_subsets],
     "local_line": [line_by_numpy],
     "scaled_scores": [lambda q, k, std: torch.einsum("bqd,bkd->bqk", q / std, k / std) * q.shape[2] ** -0.5],
     "masked_softmax_1d": [
         softmax_by_rows,
         by_attention_kernel,
         lambda scores, lens: torch.softmax(scores - 1e4 * ~mask(scores, lens), dim=-1),  # lower than it was by so much
-        lambda scores, lens: torch.softmax(scores.where(mask(scores, lens), -1e9), dim=-1),
     ],
     "masked_softmax_2d": [
         softmax_by_rows,
@@ -200,9 +170,9 @@ RIGHT = {
         lambda d, h, size, bias: float(d * (3 * size + d + 4 * bias)),
     ],
     "operation_count": [operations_by_torch],
-    "sum_over_heads": [heads_by_layer, heads_by_concatenation],
+    "sum_over_heads": [heads_by_concatenation],
     "origin": [lambda t, row, column, h, p: torch.tensor([t // h, row, t % h * p + column])],
-    "transpose_qkv": [split_by_loops, split_by_a_matrix],
+    "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [merge_by_loops],
     "lengths_for_heads": [
         lambda lens, h: lens[torch.arange(len(lens) * h) // h],
@@ -210,15 +180,11 @@ RIGHT = {
     ],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
-    "reach": [
-        statistics.mean_distance,
-        root_of_squared_distance,
-        lambda weights: statistics.mean_distance(weights[:1]),
-    ],
+    "reach": [statistics.mean_distance, root_of_squared_distance],
     "evenness": [evenness_by_loops],
     "heard": [heard_by_einsum],
     "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.2, 0.2]), [0.4, 0.203, 0.199]],
-    "order_of_cuts": [cuts_by_cost, cuts_by_table],
+    "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "own_importance": [path_gradient, monte_carlo_shapley],
 }
