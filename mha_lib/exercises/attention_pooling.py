@@ -22,17 +22,17 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     idea="A kernel turns a distance into a similarity. This one is a straight line until it meets 0.",
     begin="Begin with how far a key is, whatever the side, as a share of the two hours.",
     mistakes="""
-        .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. | Where does the line end?
-        .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
-        .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance
-            a sign?
-        / 2 → ∅ ∨ / 4 ⇒ The line does not meet 0 at two hours. | At which distance should it be down?
-        distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
-        (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside
-            the two hours?
-        1 - distance.abs() / 2 → distance.abs() / 2 ⇒ It grows with the distance. | What is it at the query, and what at
-            two hours?
-        """,
+    .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. | Where does the line end?
+    .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
+    .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance a
+        sign?
+    / 2 → ∅ ∨ / 4 ⇒ The line does not meet 0 at two hours. | At which distance should the line be down?
+    distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
+    (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
+        two hours?
+    1 - distance.abs() / 2 → distance.abs() / 2 ⇒ It grows with the distance. | What is it at the query, and what at two
+        hours?
+    """,
 )
 def triangle(distance):
     """A kernel that falls in a straight line from 1 at distance 0 to 0 at two hours, and stays 0 beyond.
@@ -53,17 +53,17 @@ def triangle(distance):
     idea="Try a row of four equal weights: what do their squares sum to, and how does that become 4?",
     begin="Begin with the squares of all weights; then ask which axis is that of the keys.",
     mistakes="""
-        1 / → ∅ ⇒ This grows when few keys are heard. | What becomes of the sum of squares in the end?
-        dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
-        square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
-        sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
-        1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
-            torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
-        1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly
-            any count as much as others?
-        square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the
-            largest a say?
-        """,
+    1 / → ∅ ⇒ This grows when few keys are heard. | What becomes of the sum of squares in the end?
+    dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
+    square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
+    sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
+    1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
+        torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
+    1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly any
+        count as much as others?
+    square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the largest a
+        say?
+    """,
 )
 def effective_number(weights):
     """How many keys each query listens to: 1 / Σᵢ αᵢ², its weights being α.
@@ -85,16 +85,15 @@ def effective_number(weights):
     mistakes=(
         WIDTH,
         f"""
-        sum → mean ⇒ The squared differences are averaged over the entries of a vector, where a distance sums them.
-        square().sum(dim=2) → sum(dim=2).square() ⇒ The differences within a vector are summed before they are squared.
-        dim=1 → dim=0 ⇒ {OVER_QUERIES}
-        softmax(scores, dim=1) → exp(scores) ⇒ The weights of a query do not sum to 1. | What comes after the
-            exponential?
-        torch.softmax(scores, dim=1) → scores ⇒ The values are averaged with bare scores. What makes weights of them?
-        @ values → ∅ ⇒ Weights come back. | Where do the values come in?
-        -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is attention by plain dot products: the
-            distance has no say.
-        """,
+    sum → mean ⇒ The squared differences are averaged over the entries of a vector, where a distance sums them.
+    square().sum(dim=2) → sum(dim=2).square() ⇒ The differences within a vector are summed before they are squared.
+    dim=1 → dim=0 ⇒ {OVER_QUERIES}
+    softmax(scores, dim=1) → exp(scores) ⇒ The weights of a query do not sum to 1. | What comes after the exponential?
+    torch.softmax(scores, dim=1) → scores ⇒ The values are averaged with bare scores. What makes weights of them?
+    @ values → ∅ ⇒ Weights come back. | Where do the values come in?
+    -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is attention by plain dot products: the distance
+        has no say.
+    """,
     ),
 )
 def gaussian_pooling(queries, keys, values, sigma):
@@ -116,23 +115,23 @@ def gaussian_pooling(queries, keys, values, sigma):
     mistakes=(
         WIDTH,
         f"""
-        .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out. Where is the mask?
-        apart.abs() <= 1 → (…) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within the hour of
-            itself?
-        <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
-        <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
-        apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ;
-            dim=1) → dim=1).nan_to_num(0) ⇒ All readings on one side are gone. | Has a distance a sign?
-        apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left
-            out. Do places in a list say how many hours lie between?
-        -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
-        scores.masked_fill(near, -torch.inf), dim=1) → scores, dim=1).masked_fill(near, 0) ⇒ The readings left out have
-            weight 0, but the rest of a row does not sum to 1. | Does the mask come before the softmax, or after?
-        dim=1 → dim=0 ⇒ {OVER_QUERIES}
-        torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ No row
-            sums to 1. | What comes after the exponential?
-        <= 1 → <= sigma ⇒ The gap is as wide as σ. How wide is it to be, whatever σ is?
-        """,
+    .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out. Where is the mask?
+    .abs() <= 1 → == 0 ⇒ A reading ignores itself alone. Who else is within the hour?
+    apart.abs() <= 1 → (…) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within the hour of itself?
+    <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
+    <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
+    apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ; dim=1) →
+        dim=1).nan_to_num(0) ⇒ All readings on one side are gone. | Has a distance a sign?
+    apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left out. |
+        Do places in a list say how many hours lie between?
+    -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
+    scores.masked_fill(near, -torch.inf), dim=1) → scores, dim=1).masked_fill(near, 0) ⇒ The readings left out have
+        weight 0, but the rest of a row does not sum to 1. | Does the mask come before the softmax, or after?
+    dim=1 → dim=0 ⇒ {OVER_QUERIES}
+    torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ No row sums to
+        1. | What comes after the exponential?
+    <= 1 → <= sigma ⇒ The gap is as wide as σ. How wide is it to be, whatever σ is?
+    """,
     ),
 )
 def leave_hour_out(hours, sigma):
@@ -160,21 +159,21 @@ def leave_hour_out(hours, sigma):
     mistakes=(
         WIDTH,
         f"""
-        + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average. | Where is a line followed from the means?
-        queries - mean_key → -mean_key ⇒ This is the line's height at hour 0. | At which place is the line read off?
-        + slope → - slope ⇒ The slope pulls the wrong way. | What is the sign of the way from the mean to the query?
-        mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ;
-            (w * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1)
-            → (w * x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
-        (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in
-            the slope are weighted.
-        w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] →
-            keys.mean() ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ⇒ A plain
-            average of all readings stands where a weighted mean belongs.
-        queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
-        x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
-        scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
-        """,
+    + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average. | Where is a line followed from the means?
+    queries - mean_key → -mean_key ⇒ This is the line's height at hour 0. | At which place is the line read off?
+    + slope → - slope ⇒ The slope pulls the wrong way. | What is the sign of the way from the mean to the query?
+    mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ; (w
+        * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w *
+        x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
+    (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in the
+        slope are weighted.
+    w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] → keys.mean()
+        ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ⇒ A plain average of all
+        readings stands where a weighted mean belongs.
+    queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
+    x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
+    scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
+    """,
     ),
 )
 def local_line(queries, keys, values, sigma):

@@ -19,7 +19,8 @@ ERRORS = {  # how torch or Python puts it → what it means
     "changed places another order is wanted. What copies the numbers into it?",
     r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
     "to the axis that is cut?",
-    r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be whole. Which division gives whole numbers?",
+    r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be "
+    "whole. Which division gives whole numbers?",
     r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
     r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
 }

@@ -139,7 +139,7 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
 
 def test_two_mistakes_at_once_are_both_named():
     text = triangle(lambda distance: 1 - distance.abs()).text
-    assert text == "Two things at once. Where does the line end? And: At which distance should it be down?"
+    assert text == "Two things at once. Where does the line end? And: At which distance should the line be down?"
 
 
 def test_an_argument_that_the_right_answer_does_not_need_either_is_not_asked_for():
