@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lib.attention import valid_keys
 from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.running import MistakeError, error_in_words, run
+from mha_lib.exercises.running import MistakeError, run
 
 SOFTMAX_AXES = """
     dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
@@ -125,33 +125,20 @@ def trials_2d() -> dict[str, list[tuple[Tensor, Tensor]]]:
 
 
 def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Do nothing if the gradient of the scores, through the function's weights, is finite.
-
-    Raises:
-        MistakeError: there is no gradient, or NaN in it, or something on its way was changed in place.
-    """
+    """A ``MistakeError`` if no finite gradient of the scores comes back through the weights."""
 
     def gradient_of_scores(scores: Tensor, valid_lens: Tensor) -> Tensor:
         scores = scores.clone().requires_grad_()
-        weights = function(scores, valid_lens)
-        if not weights.requires_grad:
-            raise MistakeError(
-                "The weights are right, but no gradient reaches the scores. Are they tensors all the way?"
-            )
-        try:
-            return torch.autograd.grad(weights.square().sum(), scores)[0]
-        except RuntimeError as error:
-            said = error_in_words(error)[1]
-            raise MistakeError(
-                f"The weights are right, but the gradient does not find its way back ({said})."
-            ) from None
+        return torch.autograd.grad(function(scores, valid_lens).square().sum(), scores)[0]
 
     (outcome,) = run(gradient_of_scores, trials_2d()["where some lengths are 0"][:1])
+    told = "The weights are right, but the gradient of the scores"
+    if outcome.error:
+        raise MistakeError(f"{told} does not find its way back ({outcome.error[1]}).")
     if not outcome.value.isfinite().all():
+        place = outcome.value.isfinite().logical_not().nonzero()[0].tolist()
         raise MistakeError(
-            f"The weights are right, but the gradient of the scores holds NaN at "
-            f"{outcome.value.isfinite().logical_not().nonzero()[0].tolist()}, where the length is 0. Does NaN arise on "
-            "the way, and is replaced later?"
+            f"{told} holds NaN at {place}, where the length is 0. Does NaN arise, and is replaced later?"
         )
 
 

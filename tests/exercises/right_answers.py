@@ -5,14 +5,12 @@ import math
 
 import numpy as np
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
 from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
-
-# ---- 01 and 02
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -24,12 +22,10 @@ def pooling_by_loops(queries, keys, values, sigma):
     return output
 
 
-def hour_out_by_subsets(hours, sigma):
-    weights = torch.zeros(len(hours), len(hours))
-    for i in range(len(hours)):
-        (others,) = torch.where((hours - hours[i]).abs() > 1)
-        weights[i, others] = torch.softmax(-0.5 * ((hours[others] - hours[i]) / sigma) ** 2, dim=0)
-    return weights
+def hour_out_after_softmax(hours, sigma):
+    """Masked after the softmax, but divided by the sum again."""
+    apart = torch.cdist(hours[:, None], hours[:, None])
+    return F.normalize(torch.softmax(-(apart**2) / 2 / sigma**2, dim=1) * (apart > 1), p=1, dim=1)
 
 
 def line_by_numpy(queries, keys, values, sigma):
@@ -47,26 +43,22 @@ def mask(scores, valid_lens):
 def softmax_by_rows(scores, valid_lens):
     """A row of its own for every query, of nothing but zeros where its length is 0."""
     weights = torch.zeros_like(scores)
-    for example, lengths in enumerate(valid_lens.tolist()):
-        for row in range(scores.shape[1]):
-            length = lengths if isinstance(lengths, int) else lengths[row]
-            weights[example, row, :length] = torch.softmax(scores[example, row, :length], dim=0)
+    for example, row in itertools.product(range(len(scores)), range(scores.shape[1])):
+        length = valid_lens[example] if valid_lens.dim() == 1 else valid_lens[example, row]
+        weights[example, row, :length] = torch.softmax(scores[example, row, :length], dim=0)
     return weights
 
 
 def by_attention_kernel(scores, valid_lens):
     """The weights are what attention gives for one-hot values; an identity as keys makes the scores the queries."""
     identity = torch.eye(scores.shape[2]).expand(len(scores), -1, -1)
-    return scaled_dot_product_attention(scores, identity, identity, mask(scores, valid_lens), scale=1.0)
+    return F.scaled_dot_product_attention(scores, identity, identity, mask(scores, valid_lens), scale=1.0)
 
 
 def additive_by_layer(queries, keys, values, W_q, W_k, w_v):
     layer = AdditiveAttention(len(w_v), query_size=W_q.shape[1], key_size=W_k.shape[1])
     layer.load_state_dict({"W_q.weight": W_q, "W_k.weight": W_k, "w_v.weight": w_v[None]})
     return layer(queries, keys, values)
-
-
-# ---- 03 and 04
 
 
 def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
@@ -93,35 +85,17 @@ def split_by_a_matrix(X, num_heads):
     return torch.stack([X @ own for own in columns], dim=1).flatten(end_dim=1)
 
 
-def merge_by_loops(X, num_heads):
-    return torch.stack([torch.cat([*X[i : i + num_heads]], dim=1) for i in range(0, len(X), num_heads)])
-
-
 def unfused_by_chunks(W, num_heads):
     heads = [head.chunk(3) for head in W.chunk(num_heads)]
     return [torch.cat(parts) for parts in zip(*heads, strict=True)]
-
-
-# ---- 05 and 06
-
-
-def root_of_squared_distance(weights):
-    places = torch.arange(weights.shape[-1])
-    return (weights * (places - places[:, None]) ** 2).sum(dim=-1).mean(dim=(0, 2)).sqrt()
 
 
 def evenness_by_loops(weights, valid_lens):
     found = [[] for _ in range(weights.shape[1])]
     for example, length in zip(weights, valid_lens.tolist(), strict=True):
         for h, i in itertools.product(range(len(example)), range(length)):
-            row = [w for w in example[h, i].tolist() if w > 0]
-            found[h].append(-sum(w * math.log(w, length) for w in row))
+            found[h].append(-sum(w * math.log(w, length) for w in example[h, i].tolist() if w > 0))
     return torch.tensor([sum(rows) / len(rows) for rows in found])
-
-
-def heard_by_einsum(weights, values, W_o):
-    W = W_o.unflatten(1, weights.shape[1:2] + values.shape[-1:])
-    return torch.einsum("bhqk,bhkp,ohp->bhqko", weights, values, W).norm(dim=-1)
 
 
 def cuts_by_cost(score, num_heads):
@@ -133,8 +107,9 @@ def cuts_by_cost(score, num_heads):
 
 
 def gain_by_combinations(seen, unseen, number):
-    num_heads = int(math.log2(len(seen)))
-    sets = [sum(2**head for head in heads) for heads in itertools.combinations(range(num_heads), number)]
+    sets = [
+        sum(2**head for head in heads) for heads in itertools.combinations(range(len(seen).bit_length() - 1), number)
+    ]
     return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
 
 
@@ -148,9 +123,8 @@ RIGHT = {
     "gaussian_pooling": [
         pooling_by_loops,
         lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
-        lambda q, k, v, sigma: torch.softmax((q @ k.T - (k * k).sum(1) / 2) / sigma**2, dim=1) @ v,
     ],
-    "leave_hour_out": [hour_out_by_subsets],
+    "leave_hour_out": [hour_out_after_softmax],
     "local_line": [line_by_numpy],
     "scaled_scores": [lambda q, k, std: torch.einsum("bqd,bkd->bqk", q / std, k / std) * q.shape[2] ** -0.5],
     "masked_softmax_1d": [
@@ -165,25 +139,23 @@ RIGHT = {
     ],
     "additive_attention": [additive_by_layer],
     "distance_weights": [lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=2)],
-    "parameter_count": [
-        lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias))),
-        lambda d, h, size, bias: float(d * (3 * size + d + 4 * bias)),
-    ],
+    "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
     "operation_count": [operations_by_torch],
     "sum_over_heads": [heads_by_concatenation],
     "origin": [lambda t, row, column, h, p: torch.tensor([t // h, row, t % h * p + column])],
     "transpose_qkv": [split_by_a_matrix],
-    "transpose_output": [merge_by_loops],
-    "lengths_for_heads": [
-        lambda lens, h: lens[torch.arange(len(lens) * h) // h],
-        lambda lens, h: torch.stack([lens] * h, dim=1).reshape(len(lens) * h, *lens.shape[1:]).float(),
-    ],
+    "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
+    "lengths_for_heads": [lambda lens, h: torch.stack([lens] * h, dim=1).flatten(0, 1).float()],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
-    "reach": [statistics.mean_distance, root_of_squared_distance],
+    "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
     "evenness": [evenness_by_loops],
-    "heard": [heard_by_einsum],
-    "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.2, 0.2]), [0.4, 0.203, 0.199]],
+    "heard": [
+        lambda weights, values, W: torch.einsum(
+            "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
+        ).norm(dim=-1)
+    ],
+    "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.203, 0.199])],
     "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "own_importance": [path_gradient, monte_carlo_shapley],

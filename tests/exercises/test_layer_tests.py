@@ -41,50 +41,41 @@ class AdditiveByLoop(AdditiveLayer):
         return torch.cat(columns, dim=-1)
 
 
-class NoBatchInOutput(Layer):
-    def forward(self, *inputs):
-        return super().forward(*inputs).flatten(0, 1)
+def variant(**methods):
+    """A right layer with other methods."""
+    return type("Variant", (Layer,), methods)
+
+
+def afterwards(change):
+    """A right layer, of which something is changed once the output is there: (layer, output) -> output."""
+    return variant(forward=lambda self, *inputs: change(self, Layer.forward(self, *inputs)))
 
 
 def keeping(change):
     """A layer whose output is right, but whose weights are kept otherwise."""
-
-    class Keeps(Layer):
-        def forward(self, *inputs):
-            output = super().forward(*inputs)
-            self.attention_weights = change(self.attention_weights)
-            return output
-
-    return Keeps
+    return afterwards(
+        lambda self, output: (setattr(self, "attention_weights", change(self.attention_weights)), output)[1]
+    )
 
 
 def with_scores(change):
-    """A layer whose scores are right ones, changed."""
-
-    class Changed(Layer):
-        def scores(self, Q, K):
-            return change(super().scores(Q, K))
-
-    return Changed
+    """A layer whose scores are the right ones, changed."""
+    return variant(scores=lambda self, Q, K: change(Layer.scores(self, Q, K)))
 
 
-class HeadsSwappedOnTheWayBack(Layer):
-    def merge_heads(self, X):
-        return super().merge_heads(X.flip(1))
+def infinite_where_padded(self, scores, valid_lens):
+    padding = torch.arange(scores.shape[-1]) >= valid_lens[:, None, None, None]
+    return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1)
 
 
-class RowsOfNine(Layer):
-    """Weights are the right ones times 0.9."""
+def keeps_dropped_weights(self, queries, keys, values, valid_lens):
+    Q, K, V = self.project(queries, keys, values)
+    self.attention_weights = self.dropout(self.masked_softmax(self.scores(Q, K), valid_lens))
+    return self.W_o(self.merge_heads(self.attention_weights @ V))
 
-    def masked_softmax(self, *arguments):
-        return 0.9 * super().masked_softmax(*arguments)
 
-
-class KeepsDroppedWeights(Layer):
-    def forward(self, queries, keys, values, valid_lens):
-        Q, K, V = self.project(queries, keys, values)
-        self.attention_weights = self.dropout(self.masked_softmax(self.scores(Q, K), valid_lens))
-        return self.W_o(self.merge_heads(self.attention_weights @ V))
+def shifted_by_the_batch(self, Q, K):
+    return Layer.scores(self, Q, K - K.mean(dim=(0, 2), keepdim=True) + K.mean(dim=0, keepdim=True))
 
 
 class HalfDropped(Layer):
@@ -94,46 +85,12 @@ class HalfDropped(Layer):
         super().__init__(num_hiddens, num_heads, 0.5 if dropout else 0.0)
 
 
-class NoisyInTraining(Layer):
-    def forward(self, *inputs):
-        output = super().forward(*inputs)
-        return output + 0.1 * torch.randn_like(output) if self.training else output
-
-
-class HearsTheNeighbour(Layer):
-    """Every example of the batch gets the keys of the one before it."""
-
-    def scores(self, Q, K):
-        return super().scores(Q, K.roll(1, dims=0))
-
-
-class MeanOfTheBatch(Layer):
-    """The batch shifts all scores of a key: an example alone gives something else."""
-
-    def scores(self, Q, K):
-        return super().scores(Q, K - K.mean(dim=(0, 2), keepdim=True) + K.mean(dim=0, keepdim=True))
-
-
-class SeesPadding(Layer):
-    def masked_softmax(self, scores, valid_lens):
-        return torch.softmax(scores, dim=-1)
-
-
-class NaNInEmptyRows(Layer):
-    def masked_softmax(self, scores, valid_lens):
-        padding = torch.arange(scores.shape[-1]) >= valid_lens[:, None, None, None]
-        return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1)
-
-
-class NaNSweptFromTheOutput(NaNInEmptyRows):
-    """Zeros where they must be, but the gradient is NaN all the same."""
-
-    def forward(self, *inputs):
-        return super().forward(*inputs).nan_to_num(0)
-
-
-TwiceAsSharp = with_scores(lambda scores: 2 * scores)
-FixedScores = with_scores(lambda scores: 0 * scores)
+TwiceAsSharp, FixedScores = with_scores(lambda scores: 2 * scores), with_scores(lambda scores: 0 * scores)
+NaNInEmptyRows = variant(masked_softmax=infinite_where_padded)
+NaNSweptFromTheOutput = variant(
+    masked_softmax=infinite_where_padded, forward=lambda self, *inputs: Layer.forward(self, *inputs).nan_to_num(0)
+)
+NoisyInTraining = afterwards(lambda self, output: output + self.training * torch.randn_like(output))
 
 
 @pytest.mark.parametrize("implementation", [Layer, AdditiveLayer, Einsum, OwnLayer, AdditiveByLoop])
@@ -143,30 +100,46 @@ def test_right_layers_pass_all_seven(implementation):
 
 
 SEEN = [
-    ("shape", NoBatchInOutput, r"the output must have shape \(3, 5, 8\), got \(15, 8\)"),
+    (
+        "shape",
+        afterwards(lambda self, output: output.flatten(0, 1)),
+        r"the output must have shape \(3, 5, 8\), got \(15, 8\)",
+    ),
     (
         "shape",
         keeping(lambda weights: weights.mean(1)),
         r"attention_weights must have shape \(3, 4, 5, 6\), got .*5, 6",
     ),
     ("shape", keeping(lambda weights: None), "attention_weights must have shape .* NoneType"),
-    ("round trip", HeadsSwappedOnTheWayBack, "does not give back"),
-    ("all ones", RowsOfNine, "output is not the formula's"),
+    ("round trip", variant(merge_heads=lambda self, X: Layer.merge_heads(self, X.flip(1))), "does not give back"),
+    (
+        "all ones",
+        variant(masked_softmax=lambda *inputs: 0.9 * Layer.masked_softmax(*inputs)),
+        "output is not the formula's",
+    ),
     ("random reference", TwiceAsSharp, "in evaluation, dropout 0.25: output"),
     ("random reference", keeping(lambda weights: weights.flip(1)), "in evaluation, dropout 0.25: attention_weights"),
     ("random reference", keeping(lambda weights: None), "attention_weights must be a tensor, got None"),
     ("random reference", NaNInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
     ("random reference", NoisyInTraining, "in training, dropout 0: output"),
-    ("random reference", KeepsDroppedWeights, "not those before dropout"),
+    ("random reference", variant(forward=keeps_dropped_weights), "not those before dropout"),
     ("random reference", HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
-    ("token perturbation", HearsTheNeighbour, "new key and value 0 of example 0, valid: output 0 of example 1 changes"),
-    ("token perturbation", SeesPadding, "new key and value 2 of example 1, padding: output 0 of example 1 changes"),
+    (
+        "token perturbation",
+        variant(scores=lambda self, Q, K: Layer.scores(self, Q, K.roll(1, 0))),
+        "new key and value 0 of example 0, valid: output 0 of example 1 changes",
+    ),
+    (
+        "token perturbation",
+        variant(masked_softmax=lambda self, scores, lens: scores.softmax(-1)),
+        "new key and value 2 of example 1, padding: output 0 of example 1 changes",
+    ),
     ("token perturbation", FixedScores, "new query 0 of example 0: output 0 of example 0 stays as it was"),
     ("gradient", with_scores(torch.Tensor.detach), "W_q.weight gets no gradient"),
     ("gradient", FixedScores, "the gradient of W_q.weight is 0"),
     ("gradient", NaNSweptFromTheOutput, "is not finite"),
     ("ragged batch", NaNInEmptyRows, "example 1 has no valid key: its output must be zeros"),
-    ("ragged batch", MeanOfTheBatch, "example 0 gets another output in the batch than alone"),
+    ("ragged batch", variant(scores=shifted_by_the_batch), "example 0 gets another output in the batch than alone"),
 ]
 
 
@@ -191,49 +164,35 @@ def test_the_formula_is_torchs_where_all_have_valid_keys_and_zero_where_none_has
         assert zero[0].eq(0).all() and not zero[1].eq(0).all()
 
 
-class Unwritten(Layer):
-    def forward(self, *inputs): ...
+def never_end(self, *inputs):
+    while True:
+        pass
 
 
-class Raises(Layer):
-    def scores(self, Q, K):
-        return Q @ K
-
-
-class Leaves(Layer):
-    def forward(self, *inputs):
-        sys.exit()
-
-
-class NeverEnds(Layer):
-    def forward(self, *inputs):
-        while True:
-            pass
+Raises = variant(scores=lambda self, Q, K: Q @ K)
 
 
 def test_what_an_implementation_raises_is_what_a_test_sees():
     assert layer_tests.shape(Raises).startswith("it raises RuntimeError")
     assert layer_tests.round_trip(Raises) is None
-    assert layer_tests.shape(Unwritten) == "the layer returns a NoneType, not a tensor"
-    assert layer_tests.shape(Leaves) == "it raises SystemExit"
+    assert (
+        layer_tests.shape(variant(forward=lambda self, *inputs: None)) == "the layer returns a NoneType, not a tensor"
+    )
+    assert layer_tests.shape(variant(forward=lambda self, *inputs: sys.exit())) == "it raises SystemExit"
     assert layer_tests.shape(None).startswith("it raises TypeError")
 
 
 def test_an_implementation_that_never_ends_is_cut_short(monkeypatch):
     monkeypatch.setattr(running, "SECONDS", 0.1)
-    assert layer_tests.shape(NeverEnds) == "Your code ran for more than 0.1 seconds."
+    assert layer_tests.shape(variant(forward=never_end)) == "Your code ran for more than 0.1 seconds."
 
 
 def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone(capsys):
-    class Remembers(Layer):
-        def forward(self, *inputs):
-            print(inputs[0].sum().item())
-            return super().forward(*inputs)
-
+    remembers = afterwards(lambda self, output: (print(output.sum().item()), output)[1])
     for seed in (5, 6):
         torch.manual_seed(seed)
         state = torch.get_rng_state()
-        layer_tests.shape(Remembers)
+        layer_tests.shape(remembers)
         assert torch.equal(torch.get_rng_state(), state)
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
@@ -261,7 +220,7 @@ def test_the_verdict_names_the_tests_and_what_the_first_sees():
 def test_a_report_has_a_line_for_each_test_and_the_matrix_says_who_catches_what():
     report = layer_tests.run(TwiceAsSharp)
     first, *lines = repr(report).splitlines()
-    assert first == "The panel on Changed:" and len(lines) == len(layer_tests.TESTS)
+    assert first == "The panel on Variant:" and len(lines) == len(layer_tests.TESTS)
     for line, (test, finding) in zip(lines, report.findings.items(), strict=True):
         assert line.split("  ")[1] == test and line.endswith(finding or "  passes")
     matrix = layer_tests.matrix({"right": Einsum, "sharp": TwiceAsSharp, "NaN": NaNInEmptyRows})
