@@ -26,10 +26,10 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "progress.json"
 
 
-def test_the_course_has_27_exercises_and_each_has_help():
-    assert len(COURSE) == 27 and set(COURSE) <= set(exercises.__all__)
+def test_every_exercise_of_the_course_has_a_name_and_help():
+    assert len(COURSE) >= 27 and set(COURSE) <= set(exercises.__all__)
     for name, asked in COURSE.items():
-        assert getattr(exercises, name) is asked and "Source: " in inspect.getdoc(asked)
+        assert getattr(exercises, name) is asked and inspect.getdoc(asked)
         assert all(hint.endswith((".", "?")) for hint in asked.hints.values()) and len(asked.hints) == 3
 
 
@@ -158,7 +158,9 @@ def test_the_worked_answer_comes_after_success_and_is_kept_between_sittings(cach
     page = exercises.solution("triangle")
     assert "def triangle(distance):" in repr(page) and page._repr_html_().startswith("<details><summary>")
     assert json.loads(cache.read_text()) == {"triangle": {"tries": 1, "solved": True}}
-    assert "1 of 27 exercises solved" in repr(exercises.progress()) and "✓ triangle" in repr(exercises.progress())
+    assert f"1 of {len(COURSE)} exercises solved" in repr(exercises.progress()) and "✓ triangle" in repr(
+        exercises.progress()
+    )
 
 
 def test_an_instructor_can_switch_worked_answers_off(cache, monkeypatch):
