@@ -30,8 +30,8 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
     (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
         two hours?
-    1 - distance.abs() / 2 → distance.abs() / 2 ⇒ It grows with the distance. | What is it at the query, and what at two
-        hours?
+    1 - distance.abs() / 2 → distance.abs() / 2 ∨ 1 + distance.abs() / 2 ⇒ It grows with the distance. | What is it at
+        the query, and what at two hours?
     """,
 )
 def triangle(distance):
@@ -121,7 +121,8 @@ def gaussian_pooling(queries, keys, values, sigma):
     <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
     <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
     apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ; dim=1) →
-        dim=1).nan_to_num(0) ⇒ All readings on one side are gone. | Has a distance a sign?
+        dim=1).nan_to_num(0) ∨ apart.abs() → apart ; -torch.inf → -1e9 ∨ apart.abs() → -apart ; -torch.inf → -1e9 ⇒ All
+        readings on one side are gone. | Has a distance a sign?
     apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left out. |
         Do places in a list say how many hours lie between?
     -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
@@ -172,6 +173,7 @@ def leave_hour_out(hours, sigma):
         readings stands where a weighted mean belongs.
     queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
     x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
+    - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
     scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
     """,
     ),

@@ -54,6 +54,7 @@ MASK = """
         a / b * c mean without brackets?
     queries.shape[-1] → queries.shape[1] ∨ keys.shape[1] ∨ len(queries) ⇒ The number of queries, keys or examples stands
         for d. Which axis holds one vector?
+    queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
     """,
 )
 def scaled_scores(queries, keys, std):
