@@ -121,8 +121,8 @@ class Game:
     return order → …[::-1] ⇒ This is the right order, last cut first. | From which end is the list read?
     max( → min( ; (without(head)) → ([head]) ∨ (without(head)) → ([head]) ⇒ Heads go by what they do alone. | What does
         a head's absence cost those that are left?
-    (without(head)) → ([*order, head]) ∨ (without(head)) → ([*order, head]) ; return order → …[::-1] ⇒ Heads go by when
-        they join. | From which end does the search begin, with all heads or with none?
+    (without(head)) → ([*order, head]) ∨ (without(head)) → ([*order, head]) ; return order → …[::-1] ⇒ This is an order
+        in which heads join. | Does the search begin with all heads, or with none?
     max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should it
         be asked about?
     (without(head)) → (kept) ⇒ Heads go by their number. | Is the score asked the same for every head?

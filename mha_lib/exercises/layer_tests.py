@@ -77,11 +77,8 @@ def shape(implementation: Implementation) -> str | None:
 def round_trip(implementation: Implementation) -> str | None:
     """Does ``merge_heads`` undo ``split_heads``?"""
     layer, (X, _, _) = build(implementation), random_inputs()
-    return (
-        None
-        if torch.equal(layer.merge_heads(layer.split_heads(X)), X)
-        else "merge_heads does not give back what split_heads was given"
-    )
+    back = layer.merge_heads(layer.split_heads(X))
+    return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
 
 
 @guarded

@@ -294,7 +294,7 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
     arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is a
         product's length the product of the lengths?
     norm(dim=-1) → square().sum(dim=-1) ∨ square().mean(dim=-1).sqrt() ∨ abs().sum(dim=-1) ∨ sum(dim=-1) ⇒ Another
-        number is taken of a vector than its length. What is that?
+        number is taken of a vector than its length. What is the length of a vector?
     weights * lengths[:, :, None] → torch.nn.functional.normalize(…, p=1, dim=-1) ⇒ Every row sums to 1. | Does a row
         that sums to 1 show how much a head says?
     weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
