@@ -33,6 +33,7 @@ test: lint check ## lint, run all tests, compare every notebook with its committ
 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) tools/notebooks.py
+	@$(PY) tools/readme_buttons.py
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site

@@ -19,10 +19,19 @@ if importlib.util.find_spec("mha_lib") is None:
 BOOK = "\n    %pip install --quiet --no-deps d2l==1.0.3 torchvision"
 
 
+def project():
+    """The project's address."""
+    return tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+
+
 def address():
     """What pip installs the project from."""
-    urls = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["urls"]
-    return f"git+{urls['Source']}"
+    return f"git+{project()}"
+
+
+def files():
+    """Where each of the project's files can be read."""
+    return f"{project()}/blob/main"
 
 
 def write_first_cell(notebook, source):

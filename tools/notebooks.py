@@ -103,6 +103,8 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_
             for output in cell.get("outputs", []):
                 if output.get("name") == "stderr":
                     raise NotebookError(f"cell {index} ({cell.id}) writes to stderr\n{output.text}")
+    if store_widget_state:
+        client.set_widgets_metadata()
 
 
 def clean_environment():

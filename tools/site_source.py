@@ -17,6 +17,7 @@ from mha_lib.pictures import live
 from mha_lib.pictures.palette import STYLE
 
 HERE = Path(__file__).resolve().with_name("site")
+ROOT = HERE.parents[1]
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 
@@ -50,6 +51,25 @@ def page_state(saved):
     return {name: value for name, value in state.items() if not str(value).startswith("IPY_MODEL_")}
 
 
+def follow_links(text, place, source):
+    """A text whose links to what the site does not hold lead to the project's own place instead.
+
+    Args:
+        place: the folder of the text in the project.
+        source: the address of the project's files.
+    """
+
+    def there(link):
+        path = (place / link[1]).resolve()
+        if path.suffix == ".ipynb" or not path.exists():
+            return link[0]
+        if path.name == "solutions":
+            return "](solutions/index.md)"
+        return f"]({source}/{path.relative_to(ROOT).as_posix()})"
+
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)\)", there, text)
+
+
 def fold(notebook):
     """Tell the site what is folded: outputs that answer a prediction, and solutions; and what is left out."""
     for cell in notebook.cells:
@@ -74,11 +94,15 @@ def run(path):
 def write(notebook, target):
     """A notebook of the site."""
     fold(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = follow_links(cell.source, notebooks.NOTEBOOKS, first_cell.files())
     target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
 
 
-def front_page(first, stems):
+def front_page(first, paths):
     """The page that opens with the first live picture of the first notebook."""
+    entries = [f"{path.stem[:2]} {title(path)} <{path.stem}>" for path in paths]
     outputs = [output for cell in first.cells for output in cell.get("outputs", [])]
     shown = next(output.data["text/html"] for output in outputs if "data-mha-live" in str(output.get("data", "")))
     return (
@@ -86,11 +110,16 @@ def front_page(first, stems):
         .read_text(encoding="utf-8")
         .format(
             explorer=f"```{{raw}} html\n{shown}\n```",
-            start=f"**[Start here]({stems[0]}.ipynb)**",
-            notebooks="\n".join(stems),
+            start=f"**[Start here]({paths[0].name})**",
+            notebooks="\n".join(entries),
             others="TEACHING\nsolutions/index",
         )
     )
+
+
+def title(path):
+    """The first line of a notebook."""
+    return notebooks.read(path).cells[0].source.splitlines()[0].removeprefix("# ")
 
 
 def main(folder):
@@ -104,7 +133,7 @@ def main(folder):
         kinds.update(its_kinds)
         write(notebook, folder / path.name)
         if path == stories[0]:
-            (folder / "index.md").write_text(front_page(notebook, [path.stem for path in stories]), encoding="utf-8")
+            (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
         print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
@@ -112,7 +141,8 @@ def main(folder):
     names = "\n".join(path.stem for path in solutions)
     (folder / "solutions" / "index.md").write_text(f"# Worked solutions\n\n```{{toctree}}\n{names}\n```\n")
     shutil.copy(HERE / "conf.py", folder)
-    shutil.copy(notebooks.NOTEBOOKS / "TEACHING.md", folder)
+    notes = (notebooks.NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
+    (folder / "TEACHING.md").write_text(follow_links(notes, notebooks.NOTEBOOKS, first_cell.files()), encoding="utf-8")
     for style in (HERE / "site.css", STYLE):
         shutil.copy(style, folder / "_static")
     (folder / "_static" / "pictures.js").write_text(live.page_script(kinds), encoding="utf-8")
