@@ -1,6 +1,7 @@
 """What one who knows no exercise can say of wrong results: how they differ from the right ones, in every call."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -61,8 +62,8 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
         (ratio, "Every number is {} times what it should be."),
         (shift, "To every number {} is added."),
     ):
-        numbers = [found(*pair) for pair in pairs]
-        if pairs and None not in numbers and max(numbers) - min(numbers) < 1e-3 * abs(max(numbers)):
+        numbers = torch.tensor([found(*pair) for pair in pairs])
+        if pairs and numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
             yield text.format(f"{numbers[0]:.4g}")
     if pairs and all(len(got.unique()) == 1 < right.numel() for got, right in pairs):
         yield "All numbers of the result are the same, whatever goes in."
@@ -86,7 +87,7 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         return
     for found, what in ((ratio, "factor"), (shift, "number that is added")):
         numbers = [found(*pair) for pair in pairs]
-        if None not in numbers and all(right.numel() > 1 for _, right in pairs):
+        if all(map(math.isfinite, numbers)) and all(right.numel() > 1 for _, right in pairs):
             listed = ", ".join(f"{number:.3g}" for number in numbers)
             yield f"Within a call all numbers are off by one {what}, which changes from call to call: {listed}."
     for text, holds in PROPERTIES.items():
@@ -120,18 +121,18 @@ def forms(count: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
         yield text.format(axis), partial(form, dim=axis)
 
 
-def ratio(got: Tensor, right: Tensor) -> float | None:
-    """The one factor between two tensors, if there is one."""
+def ratio(got: Tensor, right: Tensor) -> float:
+    """The one factor between two tensors; NaN if there is none."""
     if got.shape != right.shape or not right.abs().sum() > 0:
-        return None
+        return math.nan
     factor = (got * right).sum() / right.square().sum()
-    return factor.item() if factor.abs() > 1e-6 and equal(got, factor * right) else None
+    return factor.item() if factor.abs() > 1e-6 and equal(got, factor * right) else math.nan
 
 
-def shift(got: Tensor, right: Tensor) -> float | None:
-    """The one difference between two tensors, if there is one."""
+def shift(got: Tensor, right: Tensor) -> float:
+    """The one difference between two tensors; NaN if there is none."""
     same_shape = got.shape == right.shape
-    return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else None
+    return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 
 
 def equal(first: Tensor | None, second: Tensor) -> bool:

@@ -55,11 +55,15 @@ def with_edits(right: Callable, *ways: Edits) -> Callable:
         counts = {old: source.count(old) for old in edits}
         if set(counts.values()) != {1}:
             raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
-        # all at once, so that none of them meets what another has put there
-        source = re.sub("|".join(map(re.escape, edits)), lambda found, edits=edits: edits[found[0]], source)
+        source = edited(source, edits)
     namespace: dict[str, Any] = {}
     exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
     return namespace[right.__name__]
+
+
+def edited(source: str, edits: Edits) -> str:
+    """A source with all edits made at once, so that none of them meets what another has put there."""
+    return re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
 
 
 @functools.cache

@@ -240,8 +240,9 @@ def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, vali
             heads = []
             for h in range(layer.num_heads):
                 q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
-                is_additive = isinstance(layer, AdditiveLayer)
-                scores = torch.tanh(q[:, None] + k) @ layer.w_v[h] if is_additive else q @ k.T / math.sqrt(q.shape[-1])
+                scores = q @ k.T / math.sqrt(q.shape[-1])
+                if isinstance(layer, AdditiveLayer):
+                    scores = torch.tanh(q[:, None] + k) @ layer.w_v[h]
                 weights[b, h, :, :length] = torch.softmax(scores, dim=-1)
                 heads.append(weights[b, h, :, :length] @ v)
             output[b] = torch.cat(heads, dim=-1) @ layer.W_o.weight.T

@@ -195,7 +195,7 @@ def position_weights(W_q: Tensor, W_k: Tensor) -> Tensor:
 
 NO_ONE, ANY = -1, None
 WANTED = [0, 0, 1, 2, 3, 4]
-STRAY = {  # what is said → whom tokens 0 to 5 look at most
+STRAY: dict[str, list[int | None]] = {  # what is said → whom tokens 0 to 5 look at most
     "Every token attends to itself. Whose key should its query match?": [0, 1, 2, 3, 4, 5],
     "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. Are the roles of W_q and W_k "
     "exchanged, or is a shift the wrong way round?": [ANY, 2, 3, 4, 5, ANY],  # the ends depend on the kind of shift

@@ -71,7 +71,7 @@ def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     for reason in outcomes:
         if isinstance(reason, Exception):
             raise reason
-    return outcomes
+    return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
 def can_fork() -> bool:
