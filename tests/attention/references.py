@@ -1,15 +1,15 @@
-"""The formula again, in NumPy and float64, sharing no code with mha_lib, and the checks that hold a library against it.
+"""The formula again, in NumPy and float64, sharing no code with mha_lib.
 
-It is the one reference of these tests (beside the golden vectors and ``loop_over_heads``). A check takes the library as
-an argument, so that the same check runs on mha_lib and on a copy with a planted bug.
+It is the one reference of these tests, beside the golden vectors and ``loop_over_heads``.
 """
 
 from collections.abc import Callable
-from types import ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from mha_lib import AdditiveAttention, MultiHeadAttention
 
 # Every size differs from every other, so that no two axes can be mixed up unseen.
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, HEAD_SIZE = 3, 5, 6, 4, 2
@@ -120,15 +120,15 @@ def on_way(layer: nn.Module, way: str) -> nn.Module:
     return layer.train(way == "formula")
 
 
-def make_layer(library: ModuleType, dropout: float = 0.0, bias: bool = True, **options) -> nn.Module:
-    """A multi-head layer of ``library`` for ``sequences()``, in float64, always with the same random parameters."""
+def make_layer(dropout: float = 0.0, bias: bool = True, **options) -> MultiHeadAttention:
+    """A multi-head layer for ``sequences()``, in float64, always with the same random parameters."""
     torch.manual_seed(0)
-    return library.MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, dropout, bias, **SIZES | options).double()
+    return MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, dropout, bias, **SIZES | options).double()
 
 
-def make_additive(library: ModuleType, dropout: float = 0.0) -> nn.Module:
+def make_additive(dropout: float = 0.0) -> AdditiveAttention:
     torch.manual_seed(0)
-    return library.AdditiveAttention(NUM_HIDDENS, dropout, query_size=7, key_size=9).double()
+    return AdditiveAttention(NUM_HIDDENS, dropout, query_size=7, key_size=9).double()
 
 
 def assert_same(actual: Tensor, expected: np.ndarray, atol: float = 1e-12) -> None:
@@ -150,37 +150,3 @@ def check(layer: nn.Module, *given: Tensor, same: Same = assert_same, **argument
     output, weights = attention(layer, *given, **arguments)
     same(layer(*given, **arguments), output)
     same(layer.attention_weights, weights)
-
-
-def check_dropout(layer: nn.Module, given: tuple[Tensor, ...], valid_lens, rate: float, same: Same) -> None:
-    """In training, weights are dropped at the rate that was asked for, and kept as they were before."""
-    _, weights = attention(layer, *given, valid_lens)
-    torch.manual_seed(0)
-    output = layer(*given, valid_lens)
-    torch.manual_seed(0)
-    same(output, weights * nn.functional.dropout(torch.ones_like(output), rate).numpy())
-    same(layer.attention_weights, weights)
-
-
-def check_softmax(library: ModuleType, scores: Tensor, valid_lens, same: Same) -> None:
-    """Scores far below any fixed fill value, and scores in half precision."""
-    for extreme in (scores - 3e6, scores, scores + 3e6):
-        same(library.masked_softmax(extreme, valid_lens), masked_softmax(extreme, valid_lens))
-    half = scores.half()
-    same(library.masked_softmax(half, valid_lens).double(), masked_softmax(half, valid_lens), atol=1e-3)
-
-
-def hold_against_the_formula(library: ModuleType, numbers: Callable = random_numbers, same: Same = assert_same) -> None:
-    """Every check on every case; AssertionError at the first difference."""
-    given, same_sizes = sequences(numbers), sequences(numbers, same_sizes=True)
-    one_hot = torch.eye(NUM_KEYS, dtype=torch.float64).expand(BATCH_SIZE, -1, -1)  # makes the output the weights
-    for case in CASES.values():
-        for training in (True, False):
-            check(make_layer(library).train(training), *given, same=same, **case)
-    for valid_lens in LENGTHS.values():
-        for layer in (library.DotProductAttention(), library.FusedAttention()):
-            check(layer, *same_sizes, same=same, valid_lens=valid_lens)
-        check(make_additive(library), *given, same=same, valid_lens=valid_lens)
-        check_dropout(library.DotProductAttention(0.25), (*same_sizes[:2], one_hot), valid_lens, 0.25, same)
-        check_dropout(make_additive(library, 0.25), (*given[:2], one_hot), valid_lens, 0.25, same)
-        check_softmax(library, same_sizes[0] @ same_sizes[1].mT, valid_lens, same)

@@ -56,9 +56,6 @@ def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
     output, weights = layer(X, X, X, LENGTHS), masked_softmax(-torch.cdist(Q, K, p=1), LENGTHS)
     assert_same(layer.attention_weights, weights)
     close(output, layer.W_o((torch.from_numpy(weights) @ V).transpose(1, 2).flatten(2)))
-
-
-def test_attention_without_scores_is_none():
     with pytest.raises(NotImplementedError):
         AttentionPooling()(X, X, X)
 
@@ -185,15 +182,10 @@ def test_what_comes_between_is_checked():
         layer(X, X, X, torch.tensor([10, 11, 3]))
 
 
-# What is seen of a layer.
-
-
-def test_what_is_shown_of_a_layer():
-    assert "num_heads=4, num_key_value_heads=2" in repr(MultiHeadAttention(8, 4, num_key_value_heads=2))
-
-
-def test_the_attention_inside_has_the_shape_of_the_book():
-    layer = make_layer(mha_lib, **SIZES)
+def test_what_is_seen_of_a_layer():
+    """Its heads, and inside the weights in the shape of the book."""
+    layer = make_layer(num_key_value_heads=2, **SIZES)
+    assert "num_heads=4, num_key_value_heads=2" in repr(layer)
     layer(X, X, X)
     inner, outer = layer.attention.attention_weights, layer.attention_weights
     assert inner.shape == (12, 5, 5) and torch.equal(inner.reshape(3, 4, 5, 5), outer)

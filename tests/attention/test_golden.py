@@ -1,6 +1,5 @@
 """The layer on the golden vectors, and the golden vectors on their script."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,10 +44,3 @@ def test_the_script_writes_the_same_bytes(tmp_path):
     subprocess.run([sys.executable, GOLDEN / "make_golden.py", tmp_path], check=True)
     written = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert written == {file.name: file.read_bytes() for file in FILES} and len(FILES) == 10
-
-
-def test_the_readme_names_every_array():
-    named = set(re.findall(r"`([A-Za-z_]+(?:\.[a-z]+)?)`", (GOLDEN / "README.md").read_text(encoding="utf-8")))
-    for file in FILES:
-        with np.load(file) as arrays:
-            assert set(arrays.files) <= named

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from references import LENGTHS, WAYS, assert_same, check, close, masked_softmax, on_way, random_numbers
+from references import LENGTHS, WAYS, close, on_way, random_numbers
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,40 +25,6 @@ ATTENTIONS = DOT_PRODUCTS | {
     "gaussian": lambda: KernelPooling().double(),
 }
 every_attention = pytest.mark.parametrize("make", ATTENTIONS.values(), ids=ATTENTIONS)
-
-
-def masks(num_queries, num_keys, *lead):
-    """Every kind of mask that scores (*lead, q, k) take."""
-    torch.manual_seed(0)
-    bias = torch.randn(*lead, num_queries, num_keys, dtype=torch.float64)
-    return [
-        None,
-        torch.rand(num_queries, num_keys) > 0.4,
-        torch.rand(B, *[1] * len(lead), num_keys) > 0.4,
-        torch.rand(*lead, num_queries, num_keys) > 0.4,
-        bias,
-        torch.where(bias[:1] > -0.5, bias[:1], -math.inf).float(),
-    ]
-
-
-def lengths(num_queries, num_keys):
-    per_query = torch.arange(B * num_queries).reshape(B, -1) % (num_keys + 1)
-    return None, torch.tensor([num_keys, 0, num_keys - 1]), per_query
-
-
-@every_attention
-@pytest.mark.parametrize("q, k", [(5, 5), (3, 6), (6, 3), (1, 4)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_all_that_masks_holds_together(make, q, k, causal):
-    for lead in ((B, H), (B,)):
-        Q, K, V = random_numbers(*lead, q, D), random_numbers(*lead, k, D), random_numbers(*lead, k, 3)
-        for valid_lens in lengths(q, k):
-            for attn_mask in masks(q, k, *lead):
-                options = dict(valid_lens=valid_lens, attn_mask=attn_mask, causal=causal)
-                layer = make()
-                check(layer, Q, K, V, **options)
-                scores = layer.scores(Q, K)
-                assert_same(mha_lib.masked_softmax(scores, **options), masked_softmax(scores, **options))
 
 
 def test_a_causal_layer_that_gets_its_queries_one_by_one():

@@ -22,7 +22,6 @@ from torch.func import functional_call, grad, jacrev, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import mha_lib
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, masked_softmax
 from mha_lib.attention import FusedAttention
 
@@ -33,15 +32,15 @@ X, X_LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
 
 @pytest.fixture(params=["kernel", "kept"])
 def layer(request):
-    return on_way(make_layer(mha_lib), request.param)
+    return on_way(make_layer(), request.param)
 
 
 def square_layer(**options):
-    return make_layer(mha_lib, bias=False, **SQUARE, **options).eval()
+    return make_layer(bias=False, **SQUARE, **options).eval()
 
 
 def others():
-    return DotProductAttention(), KernelPooling().double(), make_additive(mha_lib)
+    return DotProductAttention(), KernelPooling().double(), make_additive()
 
 
 def arguments_of(layer, *lead):
@@ -86,55 +85,43 @@ def test_every_attention_traces_into_one_graph_and_maps():
 
 
 OF_SIZES = {
-    "none": lambda b, n: None,
-    "per example": lambda b, n: torch.randint(0, n + 1, (b,)),
-    "per query": lambda b, n: torch.randint(0, n + 1, (b, n)),
+    "no lengths": lambda b, n: {},
+    "per example": lambda b, n: dict(valid_lens=torch.randint(0, n + 1, (b,))),
+    "per query": lambda b, n: dict(valid_lens=torch.randint(0, n + 1, (b, n))),
+    "all masks": lambda b, n: dict(valid_lens=torch.randint(0, n, (b,)), attn_mask=random_numbers(n, n), causal=True),
 }
-every_length = pytest.mark.parametrize("lengths", OF_SIZES.values(), ids=OF_SIZES)
+every_mask = pytest.mark.parametrize("masks", OF_SIZES.values(), ids=OF_SIZES)
 
 
-@every_length
+@every_mask
 @pytest.mark.parametrize("how, graphs", [({}, 2), ({"dynamic": True}, 1)], ids=["by default", "dynamic"])
-def test_other_sizes_need_no_other_graphs(lengths, how, graphs):
+def test_other_sizes_need_no_other_graphs(masks, how, graphs):
     """By default one graph for the first sizes and one for all others, as torch's own layer; one if told so."""
     torch.compiler.reset()
-    counter, layer = CompileCounter(), square_layer()
+    counter, layer = CompileCounter(), square_layer(num_key_value_heads=2 if how else 4)
     compiled = torch.compile(layer, backend=counter, fullgraph=True, **how)
     for b, n in ((3, 5), (4, 6), (5, 9), (7, 300)):
-        Y, lens = random_numbers(b, n, 6), lengths(b, n)
-        close(compiled(Y, Y, Y, lens), layer(Y, Y, Y, lens))
+        Y, options = random_numbers(b, n, 6), masks(b, n)
+        close(compiled(Y, Y, Y, **options), layer(Y, Y, Y, **options))
     assert counter.frame_count == graphs
 
 
-def test_masks_and_shared_heads_need_no_other_graphs_either():
-    torch.compiler.reset()
-    counter, layer = CompileCounter(), square_layer(num_key_value_heads=2)
-    compiled = torch.compile(layer, backend=counter, fullgraph=True, dynamic=True)
-    for b, n in ((3, 5), (4, 7), (5, 300)):
-        Y, options = random_numbers(b, n, 6), dict(attn_mask=random_numbers(n, n), causal=True)
-        lens = torch.randint(0, n, (b,))
-        close(compiled(Y, Y, Y, lens, **options), layer(Y, Y, Y, lens, **options))
-    assert counter.frame_count == 1
-
-
-@every_length
-def test_export_with_batch_and_lengths_left_open(lengths, layer):
-    b, q, k = (torch.export.Dim(name, min=2) for name in ("batch_size", "queries", "keys"))
-    lens = lengths(3, 5)
-    shapes = {0: b, 1: q}, {0: b, 1: k}, {0: b, 1: k}, None if lens is None else dict(enumerate((b, q)[: lens.dim()]))
-    exported = torch.export.export(layer, (*GIVEN[:3], lens), dynamic_shapes=shapes).module()
-    for b, q, k in ((2, 3, 8), (2, 400, 300)):
-        given = random_numbers(b, q, 7), random_numbers(b, k, 9), random_numbers(b, k, 10), lengths(b, min(q, k))
-        if lens is not None and lens.dim() == 2:
-            given = *given[:3], torch.randint(0, k + 1, (b, q))
-        close(exported(*given), layer(*given))
-
-
-def test_export(layer):
-    exported = torch.export.export(layer, GIVEN).module()
-    other = (*GIVEN[:3], GIVEN[3].flip(0), GIVEN[4])
-    close(exported(*GIVEN), layer(*GIVEN))
-    close(exported(*other), layer(*other))
+@every_mask
+def test_export_with_batch_and_lengths_left_open(masks, layer):
+    """Gates go with it, and lengths other than those of the example."""
+    b, n = (torch.export.Dim(name, min=2) for name in ("batch_size", "num_tokens"))
+    shapes = dict(valid_lens=(b, n), attn_mask=(n, n), causal=())
+    layer, options = square_layer(), masks(3, 5)
+    shapes = {
+        name: dict(enumerate(shapes[name][: X.dim()])) if torch.is_tensor(X) else None for name, X in options.items()
+    }
+    shapes |= {name: {0: b, 1: n} for name in ("queries", "keys", "values")} | {"head_mask": {0: b}}
+    given = dict(queries=X, keys=X, values=X, head_mask=GATES_PER_EXAMPLE, **options)
+    exported = torch.export.export(layer, (), given, dynamic_shapes=shapes).module()
+    for b, n in ((2, 3), (4, 400)):
+        Y = random_numbers(b, n, 6)
+        given = dict(queries=Y, keys=Y, values=Y, head_mask=random_numbers(b, 4), **masks(b, n))
+        close(exported(**given), layer(**given))
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"attn_mask": torch.ones(5, 5).tril()}], ids=str)
@@ -285,14 +272,12 @@ def test_parameters_are_made_where_and_how_they_are_asked_for(sizes):
 class LowRank(nn.Module):
     """A map with a correction of low rank, as in LoRA; it has neither ``weight`` nor ``in_features``."""
 
-    def __init__(self, base, rank=2):
+    def __init__(self, base):
         super().__init__()
-        self.base = base
-        self.down = nn.Linear(base.in_features, rank, bias=False, dtype=torch.float64)
-        self.up = nn.Linear(rank, base.out_features, bias=False, dtype=torch.float64)
+        self.base, self.correction = base, random_numbers(base.out_features, 2) @ random_numbers(2, base.in_features)
 
     def forward(self, X):
-        return self.base(X) + self.up(self.down(X))
+        return self.base(X) + X @ self.correction.T
 
 
 @pytest.mark.parametrize("name", ["W_q", "W_k", "W_v", "W_o"])
@@ -301,7 +286,7 @@ def test_a_wrapped_projection(name):
     low_rank = LowRank(getattr(wrapped, name))
     setattr(wrapped, name, low_rank)
     with torch.no_grad():
-        getattr(merged, name).weight += low_rank.up.weight @ low_rank.down.weight
+        getattr(merged, name).weight += low_rank.correction
     check(merged, X, X, X, valid_lens=X_LENGTHS)
     expected = merged(X, X, X, X_LENGTHS)
     close(wrapped(X, X, X, X_LENGTHS), expected)
