@@ -65,9 +65,9 @@ class FusedAttention(DotProductAttention):
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
         """The output alone."""
         if self._goes_by_formula():
-            weights = self.dropout(self.weights(queries, keys, mask))
-            return weights @ without_unseen(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
-        return kernel(queries, *without_unseen(mask, keys, values), mask, is_causal)
+            return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
+        keys, values = without_unseen(mask, keys, values)
+        return kernel(queries, keys, values, mask, is_causal)
 
     def _goes_by_formula(self) -> bool:
         return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
