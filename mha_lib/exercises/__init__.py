@@ -6,8 +6,11 @@ An exercise goes by its name, as in ``exercises.triangle(triangle)``; the module
 from mha_lib.exercises import (
     attention_pooling,
     head_importance,
+    heads_being_born,
+    heads_today,
     multi_head_attention,
     reading_heads,
+    real_heads,
     scoring_functions,
     transposing,
 )
@@ -15,7 +18,17 @@ from mha_lib.exercises.exercise import Exercise
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
 from mha_lib.exercises.prediction import answer, predict
 
-SUBJECTS = (attention_pooling, scoring_functions, multi_head_attention, transposing, reading_heads, head_importance)
+SUBJECTS = (
+    attention_pooling,
+    scoring_functions,
+    multi_head_attention,
+    transposing,
+    reading_heads,
+    head_importance,
+    real_heads,
+    heads_today,
+    heads_being_born,
+)
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
 __all__ = ["answer", "hint", "predict", "progress", "solution", *COURSE]

@@ -1,6 +1,15 @@
 """What a head does, what it is worth by every measure and in truth, and how to take it out."""
 
-from mha_lib.heads.ablation import Scores, evaluate, evaluate_all, head_means, head_outputs, head_shape, substitutes_for
+from mha_lib.heads.ablation import (
+    Scores,
+    evaluate,
+    evaluate_all,
+    head_means,
+    head_outputs,
+    head_shape,
+    losses_without_each,
+    substitutes_for,
+)
 from mha_lib.heads.coalitions import (
     area,
     best_sets,
@@ -52,6 +61,7 @@ __all__ = [
     "heads_in",
     "leave_one_out",
     "load_results",
+    "losses_without_each",
     "mean_curve",
     "mean_distance",
     "mean_ranks",

