@@ -236,7 +236,8 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
-    score, *bars = [agreement(said) for said in (results, said_by(heads.gate_gradient), said_by(heads.path_gradient))]
+    measured = results, said_by(heads.gate_gradient), said_by(heads.path_gradient)
+    score, *bars = [sum(map(heads.spearman, said, truths())) / len(said) for said in measured]
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
         f"has 0.00, the gate's gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is asked."
@@ -285,11 +286,6 @@ def truths() -> list[Tensor]:
 def said_by(measure: Callable) -> list[Tensor]:
     """What another measure says of the small models."""
     return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
-
-
-def agreement(results: Sequence[Tensor]) -> float:
-    """Mean rank correlation with the truth."""
-    return sum(map(heads.spearman, results, truths())) / len(results)
 
 
 def tables_from(function: Any) -> list[Tensor]:

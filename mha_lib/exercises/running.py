@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, name_of_argument, named, trimmed
+from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, named, names_of, trimmed
 
 SECONDS = 10.0  # that one call may take, also on a busy machine
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
@@ -159,12 +159,11 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
         if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error)):
             return NotYetError("Write the function first, then run both cells.")
         return Outcome(error=error_in_words(error), line=line)
-    for number, (before, after) in enumerate(zip(arguments, given, strict=True)):
+    for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
         if not same(before, after):
-            name = name_of_argument(function, number, len(arguments))
             return MistakeError(
-                f"Your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
-                "work on a new tensor."
+                f"Your code changes {f'`{name}`' if name else 'an argument'} in place, which spoils the caller's "
+                "tensor even where the result is right: work on a new tensor."
             )
     if result is None or result is ...:
         return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")

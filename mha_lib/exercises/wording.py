@@ -9,7 +9,6 @@ from torch import Tensor
 
 FEW = 12  # whole numbers in a tensor that a message writes out
 SHORT = 40  # characters of any other argument that a message writes out
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,6 @@ def argument_in_words(name: str, value: Any) -> str:
     if not value.is_floating_point() and value.numel() <= FEW:
         return f"{name or 'the numbers'} {value.tolist()}"
     return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
-
-
-def name_of_argument(function: Callable, number: int, count: int) -> str:
-    """One of ``count`` arguments, counted from 0: "`scores`", or "its first argument" where it has no name."""
-    return f"`{name}`" if (name := names_of(function, count)[number]) else f"its {ORDINALS[number]} argument"
 
 
 def names_of(function: Callable, count: int) -> list[str]:
