@@ -161,9 +161,10 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
         return Outcome(error=error_in_words(error), line=line)
     for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
         if not same(before, after):
+            what = f"`{name}`" if name else "an argument"
             return MistakeError(
-                f"Your code changes {f'`{name}`' if name else 'an argument'} in place, which spoils the caller's "
-                "tensor even where the result is right: work on a new tensor."
+                f"Your code changes {what} in place, which spoils the caller's tensor even where the result is right: "
+                "work on a new tensor."
             )
     if result is None or result is ...:
         return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")
