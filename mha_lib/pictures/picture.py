@@ -74,7 +74,7 @@ class Picture:
 def few_colours(image: Image.Image) -> bytes:
     """An image as a PNG of few colours: the most frequent ones as they are, and some that come near to the others."""
     image, buffer = image.convert("RGB"), io.BytesIO()
-    codes = np.asarray(image, np.int32) @ [1 << 16, 1 << 8, 1]
+    codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
     rest = np.array(image.quantize(REST, Image.Quantize.MAXCOVERAGE).getpalette()[: 3 * REST], np.int32)  # type: ignore[index]
     all_colours = np.stack([every >> 16, every >> 8 & 255, every & 255], axis=1)
