@@ -1,4 +1,4 @@
-"""Right answers of 04 to 06 in other styles than the worked ones: name of an exercise → answers that must pass."""
+"""Right answers of 04 to 06, 08 and 10 in other styles than the worked ones: name of an exercise → right answers."""
 
 import itertools
 import math
@@ -198,6 +198,84 @@ def evidence_by_cost(whole, without, others):
 
 
 ROLES = ["same word", "next", "even", "previous", "first", "itself"]
+# ---------------------------------------------------------------------------------------------------------------------
+# 08 and 10
+
+
+def step_in_full(new, K, V, W_q, W_k, W_v, W_o):
+    """One new token and one head at a time, on the keys so far."""
+    num_heads, size = K.shape[1], K.shape[3]
+    output = torch.zeros_like(new)
+    for b in range(len(new)):
+        for t in range(new.shape[1]):
+            heads = []
+            for h in range(num_heads):
+                rows = slice(h * size, (h + 1) * size)
+                keys = torch.cat([K[b, h], new[b, : t + 1] @ W_k[rows].T])
+                values = torch.cat([V[b, h], new[b, : t + 1] @ W_v[rows].T])
+                weights = torch.softmax(keys @ (W_q[rows] @ new[b, t]) / math.sqrt(size), dim=0)
+                heads.append(weights @ values)
+            output[b, t] = W_o @ torch.cat(heads)
+    return output
+
+
+def step_by_kernel(new, K, V, W_q, W_k, W_v, W_o):
+    q, k, v = ((new @ W.T).unflatten(-1, (K.shape[1], -1)).transpose(1, 2) for W in (W_q, W_k, W_v))
+    k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)
+    mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+    heads = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return heads.transpose(1, 2).flatten(2) @ W_o.T
+
+
+def rope_by_complex_numbers(X, places, base):
+    pairs = torch.view_as_complex(X.unflatten(-1, (-1, 2)).contiguous())
+    angles = places[:, None] / base ** (torch.arange(0, X.shape[-1], 2) / X.shape[-1])
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def rope_by_loops(X, places, base):
+    output, size = X.clone(), X.shape[-1]
+    for n, place in enumerate(places.tolist()):
+        for j in range(size // 2):
+            angle = place * base ** (-2 * j / size)
+            x, y = X[..., n, 2 * j], X[..., n, 2 * j + 1]
+            output[..., n, 2 * j] = x * math.cos(angle) - y * math.sin(angle)
+            output[..., n, 2 * j + 1] = x * math.sin(angle) + y * math.cos(angle)
+    return output
+
+
+def gqa_by_loops(W, num_heads, num_key_value_heads):
+    heads = W.chunk(num_heads)
+    count = num_heads // num_key_value_heads
+    return torch.cat([sum(heads[g * count : (g + 1) * count]) / count for g in range(num_key_value_heads)])
+
+
+def blocks_by_plain_softmax(queries, keys, values, allowed, block_size):
+    scores = (queries @ keys.T / math.sqrt(queries.shape[1])).masked_fill(~allowed, -math.inf)
+    return torch.softmax(scores, dim=1) @ values
+
+
+def induction_by_comparing(weights, letters):
+    n = len(letters)
+    same = (letters[:, None] == letters) & torch.ones(n, n, dtype=torch.bool).tril(-1)
+    return (weights * same.roll(1, dims=1)).sum(dim=(1, 2)) / same.any(dim=1).sum()
+
+
+def goes_on_by_dictionary(letters):
+    after, answers, row = {}, [], letters.tolist()
+    for t, letter in enumerate(row):
+        if t:
+            after[row[t - 1]] = letter
+        answers.append(after.get(letter, -1))
+    return torch.tensor(answers)
+
+
+def reordered_by_rows(W_q, W_k, W_v, W_o, num_heads, order):
+    size = len(W_q) // num_heads
+    rows = torch.cat([torch.arange(head * size, (head + 1) * size) for head in order.tolist()])
+    return [W_q[rows], W_k[rows], W_v[rows], W_o[:, rows]]
+
+
 ON_HEADS = {
     "origin": [origin_by_counting, origin_in_a_tensor],
     "transpose_qkv": [
@@ -241,4 +319,12 @@ ON_HEADS = {
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
     "own_importance": [sampled_shares, path_gradient, monte_carlo_shapley],
+    "step": [step_in_full, step_by_kernel],
+    "rope": [rope_by_complex_numbers, rope_by_loops],
+    "to_gqa": [gqa_by_loops],
+    "blockwise_attention": [blocks_by_plain_softmax],
+    "previous_token_share": [lambda weights: torch.stack([head[1:, :-1].diag().mean() for head in weights])],
+    "induction_share": [induction_by_comparing],
+    "goes_on": [goes_on_by_dictionary],
+    "reorder_heads": [reordered_by_rows],
 }
