@@ -57,7 +57,7 @@ def regression_curves(
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
     what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
-    return Picture(figure, what, read_distances(truth, curves) if known else read_ranges(curves), caption)
+    return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
@@ -73,7 +73,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
     """One line: how far each curve lies from the truth, where all of them have a prediction."""
     if not curves:
         return "No curve yet."
-    everywhere = ~sum(curve.isnan() for curve in curves.values()).bool()
+    everywhere = ~torch.stack(list(curves.values())).isnan().any(dim=0)
     distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
     where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
     return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
