@@ -61,7 +61,7 @@ def main() -> None:
     lines = [
         "# The newcomer's clock",
         "",
-        f"Written by `python -m benchmarks.newcomers_clock`, on {os.cpu_count()} cores, packages from a registry near by.",
+        f"`python -m benchmarks.newcomers_clock` wrote this, on {os.cpu_count()} cores; packages came from near by.",
         "",
         "| step | seconds |",
         "|---|---|",

@@ -73,7 +73,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
     """One line: how far each curve lies from the truth, where all of them have a prediction."""
     if not curves:
         return "No curve yet."
-    everywhere = ~torch.stack(list(curves.values())).isnan().any(dim=0)
+    everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
     distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
     where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
     return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."

@@ -128,9 +128,8 @@ class HeadExplorer(LivePicture):
             place = divmod(query - 1, 4) if query else None
             name = "patch r{}c{}".format(*place) if place else "the class token"
             on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
-            canvas = draw_over_image(
-                to_images(inputs)[0], on_patches, titles, num_heads, 84, TOP, f"from {name}", place
-            )
+            image, name_above = to_images(inputs)[0], f"from {name}"
+            canvas = draw_over_image(image, on_patches, titles, num_heads, 84, TOP, name_above, place)
         else:
             answer, name = f"{right} of {target.numel()} answers are right", f"token {query}"
             canvas = draw_maps([head for heads in weights for head in heads], titles, num_heads, 110)

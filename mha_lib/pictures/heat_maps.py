@@ -77,7 +77,8 @@ def draw_maps(
     step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)
     is_upright = bool(keys) and longest + 3 > cells[0] * step
     below = (longest + 8 if is_upright else 16) if keys else 0
-    pitch = max(max(one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)), 60) + GAP
+    widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
+    pitch = max(*widths, *(font(40).getlength(title) / 4 for title in titles)) + GAP
     heights = [one.shape[0] * cell for one, cell in zip(maps, cells, strict=True)]
     rows = [max(heights[start : start + columns]) for start in range(0, len(maps), columns)]
     width = max(left + min(columns, len(maps)) * pitch - GAP, left + 340 if keys else 300)

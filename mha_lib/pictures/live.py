@@ -24,6 +24,7 @@ from mha_lib.pictures.picture import Canvas, Picture
 
 MODULES = Path(__file__).with_name("js")
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -59,12 +60,7 @@ def bundle(entry: str) -> str:
 
     add(entry)
     *neighbours, last = texts.values()
-    return "\n".join([*map(without_exports, neighbours), last])
-
-
-def without_exports(module: str) -> str:
-    """A module as a part of another text."""
-    return re.sub(r"^export ", "", module, flags=re.MULTILINE)
+    return "\n".join([*(EXPORT.sub("", text) for text in neighbours), last])
 
 
 def pack(tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -205,12 +201,11 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 def page_script(kinds: Iterable[str]) -> str:
     """A program that puts live pictures in place of a page's still ones, wherever the page holds their state.
 
-    Args:
-        kinds: the modules of the pictures that the page may show.
+    ``kinds`` are the modules of the pictures that the page may show.
     """
     texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in sorted(set(kinds))}
     modules = ", ".join(f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items())
-    return f"(() => {{\n{without_exports(bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
+    return f"(() => {{\n{EXPORT.sub('', bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:

@@ -33,9 +33,9 @@ def random_plans(number):
         yield model, random_gates(model, seed), examples(model, number=4, seed=seed)
 
 
-def test_pruned_equals_masked_for_200_random_plans():
+def test_pruned_equals_masked_for_random_plans():
     sizes = set()
-    for model, gates, batch in random_plans(200):
+    for model, gates, batch in random_plans(80):
         plan = plan_from(model, gates)
         sizes |= {len(heads) for heads in plan.values()}
         masked, pruned = outputs(model, batch, gates), outputs(prune(model, plan), batch)
@@ -44,7 +44,7 @@ def test_pruned_equals_masked_for_200_random_plans():
 
 
 def test_pruned_equals_masked_in_float32():
-    for model, gates, batch in random_plans(60):
+    for model, gates, batch in random_plans(20):
         masked = outputs(model.float(), batch, gates)
         torch.testing.assert_close(outputs(prune(model, plan_from(model, gates)), batch), masked, rtol=0, atol=2e-5)
 
@@ -107,9 +107,11 @@ def test_the_whole_model_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_mode_and_dropout_are_kept(training):
-    pruned = prune(encoder().train(training), {"layer 0": [1], "layer 1": []})
+def test_mode_dropout_and_frozen_weights_are_kept(training):
+    model = encoder().train(training).requires_grad_(training)
+    pruned = prune(model, {"layer 0": [1], "layer 1": []})
     assert all(module.training == training for module in pruned.modules())
+    assert all(parameter.requires_grad == training for parameter in pruned.parameters())
     assert pruned.attentions[0].attention.dropout.p == 0.2
 
 
@@ -127,11 +129,6 @@ def test_it_trains_on():
         losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]
     assert all(parameter.grad is not None for parameter in pruned.parameters())
-
-
-def test_frozen_weights_stay_frozen():
-    model = encoder().requires_grad_(False)
-    assert not any(parameter.requires_grad for parameter in prune(model, {"layer 0": [0], "layer 1": []}).parameters())
 
 
 def test_it_saves_and_loads():
@@ -190,8 +187,9 @@ def test_best_heads():
 def test_best_heads_draws_between_equals():
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
     plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
-    one, other = {"layer 0": [1, 2], "layer 1": [0]}, {"layer 0": [1], "layer 1": [0, 1]}
-    assert one in plans and other in plans and all(plan in (one, other) for plan in plans)
+    assert {str(plan) for plan in plans} == {
+        str({"layer 0": [1, 2], "layer 1": [0]}), str({"layer 0": [1], "layer 1": [0, 1]})
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -211,14 +209,16 @@ def test_plans_that_do_not_fit(plan, message):
         prune(encoder(), plan)
 
 
-def test_a_layer_without_heads_has_none_to_keep():
-    with pytest.raises(ValueError, match=r"heads names heads that do not exist: \[0\]; there are \[\]"):
-        prune_attention(NoHeads(4), [0])
-
-
-def test_a_layer_with_open_sizes():
-    with pytest.raises(ValueError, match="attention has open sizes: call it once"):
-        prune_attention(MultiHeadAttention(6, 3), [0])
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (NoHeads(4), r"heads names heads that do not exist: \[0\]; there are \[\]"),
+        (MultiHeadAttention(6, 3), "attention has open sizes: call it once"),
+    ],
+)
+def test_layers_that_cannot_be_cut(layer, message):
+    with pytest.raises(ValueError, match=message):
+        prune_attention(layer, [0])
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

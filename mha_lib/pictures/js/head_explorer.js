@@ -53,13 +53,8 @@ export default picture((parts) => {
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
-  const tools = element(
-    "div",
-    { class: "tools" },
-    ...presetButtons.map(([, node]) => node),
-    breaker,
-    ...(stage.tools ?? []),
-  );
+  const many = [...presetButtons.map(([, node]) => node), breaker, ...(stage.tools ?? [])];
+  const tools = element("div", { class: "tools" }, ...many);
 
   /** Switch off the fewest heads whose loss changes an answer. */
   function breakIt() {
@@ -160,15 +155,8 @@ export default picture((parts) => {
     return `Looking from ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 
-  const left = element(
-    "div",
-    { class: "left" },
-    ...stage.left,
-    browse,
-    scale(stage.marks, stage.shade),
-    tools,
-    element("div", { class: "test" }, meter, score),
-  );
+  const under = [browse, scale(stage.marks, stage.shade), tools, element("div", { class: "test" }, meter, score)];
+  const left = element("div", { class: "left" }, ...stage.left, ...under);
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];

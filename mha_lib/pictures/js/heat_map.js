@@ -2,9 +2,7 @@
 
 import { button, drawn, element, roving, set, short, times } from "./elements.js";
 
-const COARSE = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6"; // hatches of a small cell
-const DENSE =
-  "M.05,.25 .25,.05 M.05,.5 .5,.05 M.05,.75 .75,.05 M.05,1 1,.05 M.25,.95 .95,.25 M.5,.95 .95,.5 M.75,.95 .95,.75";
+const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
 
 /**
  * Cells of one unit each in an <svg>. Options: `gap` between cells, `numbers` written into them, `onpick(cell)` and
@@ -19,7 +17,6 @@ export function heatMap(rows, columns, options = {}) {
     const text = numbers ? [drawn("text", { x: 0.5, y: 0.5 })] : [];
     return drawn("g", { class: "cell", transform: place }, drawn("rect", box), ...text);
   });
-  const [hatches, d] = numbers ? ["hatches fine", DENSE] : ["hatches", COARSE];
   const field = drawn("g", {}, ...cells), over = drawn("g", { class: "over" });
   const node = drawn("svg", { viewBox: `0 0 ${columns} ${rows}`, ...attributes }, field, over);
   const cellOf = (event) => cells.indexOf(event.target.closest(".cell"));
@@ -47,7 +44,7 @@ export function heatMap(rows, columns, options = {}) {
         if (numbers) cell.children[1].textContent = hidden ? "" : short(weights[i]);
         if (hidden === cell.classList.contains("masked")) return;
         cell.classList.toggle("masked", hidden);
-        if (hidden) cell.append(drawn("path", { class: hatches, d }));
+        if (hidden) cell.append(drawn("path", { class: "hatches", d: HATCHES }));
         else cell.lastChild.remove();
       });
     },

@@ -51,15 +51,8 @@ export default picture(({ data, state, controls, choose, say }) => {
   const hours = roundNumbers(low, high).map(([at, words]) => text("below", `${words}${units.x}`, place(at)));
   const chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" });
   const axis = drawn("path", { class: "ground", d: `M${PAD},${TOP + BELL}H${WIDTH - 14}` });
-  chart.append(
-    ...values.flat(),
-    axis,
-    text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 10 }),
-    real,
-    ...dots,
-    kernels,
-  );
-  chart.append(bell, curve, ...cells, line, answer, ...hours);
+  const name = text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 10 });
+  chart.append(...values.flat(), axis, name, real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours);
   const drag = ({ clientX }) => {
     const box = chart.getBoundingClientRect(), at = (clientX - box.left) / box.width * WIDTH;
     choose({ query: inside(low + (at - PAD) / (WIDTH - PAD - 14) * spread) });

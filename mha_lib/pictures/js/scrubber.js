@@ -66,10 +66,7 @@ export default picture(({ data, state, controls, here, choose, point, repaint, s
     say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
   }
 
-  const maps = element(
-    "div",
-    { class: "maps", "--columns": Math.min(titles.length, 6) },
-    ...cards.map(({ node }) => node),
-  );
+  const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6) });
+  maps.append(...cards.map(({ node }) => node));
   return { nodes: [element("div", { class: "player" }, play, strip), ...chart, maps, scale()], paint, end: stop };
 });

@@ -12,8 +12,6 @@ export default picture(({ state, controls, choose, say }) => {
     head_size: { label: "features a head", min: 1, max: 4 },
     wrong: { label: "the wrong reshape, without permute", check: true, write: (on) => ({ wrong: on, step: 0 }) },
   });
-  const back = button("← back", () => choose({ step: state.step - 1 }));
-  const forward = button("forward →", () => choose({ step: state.step + 1 }));
   const path = element("div", { class: "tools path" }),
     stage = element("div", { class: "travel", role: "img", tabindex: 0 });
   const width = () => stage.clientWidth || 900;
@@ -91,8 +89,6 @@ export default picture(({ state, controls, choose, say }) => {
       path.children[i].replaceChildren(move.name, element("code", {}, `(${move.shape.join(", ")})`));
       set(path.children[i], { "aria-pressed": i === step });
     });
-    back.disabled = step === 0;
-    forward.disabled = step === all.length - 1;
     const where = `Step ${step} of ${all.length - 1}, ${now.name}: (${now.shape.join(", ")}).`;
     const words = `${where} ${read(now, step, all.length - 1, strangers, tags)}`;
     set(stage, { "aria-label": words });
@@ -112,5 +108,5 @@ export default picture(({ state, controls, choose, say }) => {
     return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
   }
 
-  return { nodes: [strip, path, element("div", { class: "tools" }, back, forward), stage], paint };
+  return { nodes: [strip, path, stage], paint };
 });
