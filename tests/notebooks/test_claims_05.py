@@ -23,10 +23,8 @@ def test_the_shares_of_its_text_are_the_kept_ones():
     person, same, noun = kept[1, 3], kept[2, 9], kept[2, 8]
     text = "\n".join(cell.source for cell in NOTEBOOK.cells)
     right, distance, redrawn = (round(100 * person[name]) for name in ("right", "one distance", "redrawn"))
-    assert (
-        f"in {right} of 100 sentences, the most frequent distance in {distance}, and a random head in {redrawn}."
-        in text
-    )
+    said = f"in {right} of 100 cases, the most frequent distance in {distance}, and the head with random matrices in "
+    assert f"{said}{redrawn}." in text
     others = [round(100 * one["best other"]) for one in (same, noun)]
     assert "the same word in {} of 100 cases, another the article's noun in {}.".format(*others) in text
 
