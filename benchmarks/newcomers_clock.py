@@ -61,8 +61,7 @@ def main() -> None:
     lines = [
         "# The newcomer's clock",
         "",
-        f"Written by `python -m benchmarks.newcomers_clock`, on {os.cpu_count()} cores. The download came from a registry",
-        "near by; over a slower line it takes as long as 500 MB take.",
+        f"`python -m benchmarks.newcomers_clock` wrote this, on {os.cpu_count()} cores; packages came from near by.",
         "",
         "| step | seconds |",
         "|---|---|",
