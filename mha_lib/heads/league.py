@@ -70,6 +70,19 @@ MEASURES: Mapping[str, Measure] = {
 }
 TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
+PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
+    "leave one out, zero, loss": "N + 1 forward",
+    "gate gradient": "1 forward, 1 backward",
+    "path gradient": "20 forward, 20 backward",
+    "path gradient, taken again": "20 N forward, 20 N backward",
+    "confidence": "1 forward",
+    "output norm": "1 forward",
+    "hard-concrete gates": "600 forward, 600 backward, of 32 examples",
+    "Shapley, 50 orders": "50 N forward",
+    "Shapley, exact": "2^N forward",
+    "greedy": "N (N + 1) / 2 forward",
+    "random": "none",
+}
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 
 # Training draws from torch's one generator and sets its one number of threads: within a process, runs take turns.

@@ -14,6 +14,7 @@ from mha_lib.heads.ablation import (
     head_means,
     head_outputs,
     head_shape,
+    losses_without_each,
     substitutes_for,
 )
 from mha_lib.heads.coalitions import heads_in
@@ -52,7 +53,7 @@ class Ablated(nn.Module):
 def ablated_loss(model, batch, gates, substitute):
     """The loss with ``substitute(said, counts)`` for closed heads; counts are the tokens that are no padding."""
     attentions = model.attentions
-    own_padding = [True] * len(attentions) if "layer 1" in model.blocks else [True, False, False]
+    own_padding = [True] * len(attentions) if "layer 0" in model.blocks else [True, False, False]
     unchanged = [Ablated(attention, torch.ones(attention.num_heads), None) for attention in attentions]
     _replace_attentions(model, unchanged)
     model(batch.inputs, batch.valid_lens)
@@ -179,6 +180,20 @@ def test_unknown_ablation():
 
 def test_blocks_with_different_numbers_of_heads():
     model = encoder()
-    model.blocks["layer 2"].attention.num_heads = 1
-    with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 1': 3, 'layer 2': 1\}"):
+    model.blocks["layer 1"].attention.num_heads = 1
+    with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 0': 3, 'layer 1': 1\}"):
         head_shape(model)
+
+
+def test_losses_without_each_head_are_those_of_gates_one_by_one():
+    model = encoder(num_layers=3, num_heads=2)
+    batch = examples(model)
+    found = losses_without_each(model, batch, TASK)
+    assert found.shape == (3, 2, *batch.targets.shape)
+    for block in range(3):
+        for head in range(2):
+            gates = torch.ones(3, 2)
+            gates[block, head] = 0
+            with torch.no_grad():
+                expected = TASK.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets)
+            torch.testing.assert_close(found[block, head], expected.float(), rtol=0, atol=1e-5)

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import dask
@@ -16,7 +17,7 @@ from mha_lib.heads.ablation import evaluate_all, head_shape
 from mha_lib.heads.coalitions import sets_kept, shapley, spearman
 from mha_lib.heads.known_heads import Planted
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
-from mha_lib.heads.measures import gate_gradient, leave_one_out, output_norm
+from mha_lib.heads.measures import leave_one_out, output_norm
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import find_task
 from mha_lib.models.training import trained, tune
@@ -82,13 +83,16 @@ def test_a_row_counted_again(result):
 
 
 def test_a_measure_that_tells_no_heads_apart_is_as_good_as_random():
+    """And one of the name of another is taken once, if it does not take ``kept``; a task is as good as its name."""
+
     def alike(model, batch, task):
         return torch.full(head_shape(model), 0.1, dtype=torch.float64)
 
-    orders = quick(0, measures={"alike": alike})["orders"]
-    assert orders["alike"]["curve"] == pytest.approx(orders["random"]["curve"])
-    assert orders["alike"]["training_area"] == pytest.approx(orders["random"]["area"])
-    assert orders["alike"]["tied"] == 12
+    orders = quick(0, task=find_task("lookups"), measures={"gate gradient": alike})["orders"]
+    assert orders["gate gradient"]["curve"] == pytest.approx(orders["random"]["curve"])
+    assert orders["gate gradient"]["training_area"] == pytest.approx(orders["random"]["area"])
+    assert orders["gate gradient"]["tied"] == 12
+    assert "gate gradient, taken again" not in orders
 
 
 def test_tied_heads_are_counted():
@@ -142,18 +146,6 @@ def test_a_measure_that_does_not_take_kept_is_refused_by_name():
         taken_again(plain, model, examples(model), TASK)
 
 
-def test_a_measure_of_the_name_of_another_is_taken_once_if_it_does_not_take_kept():
-    def plain(model, batch, task):
-        return gate_gradient(model, batch, task)
-
-    orders = quick(0, measures={"gate gradient": plain})["orders"]
-    assert "gate gradient" in orders and "gate gradient, taken again" not in orders
-
-
-def test_a_task_is_as_good_as_its_name(result):
-    assert quick(0, task=find_task("lookups")) == result
-
-
 def test_training_data_is_not_held_out():
     task = find_task("dates")
     batch = training_data(task, 0, 20)
@@ -181,24 +173,21 @@ def test_planted_heads_of_equal_importance_share_their_mean_place():
     assert found == shared
 
 
-@pytest.fixture(scope="module")
-def in_this_process(result):
-    return [result, quick(1)]
+def on_threads():
+    return ThreadPoolExecutor(max_workers=2)
 
 
-def test_a_sweep_over_threads_equals_a_plain_loop(in_this_process):
-    with ThreadPoolExecutor(max_workers=2) as threads:
-        assert sweep(quick, range(2), threads) == in_this_process
-
-
-def test_a_sweep_over_processes_equals_a_plain_loop(in_this_process):
-    assert sweep(quick, range(2)) == in_this_process
-
-
-def test_a_sweep_over_a_dask_cluster_equals_a_plain_loop(in_this_process):
+@contextmanager
+def on_dask():
     dask.config.set({"distributed.comm.timeouts.connect": "1 hour"})  # a busy machine takes its time
-    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as workers, Client(workers) as client:
-        assert sweep(quick, range(1), client.get_executor()) == in_this_process[:1]
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers, Client(workers) as client:
+        yield client.get_executor()
+
+
+@pytest.mark.parametrize("executor", [on_threads, on_dask, nullcontext], ids=["threads", "Dask", "processes"])
+def test_a_sweep_equals_a_plain_loop(executor, result):
+    with executor() as pool:
+        assert sweep(quick, [0], pool) == [result]
 
 
 def test_results_come_in_the_order_of_the_seeds():

@@ -33,9 +33,9 @@ def random_plans(number):
         yield model, random_gates(model, seed), examples(model, number=4, seed=seed)
 
 
-def test_pruned_equals_masked_for_200_random_plans():
+def test_pruned_equals_masked_for_random_plans():
     sizes = set()
-    for model, gates, batch in random_plans(200):
+    for model, gates, batch in random_plans(80):
         plan = plan_from(model, gates)
         sizes |= {len(heads) for heads in plan.values()}
         masked, pruned = outputs(model, batch, gates), outputs(prune(model, plan), batch)
@@ -44,7 +44,7 @@ def test_pruned_equals_masked_for_200_random_plans():
 
 
 def test_pruned_equals_masked_in_float32():
-    for model, gates, batch in random_plans(60):
+    for model, gates, batch in random_plans(20):
         masked = outputs(model.float(), batch, gates)
         torch.testing.assert_close(outputs(prune(model, plan_from(model, gates)), batch), masked, rtol=0, atol=2e-5)
 
@@ -74,7 +74,7 @@ def test_means_make_a_bias_where_there_was_none(heads):
 def test_a_layer_without_heads_gives_w_os_bias():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": []})
+    pruned = prune(model, {"layer 0": []})
     layer = pruned.attentions[0]
     X = torch.randn(2, 4, 6, dtype=torch.float64)
     assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
@@ -87,7 +87,7 @@ def test_a_layer_without_heads_gives_w_os_bias():
 
 def test_the_weights_that_are_left_are_the_work_that_is_left():
     model = encoder(num_heads=4)
-    pruned = prune(model, {"layer 1": [2], "layer 2": []})
+    pruned = prune(model, {"layer 0": [2], "layer 1": []})
     first, second = pruned.attentions
     assert [tuple(first.W_q.weight.shape), tuple(first.W_v.bias.shape)] == [(2, 8), (2,)]
     assert [tuple(first.W_o.weight.shape), tuple(first.W_o.bias.shape)] == [(8, 2), (8,)]
@@ -98,7 +98,7 @@ def test_the_weights_that_are_left_are_the_work_that_is_left():
 def test_the_whole_model_is_left_as_it_was():
     model = encoder()
     before = copy.deepcopy(model.state_dict())
-    pruned = prune(model, {"layer 1": [1], "layer 2": []}, head_means(model, examples(model)))
+    pruned = prune(model, {"layer 0": [1], "layer 1": []}, head_means(model, examples(model)))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter.add_(1)
@@ -107,16 +107,18 @@ def test_the_whole_model_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_mode_and_dropout_are_kept(training):
-    pruned = prune(encoder().train(training), {"layer 1": [1], "layer 2": []})
+def test_mode_dropout_and_frozen_weights_are_kept(training):
+    model = encoder().train(training).requires_grad_(training)
+    pruned = prune(model, {"layer 0": [1], "layer 1": []})
     assert all(module.training == training for module in pruned.modules())
+    assert all(parameter.requires_grad == training for parameter in pruned.parameters())
     assert pruned.attentions[0].attention.dropout.p == 0.2
 
 
 def test_it_trains_on():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": [0, 2], "layer 2": []}).train()
+    pruned = prune(model, {"layer 0": [0, 2], "layer 1": []}).train()
     optimizer = torch.optim.Adam(pruned.parameters(), lr=0.01)
     losses = []
     for _ in range(30):
@@ -129,13 +131,8 @@ def test_it_trains_on():
     assert all(parameter.grad is not None for parameter in pruned.parameters())
 
 
-def test_frozen_weights_stay_frozen():
-    model = encoder().requires_grad_(False)
-    assert not any(parameter.requires_grad for parameter in prune(model, {"layer 1": [0], "layer 2": []}).parameters())
-
-
 def test_it_saves_and_loads():
-    model, plan = encoder(), {"layer 1": [0, 2], "layer 2": []}
+    model, plan = encoder(), {"layer 0": [0, 2], "layer 1": []}
     batch, pruned = examples(model), prune(encoder(), plan)
     same_plan = prune(encoder(seed=5), plan)
     same_plan.load_state_dict(pruned.state_dict())
@@ -145,23 +142,23 @@ def test_it_saves_and_loads():
     file.seek(0)
     assert torch.equal(outputs(torch.load(file, weights_only=False), batch), outputs(pruned, batch))
     with pytest.raises(RuntimeError, match="size mismatch"):
-        prune(encoder(), {"layer 1": [0], "layer 2": []}).load_state_dict(pruned.state_dict())
+        prune(encoder(), {"layer 0": [0], "layer 1": []}).load_state_dict(pruned.state_dict())
 
 
 def test_pruning_twice_is_pruning_once():
     model = encoder(num_heads=4)
     batch = examples(model)
-    twice = prune(prune(model, {"layer 1": [0, 1, 3], "layer 2": []}), {"layer 1": [2], "layer 2": []})
-    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 1": [3], "layer 2": []}), batch))
+    twice = prune(prune(model, {"layer 0": [0, 1, 3], "layer 1": []}), {"layer 0": [2], "layer 1": []})
+    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 0": [3], "layer 1": []}), batch))
 
 
 def test_heads_stand_as_they_stood_and_unnamed_blocks_stay_whole():
     model = encoder()
     batch = examples(model)
     assert torch.equal(
-        outputs(prune(model, {"layer 2": [2, 0]}), batch), outputs(prune(model, {"layer 2": [0, 2]}), batch)
+        outputs(prune(model, {"layer 1": [2, 0]}), batch), outputs(prune(model, {"layer 1": [0, 2]}), batch)
     )
-    assert [layer.num_heads for layer in prune(model, {"layer 2": [0]}).attentions] == [3, 1]
+    assert [layer.num_heads for layer in prune(model, {"layer 1": [0]}).attentions] == [3, 1]
     assert torch.equal(outputs(prune(model, {}), batch), outputs(model, batch))
 
 
@@ -180,9 +177,9 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
 def test_best_heads():
     model = encoder()
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
-    assert best_heads(model, importance, 3) == {"layer 1": [1, 2], "layer 2": [0]}
-    assert best_heads(model, importance, 0) == {"layer 1": [], "layer 2": []}
-    assert best_heads(model, importance, 6) == {"layer 1": [0, 1, 2], "layer 2": [0, 1, 2]}
+    assert best_heads(model, importance, 3) == {"layer 0": [1, 2], "layer 1": [0]}
+    assert best_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
+    assert best_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
     with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
         best_heads(model, importance, 7)
 
@@ -190,20 +187,21 @@ def test_best_heads():
 def test_best_heads_draws_between_equals():
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
     plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
-    one, other = {"layer 1": [1, 2], "layer 2": [0]}, {"layer 1": [1], "layer 2": [0, 1]}
-    assert one in plans and other in plans and all(plan in (one, other) for plan in plans)
+    assert {str(plan) for plan in plans} == {
+        str({"layer 0": [1, 2], "layer 1": [0]}), str({"layer 0": [1], "layer 1": [0, 1]})
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
         (
-            {"layer 1": [0, 3, -1]},
-            r"plan for 'layer 1' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
+            {"layer 0": [0, 3, -1]},
+            r"plan for 'layer 0' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
         ),
-        ({"layer 2": [True]}, r"plan for 'layer 2' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
-        ({"layer 1": [1, 1]}, r"plan for 'layer 1' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
-        ({"layer 3": []}, r"plan names blocks that do not exist: \['layer 3'\]; there are \['layer 1', 'layer 2'\]"),
+        ({"layer 1": [True]}, r"plan for 'layer 1' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
+        ({"layer 0": [1, 1]}, r"plan for 'layer 0' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
+        ({"layer 2": []}, r"plan names blocks that do not exist: \['layer 2'\]; there are \['layer 0', 'layer 1'\]"),
     ],
 )
 def test_plans_that_do_not_fit(plan, message):
@@ -211,14 +209,16 @@ def test_plans_that_do_not_fit(plan, message):
         prune(encoder(), plan)
 
 
-def test_a_layer_without_heads_has_none_to_keep():
-    with pytest.raises(ValueError, match=r"heads names heads that do not exist: \[0\]; there are \[\]"):
-        prune_attention(NoHeads(4), [0])
-
-
-def test_a_layer_with_open_sizes():
-    with pytest.raises(ValueError, match="attention has open sizes: call it once"):
-        prune_attention(MultiHeadAttention(6, 3), [0])
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (NoHeads(4), r"heads names heads that do not exist: \[0\]; there are \[\]"),
+        (MultiHeadAttention(6, 3), "attention has open sizes: call it once"),
+    ],
+)
+def test_layers_that_cannot_be_cut(layer, message):
+    with pytest.raises(ValueError, match=message):
+        prune_attention(layer, [0])
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

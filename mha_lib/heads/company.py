@@ -1,0 +1,107 @@
+"""What heads are to each other: natural twins, what later heads do when an earlier one goes, and who agrees in a block.
+
+``glance`` asks all three of one small model, so that ``sweep`` can ask them of many.
+"""
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from mha_lib.heads.ablation import evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
+from mha_lib.heads.coalitions import shapley, spearman
+from mha_lib.heads.measures import (
+    confidence,
+    gate_gradient,
+    leave_one_out,
+    negative_entropy,
+    output_norm,
+    path_gradient,
+)
+from mha_lib.models.tasks import Batch, Task, find_task
+from mha_lib.models.training import trained
+from mha_lib.models.transformer import Transformer
+
+MEASURES = {
+    "leave one out": leave_one_out,
+    "gate gradient": gate_gradient,
+    "path gradient": path_gradient,
+    "confidence": confidence,
+    "minus entropy": negative_entropy,
+    "output norm": output_norm,
+}
+
+
+def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
+    """The two heads of a block whose single costs say least about what both cost together, in accuracy.
+
+    Returns:
+        ``heads``, their numbers; ``alone``, what each costs; ``together``, what both cost.
+    """
+    shape = head_shape(model)
+    groups = [*combinations(range(shape[1]), 1), *combinations(range(shape[1]), 2)]
+    gates = torch.ones(1 + len(groups), *shape)
+    for gate, gone in zip(gates[1:], groups, strict=True):
+        gate[block, list(gone)] = 0
+    accuracy = evaluate(model, batch, task, gates).accuracy
+    costs = dict(zip(groups, (accuracy[0] - accuracy[1:]).tolist(), strict=True))
+    one, other = max(groups[shape[1] :], key=lambda pair: costs[pair] - costs[pair[:1]] - costs[pair[1:]])
+    alone = [costs[one,], costs[other,]]
+    return {"heads": [one, other], "alone": alone, "together": costs[one, other]}
+
+
+def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
+    """What each head of a block costs, in nats, while later heads answer to its absence, and while they may not.
+
+    Frozen, later heads say what they say with all heads there. Where ``frozen`` costs more than ``free``, they make up
+    for part of what is missing (self-repair); where it costs less, they carry the damage on.
+
+    Returns:
+        ``free`` and ``frozen``, each (num_heads,), float64.
+
+    Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
+    """
+    shape = head_shape(model)
+    said = head_outputs(model, batch)[block + 1 :]
+    later = model.attentions[block + 1 :]
+    gates = torch.ones(1 + shape[1], *shape)
+    gates[1:, block] -= torch.eye(shape[1])
+
+    def costs() -> Tensor:
+        with torch.no_grad(), measuring(model):
+            outputs = [model(batch.inputs, batch.valid_lens, gate) for gate in gates]
+        losses = torch.stack([task.losses(output, batch.targets).double().mean() for output in outputs])
+        return losses[1:] - losses[0]
+
+    free = costs()
+    with heads_seen_by(later, [lambda heads, kept=kept: kept for kept in said]):
+        return {"free": free, "frozen": costs()}
+
+
+def agreement_within(importances: Mapping[str, Tensor], reference: Tensor) -> dict[str, list[float]]:
+    """For each measure, its rank correlation with the reference among the heads of each block alone."""
+    return {
+        name: [spearman(*rows) for rows in zip(importance, reference, strict=True)]
+        for name, importance in importances.items()
+    }
+
+
+def glance(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
+    """All of this about one trained model, as what JSON can hold; ``across`` and ``within`` are rank correlations with
+    exact Shapley values, over all heads and within each block; ``block_alone`` that of a guess that knows the blocks.
+    """
+    task = find_task(task) if isinstance(task, str) else task
+    model = trained(task, seed, steps, progress=False)
+    seen = task.held_out[:num_examples]
+    fair = shapley(evaluate_all(model, seen, task).accuracy).view(head_shape(model))
+    importances = {name: measure(model, seen, task) for name, measure in MEASURES.items()}
+    frozen = costs_with_later_frozen(model, seen, task)
+    return {
+        "seed": seed,
+        "twins": natural_twins(model, seen, task),
+        "later": {name: costs.tolist() for name, costs in frozen.items()},
+        "across": {name: spearman(importance, fair) for name, importance in importances.items()},
+        "within": agreement_within(importances, fair),
+        "block_alone": spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+    }

@@ -1,0 +1,48 @@
+"""How far a mean can be trusted: intervals from a handful of seeds or texts."""
+
+import torch
+from torch import Tensor
+
+NORMAL = 1.959964  # 97.5 % of a normal distribution lie below
+
+
+def interval(values: Tensor) -> tuple[float, float, float]:
+    """Mean of a sample, and the ends of its 95 % interval (Student's t), as three numbers.
+
+    Args:
+        values: (n,), one number for each seed or text, at least four.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    values = torch.as_tensor(values, dtype=torch.float64)
+    if values.dim() != 1 or len(values) < 4:
+        raise ValueError(f"values must be four numbers or more in one row, got shape {tuple(values.shape)}")
+    mean = values.mean().item()
+    half = quantile(len(values) - 1) * values.std().item() / len(values) ** 0.5
+    return mean, mean - half, mean + half
+
+
+def quantile(freedom: int) -> float:
+    """97.5 % of Student's t lie below: an expansion in 1 / ``freedom`` that is off by less than 1 % from 3 on.
+
+    Source: Abramowitz & Stegun 1964, "Handbook of Mathematical Functions", 26.7.5.
+    """
+    z = NORMAL
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
+
+
+def removable(curve: Tensor, points: float = 1.0) -> int:
+    """How many heads an order can cut before the accuracy has fallen by more than ``points`` hundredths at some size.
+
+    Args:
+        curve: (N + 1,), accuracy with 0, 1, …, N heads kept.
+    """
+    enough = (curve >= curve[-1] - points / 100 - 1e-9).flip(0).long()  # with none, one, two heads cut …
+    return int(enough.cumprod(dim=0).sum()) - 1

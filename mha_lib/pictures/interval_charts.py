@@ -1,0 +1,91 @@
+"""Charts of figures with their intervals, beside what chance gives: a league, and curves."""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_lib.pictures.charts import LINES, check_curves, finish_axes, styled
+from mha_lib.pictures.picture import Picture
+
+Interval = tuple[float, float, float]  # mean, lower end, upper end
+
+
+def league(
+    rows: Mapping[str, Interval],
+    chance: tuple[float, float],
+    *,
+    x_label: str,
+    chance_label: str = "random",
+    caption: str | None = None,
+) -> Picture:
+    """Who is ahead, and by how much one can know: each row a point with its interval, chance a grey band.
+
+    Args:
+        rows: name → mean, lower and upper end; drawn in this order from the top.
+        chance: the ends of the band.
+        x_label: what is measured, with its unit.
+
+    Raises:
+        ValueError: there is no row, or a mean lies outside of its interval.
+    """
+    if not rows:
+        raise ValueError("rows must hold at least one row, got none")
+    for name, (mean, low, high) in rows.items():
+        if not low <= mean <= high:
+            raise ValueError(f"rows: the mean of {name!r} must lie in its interval, got {mean} and {low} to {high}")
+    figure = Figure(figsize=(7.2, 0.27 * len(rows) + 0.9), layout="constrained")
+    panel = figure.subplots()
+    panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6", label=chance_label)
+    colour, _ = LINES[0]
+    for place, (mean, low, high) in enumerate(rows.values()):
+        panel.plot([low, high], [place, place], color=colour, linewidth=2)
+        panel.plot([mean], [place], "o", color=colour, markersize=5)
+    panel.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xlabel(x_label)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.grid(axis="y", color="0.93")
+    panel.set_axisbelow(True)
+    panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    reading = "; ".join(f"{name} {mean:.2f} ({low:.2f} to {high:.2f})" for name, (mean, low, high) in rows.items())
+    band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
+    return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)
+
+
+def curves_and_chance(
+    x: Sequence[float],
+    curves: Mapping[str, Tensor],
+    errors: Mapping[str, Tensor],
+    chance: tuple[Sequence[float], Tensor, Tensor],
+    *,
+    x_label: str,
+    y_label: str,
+    caption: str | None = None,
+) -> Picture:
+    """Curves with an error bar at each point, and a grey band where chance lies.
+
+    Args:
+        x: where the curves are known.
+        curves, errors: name → one value for each x, and half the length of its interval; at most four.
+        chance: where the band is known, its lower and its upper end there.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    for name, curve in curves.items():
+        check_curves("x", curve.new_tensor(list(x)), {name: curve, f"the error of {name}": errors[name]})
+    places, low, high = chance
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    panel = figure.subplots()
+    panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label="random orders")
+    for name, curve, colour, style in styled(curves):
+        panel.errorbar(
+            list(x), curve.tolist(), errors[name].tolist(), color=colour, linestyle=style, linewidth=2, capsize=3,
+            marker=".", label=name,
+        )  # fmt: skip
+    panel.set_xticks(list(x))
+    finish_axes(panel, x_label, y_label)
+    last = "; ".join(f"{name} {curve[-1]:.2f} ± {errors[name][-1]:.2f}" for name, curve in curves.items())
+    reading = f"At {x[-1]}: {last}; random orders {low[-1]:.2f} to {high[-1]:.2f}."
+    return Picture(figure, f"{y_label} by {x_label}: {', '.join(curves)}, and random orders", reading, caption)

@@ -1,0 +1,72 @@
+"""Natural twins are found, frozen heads say what they said, and agreement is asked for within each block."""
+
+import copy
+
+import pytest
+import torch
+
+from mha_lib import heads
+from mha_lib.heads.company import MEASURES, agreement_within, costs_with_later_frozen, glance, natural_twins
+from mha_lib.models import find_task, shipped_model
+
+
+@pytest.fixture(scope="module")
+def case():
+    task = find_task("lookups")
+    return shipped_model("lookups"), task.held_out[:64], task
+
+
+def without(case, *gone):
+    model, batch, task = case
+    gates = torch.ones(2, 6)
+    for place in gone:
+        gates[place] = 0
+    return task.accuracy(model, batch, gates)
+
+
+def test_twins_are_the_pair_that_hides_most(case):
+    found = natural_twins(*case)
+    whole = without(case)
+    hidden = {}
+    for one in range(6):
+        for other in range(one + 1, 6):
+            singles = 2 * whole - without(case, (0, one)) - without(case, (0, other))
+            hidden[one, other] = whole - without(case, (0, one), (0, other)) - singles
+    assert tuple(found["heads"]) == max(hidden, key=hidden.get)
+    one, other = found["heads"]
+    assert found["alone"] == pytest.approx([whole - without(case, (0, one)), whole - without(case, (0, other))])
+    assert found["together"] == pytest.approx(whole - without(case, (0, one), (0, other)))
+
+
+def test_later_heads_that_nobody_hears_make_no_difference(case):
+    """With the second layer's columns of W_o at 0, free and frozen are the same."""
+    model, batch, task = case
+    deaf = copy.deepcopy(model)
+    deaf.attentions[1].W_o.weight.data.zero_()
+    found = costs_with_later_frozen(deaf, batch, task)
+    torch.testing.assert_close(found["free"], found["frozen"], rtol=0, atol=1e-6)
+    assert found["free"].abs().max() > 0.01
+
+
+def test_heads_that_are_heard_only_through_later_ones_cost_nothing_when_these_are_frozen(case):
+    model, batch, task = case
+    found = costs_with_later_frozen(model, batch, task)
+    gates = torch.ones(7, 2, 6)
+    gates[1:, 0] -= torch.eye(6)
+    losses = heads.evaluate(model, batch, task, gates).loss
+    torch.testing.assert_close(found["free"], losses[1:] - losses[0], rtol=0, atol=1e-5)
+    assert found["free"][2] > 0.3 and found["frozen"][2].abs() < 0.01  # head 2 counts, and later heads pass it on
+
+
+def test_agreement_is_asked_for_in_each_block_alone():
+    reference = torch.tensor([[10.0, 11, 12], [1, 2, 3]])
+    measure = torch.tensor([[1.0, 2, 3], [30, 20, 10]])
+    assert agreement_within({"one": measure}, reference) == {"one": [pytest.approx(1), pytest.approx(-1)]}
+
+
+@pytest.mark.slow
+def test_a_glance_holds_all_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path))
+    found = glance(0, num_examples=16, steps=30)
+    assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
+    assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6
