@@ -17,8 +17,8 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks bench bench-full bench-heads bench-real bench-notebooks bench-widgets weights kept-maps \
-	real-models try-real-models lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-real bench-births bench-notebooks \
+	bench-widgets weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -33,6 +33,16 @@ test: lint check ## lint, run all tests, compare every notebook with its committ
 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) tools/notebooks.py
+	@$(PY) tools/readme_buttons.py
+
+site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
+	@$(MAKE) --no-print-directory install VENV=.venv-site
+	@$(PY) tools/site_source.py build/site-source
+	@.venv-site/bin/python -m sphinx -q -W -b html build/site-source build/site
+	@echo "Open build/site/index.html"
+
+wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
+	@$(PY) tools/try_wheel.py
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
@@ -45,6 +55,9 @@ bench-heads: install ## hold every measure of a head's importance against the tr
 
 bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
+
+bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks
@@ -72,7 +85,7 @@ lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-nbgrader .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023

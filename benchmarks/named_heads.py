@@ -2,9 +2,11 @@
 
 The sentences are drawn from a small grammar, so that it is known which word belongs to which. A head is right where its
 strongest weight, [CLS] and [SEP] aside, falls on that word. Beside it stand what one fixed distance would reach, which
-other head is best, and the same head with W_q and W_k drawn anew. Writes named_heads.md. Needs ``make real-models``.
+other head is best, and the same head with W_q and W_k drawn anew. Writes named_heads.md, and what ``kept_figures``
+gives. Needs ``make real-models``.
 """
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from mha_lib.models.pretrained import NAMED_HEADS, MiniLM, minilm
 from mha_lib.models.training import seeded, single_thread
 
 REPORT = Path(__file__).with_suffix(".md")
+FIGURES = REPORT.parents[1] / "mha_lib" / "models" / "sentences" / "named_heads.json"
 SEED, NUM_SENTENCES = 0, 400
 WOMEN = ("queen", "actress", "girl", "mother", "sister", "daughter", "aunt", "woman")
 MEN = ("king", "waiter", "boy", "father", "brother", "son", "uncle", "man")
@@ -107,8 +110,8 @@ def redrawn(model: MiniLM, layer: int) -> MiniLM:
     return model
 
 
-def rows(model: MiniLM) -> Iterator[list[str]]:
-    """A line for every named head."""
+def figures(model: MiniLM) -> Iterator[dict]:
+    """What ``kept_figures`` says of every named head."""
     sentences, pairs = examples()
     weights = attention(model, sentences)
     for (layer, head), role in ROLES.items():
@@ -118,35 +121,48 @@ def rows(model: MiniLM) -> Iterator[list[str]]:
         best = rivals.argmax().item()
         distance = max(Counter(key - query for _, query, key in pairs[role]).values()) / len(pairs[role])
         sentence, query, key = torch.tensor(pairs[role]).T
-        weight = weights[sentence, layer, head, query, key].mean()
-        control = shares_right(attention(redrawn(model, layer), sentences), pairs[role], role)[layer, head]
-        yield [
-            f"{layer}, {head}",
-            NAMED_HEADS[layer, head],
-            str(len(pairs[role])),
-            *(f"{number:.2f}" for number in (weight, right[layer, head])),
-            "" if role == "[CLS]" else f"{distance:.2f}",
-            f"{rivals.max():.2f} ({best // 12}, {best % 12})",
-            f"{control:.2f}",
+        weight = weights[sentence, layer, head, query, key].mean().item()
+        control = shares_right(attention(redrawn(model, layer), sentences), pairs[role], role)[layer, head].item()
+        yield {
+            "layer": layer,
+            "head": head,
+            "where it looks": NAMED_HEADS[layer, head],
+            "pairs": len(pairs[role]),
+            "mean weight": round(weight, 2),
+            "right": round(right[layer, head].item(), 2),
+            "one distance": None if role == "[CLS]" else round(distance, 2),
+            "best other": round(rivals.max().item(), 2),
+            "which other": divmod(best, 12),
+            "redrawn": round(control, 2),
+        }
+
+
+def report(kept: list[dict]) -> str:
+    """The figures as a page."""
+    rows = [
+        [
+            f"{one['layer']}, {one['head']}",
+            one["where it looks"],
+            str(one["pairs"]),
+            f"{one['mean weight']:.2f}",
+            f"{one['right']:.2f}",
+            "" if one["one distance"] is None else f"{one['one distance']:.2f}",
+            f"{one['best other']:.2f} ({one['which other'][0]}, {one['which other'][1]})",
+            f"{one['redrawn']:.2f}",
         ]
+        for one in kept
+    ]
+    head = ("layer, head", "where it looks", "pairs", "mean weight", "right", "one distance", "best other", "redrawn")
+    return f"# Named heads of MiniLM on {NUM_SENTENCES} drawn sentences\n\n{markdown(head, rows)}\n"
 
 
 def main() -> None:
     """Measure, print, write."""
     with single_thread():
-        head = (
-            "layer, head",
-            "where it looks",
-            "pairs",
-            "mean weight",
-            "right",
-            "one distance",
-            "best other",
-            "redrawn",
-        )
-        text = f"# Named heads of MiniLM on {NUM_SENTENCES} drawn sentences\n\n{markdown(head, list(rows(minilm())))}\n"
-    REPORT.write_text(text, encoding="utf-8")
-    print(text)
+        kept = list(figures(minilm()))
+    FIGURES.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    REPORT.write_text(report(kept), encoding="utf-8")
+    print(report(kept))
 
 
 if __name__ == "__main__":

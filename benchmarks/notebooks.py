@@ -7,7 +7,6 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 
 from alone import alone
-
 from notebooks import all_notebooks, execute, read
 
 

@@ -15,6 +15,8 @@ from mha_lib.attention import (
     transpose_qkv,
 )
 
+__version__ = "0.2.0"
+
 __all__ = [
     "AdditiveAttention",
     "DotProductAttention",

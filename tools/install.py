@@ -1,4 +1,4 @@
-"""Bring one of the project's virtual environments up to date: `install.py .venv`, `.venv-book` or `.venv-nbgrader`.
+"""Bring one of the project's virtual environments up to date: `install.py .venv`, or another of ENVIRONMENTS.
 
 A stamp, written last, says which pins the environment holds. If it agrees, nothing is done. If it names other
 pins, pip brings the environment up to date. If it is missing, a set-up was cut short: all is made anew.
@@ -19,6 +19,7 @@ ENVIRONMENTS = {  # the command that makes each, how to name another Python for 
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
     ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
+    ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
 }
 
 START = """
@@ -108,10 +109,11 @@ def pip_steps(venv, torch_index):
 
     pyproject = tomllib.loads(Path("pyproject.toml").read_text())
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
-    grading, peers = groups.pop("nbgrader"), extras.pop("peers")
+    peers = groups.pop("peers")
+    apart = {".venv-nbgrader": groups.pop("nbgrader"), ".venv-site": groups.pop("site")}
     pinned = ["--constraint", "constraints.txt"]
-    if venv == ".venv-nbgrader":
-        yield [*pinned, *grading]
+    if venv in apart:
+        yield [*pinned, *apart[venv]]
         return
     if torch_index:
         yield [*pinned, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]

@@ -4,8 +4,9 @@
     python tools/notebooks.py notebooks/03_*.ipynb     only these
 
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
-stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its stub
-cells are made from the notebook of the same name in ``solutions/`` (see stubs.py). The fixed form:
+stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its first
+code cell is written (see first_cell.py), and its stub cells are made from the notebook of the same name in
+``solutions/`` (see stubs.py). The fixed form:
 
 - cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
 - no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
@@ -20,12 +21,14 @@ import time
 from pathlib import Path
 
 import nbformat
-import stubs
 from ipykernel.kernelspec import RESOURCES, get_kernel_dict
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
+
+import first_cell
+import stubs
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
@@ -65,12 +68,14 @@ def read(path):
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
 
 
-def execute(notebook, folder, env):
+def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_state=False):
     """Run every code cell in a fresh kernel and store the outputs in ``notebook``.
 
     Args:
         folder: the kernel's working directory.
         env: the kernel's environment variables.
+        kernel_manager_class: what starts the kernel.
+        store_widget_state: whether the state of live pictures is put into the notebook's metadata.
 
     Raises:
         NotebookError: a cell raises (unless it is tagged ``raises-exception``), kills the kernel or writes to
@@ -78,14 +83,14 @@ def execute(notebook, folder, env):
     """
     client = NotebookClient(
         notebook,
-        kernel_manager_class=OwnKernel,
+        kernel_manager_class=kernel_manager_class,
         resources={"metadata": {"path": str(folder)}},
         timeout=None,
         startup_timeout=PATIENCE,
         iopub_timeout=PATIENCE,
         raise_on_iopub_timeout=True,
         record_timing=False,
-        store_widget_state=False,
+        store_widget_state=store_widget_state,
         coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
     )
@@ -98,6 +103,13 @@ def execute(notebook, folder, env):
             for output in cell.get("outputs", []):
                 if output.get("name") == "stderr":
                     raise NotebookError(f"cell {index} ({cell.id}) writes to stderr\n{output.text}")
+    if store_widget_state:
+        client.set_widgets_metadata()
+
+
+def clean_environment():
+    """One thread; and nothing of the work of whoever runs this gets into a notebook, nor into what is kept of it."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "MHA_SOLUTIONS": "off"}
 
 
 def set_ids(cells, stem):
@@ -149,10 +161,10 @@ def rebuild(path):
     """Run the notebook at ``path`` and save it, raising NotebookError or StubError before anything is written."""
     notebook = read(path)
     notebook.nbformat_minor = 5
+    first_cell.write_first_cell(notebook, first_cell.address())
     set_ids(notebook.cells, path.stem)
     fill_stubs(notebook, path)
-    # Nothing of the work of whoever runs this gets into a notebook, nor into what is kept of it.
-    execute(notebook, path.parent, env=os.environ | {"OMP_NUM_THREADS": "1", "MHA_SOLUTIONS": "off"})
+    execute(notebook, path.parent, clean_environment())
     normalise(notebook)
     nbformat.validate(notebook)
     path.write_text(nbformat.v4.writes(notebook) + "\n", encoding="utf-8", newline="\n")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save
+from torch import nn
 
 import mha_lib
+from mha_lib.models.recurrent import STEPS, fit_recurrent, right_words, weights_name
 from mha_lib.models.tasks import TASKS
 from mha_lib.models.training import fit
 
@@ -24,16 +26,28 @@ def main() -> None:
     for name, task in TASKS.items():
         model = fit(task, SEED)
         (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
-        figures[name] = {
-            "seed": SEED,
-            "steps": task.steps,
-            "torch": torch.__version__.split("+")[0],
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        figures[name] = how(model, task.steps) | {
             "accuracy": round(task.accuracy(model), 4),
             "exact_match": round(task.exact_match(model), 4),
         }
         print(name, figures[name])
+    for attends in (False, True):
+        model, name = fit_recurrent(attends, SEED), weights_name(attends)
+        (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
+        right = {str(length): round(right_words(model, length), 4) for length in (4, 8, 12, 16)}
+        figures[name] = how(model, STEPS) | {"right_words": right}
+        print(name, figures[name])
     (FOLDER / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def how(model: nn.Module, steps: int) -> dict:
+    """How a model was trained, and its size."""
+    return {
+        "seed": SEED,
+        "steps": steps,
+        "torch": torch.__version__.split("+")[0],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ An exercise goes by its name, as in ``exercises.triangle(triangle)``; the module
 from mha_lib.exercises import (
     attention_pooling,
     head_importance,
+    heads_being_born,
+    heads_today,
     multi_head_attention,
     reading_heads,
     real_heads,
@@ -24,6 +26,8 @@ SUBJECTS = (
     reading_heads,
     head_importance,
     real_heads,
+    heads_today,
+    heads_being_born,
 )
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)

@@ -7,6 +7,7 @@ from mha_lib.models.package_data import package_data
 COMMANDS = {
     "heads": "make bench-heads",
     "pruning_speed": "make bench-full",
+    "births": "make bench-births",
     "real_heads": "make bench-real",
 }
 
@@ -16,10 +17,11 @@ def load_results(name: str) -> dict | list:
 
     Args:
         name: "heads", what ``mha_lib.heads.league`` found over eight seeds: for "lookups" and "dates" the results of
-            ``compare``, for "planted" those of ``planted_controls``. Or "pruning_speed": for each cut of a layer its
+            ``compare``, for "planted" those of ``planted_controls``. "pruning_speed": for each cut of a layer its
             shape, the number of heads kept, and how many times faster it became (median and quartiles), with ideals.
-            Or "real_heads": what was measured on the language model SmolLM2, part by part, as the functions of
-            ``benchmarks/real_heads.py`` say.
+            "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
+            scores of the heads, and losses without a head. "real_heads": what was measured on the language model
+            SmolLM2, part by part, as the functions of ``benchmarks/real_heads.py`` say.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

@@ -1,6 +1,9 @@
-"""Small Transformers, the tasks they learn, their training, and trained models that ship or come from elsewhere."""
+"""Small Transformers and an older, recurrent model: the tasks they learn, their training, and those that ship."""
 
+from mha_lib.models.grouped import to_grouped
+from mha_lib.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
 from mha_lib.models.one_head import OneHeadRun, train_one_head
+from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_lib.models.training import fit, trained, tune
@@ -8,18 +11,27 @@ from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 __all__ = [
     "TASKS",
+    "AttentionOnly",
     "Batch",
+    "BirthRun",
     "Encoder",
     "EncoderDecoder",
     "OneHeadRun",
+    "RecurrentEncoderDecoder",
     "Task",
     "Transformer",
     "find_task",
     "fit",
+    "fit_recurrent",
+    "repeat_loss",
+    "right_words",
     "shipped_figures",
     "shipped_model",
+    "shipped_recurrent",
+    "to_grouped",
     "to_images",
     "to_patches",
+    "train_on_repeats",
     "train_one_head",
     "trained",
     "tune",

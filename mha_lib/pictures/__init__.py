@@ -4,13 +4,14 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 ``pip install mha-lib[plots,widgets]``.
 """
 
-from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves
+from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves, training_curves
+from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
 from mha_lib.pictures.interval_charts import curves_and_chance, league
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
-from mha_lib.pictures.live import LivePicture, save_html, script
+from mha_lib.pictures.live import LivePicture, save_html
 from mha_lib.pictures.mask_explorer import MaskExplorer
 from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.picture import Picture
@@ -21,6 +22,7 @@ from mha_lib.pictures.slow_motion import SlowMotion
 from mha_lib.pictures.transpose_stepper import TransposeStepper
 
 __all__ = [
+    "Drawing",
     "HeadExplorer",
     "KernelExplorer",
     "LayerExplorer",
@@ -41,7 +43,7 @@ __all__ = [
     "regression_curves",
     "save_html",
     "scores_to_weights",
-    "script",
     "tagged_numbers",
+    "training_curves",
     "weights_over_image",
 ]

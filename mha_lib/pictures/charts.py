@@ -1,7 +1,8 @@
-"""Charts: curves of a regression, of a parameter, of heads cut; ranks of heads."""
+"""Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -15,48 +16,62 @@ def regression_curves(
     x_train: Tensor,
     y_train: Tensor,
     x: Tensor,
-    truth: Tensor,
     curves: Mapping[str, Tensor],
     *,
+    truth: Tensor | None = None,
     x_label: str = "x",
     y_label: str = "y",
+    points: str = "keys and values",
+    caption: str | None = None,
 ) -> Picture:
-    """Training points, the function behind them, and predictions of it, each with its distance from the truth.
+    """Keys and values as dots, curves that predict between them, and, once it may be seen, the truth behind them.
 
     Args:
-        x_train, y_train: (n,), the points.
+        x_train, y_train: (n,), the dots.
         x: (m,), where the curves are known.
-        truth: (m,), the function without noise.
         curves: name → (m,), at most four; NaN leaves a hole.
+        truth: (m,), the function without noise; each curve's distance from it is then measured.
         x_label, y_label: what the axes show, with units.
+        points: what the legend calls the dots.
+        caption: what to notice; left out, the reading.
 
-    The distance is the root mean square over all x that have a prediction.
+    The distance is the root mean square over those x at which every curve has a prediction.
 
     Raises:
         ValueError: lengths do not match, or there are more than four curves.
     """
-    check_curves("x", x, {"truth": truth, **curves})
+    known = {} if truth is None else {"truth": truth}
+    check_curves("x", x, {**known, **curves})
     check_curves("x_train", x_train, {"y_train": y_train})
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     panel = figure.subplots()
-    panel.plot(x.tolist(), truth.tolist(), color="0.75", linewidth=5, label="truth")
-    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label="training points")
+    for name, curve in known.items():
+        panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=points)
     for name, curve, colour, style in styled(curves):
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
-    what = f"Curves through {len(x_train)} training points: {', '.join(['truth', *curves])}"
-    return Picture(figure, what, read_distances(truth, curves))
+    what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
+    return Picture(figure, what, read_distances(truth, curves) if known else read_ranges(curves), caption)
+
+
+def read_ranges(curves: Mapping[str, Tensor]) -> str:
+    """One line: the lowest and the highest point of each curve."""
+    ends = [
+        f"{name} {curve[~curve.isnan()].min():.2f} to {curve[~curve.isnan()].max():.2f}"
+        for name, curve in curves.items()
+    ]
+    return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
-    """One line: how far each curve lies from the truth, and where it has holes."""
-    parts = []
-    for name, curve in curves.items():
-        known = ~curve.isnan()
-        distance = (curve - truth)[known].square().mean().sqrt().item()
-        holes = "" if known.all() else f" (no prediction at {(~known).sum().item()} of {len(known)} points)"
-        parts.append(f"{name} {distance:.2f}{holes}")
-    return "Distance from the truth (root mean square): " + "; ".join(parts) + "." if parts else "No prediction yet."
+    """One line: how far each curve lies from the truth, where all of them have a prediction."""
+    if not curves:
+        return "No curve yet."
+    everywhere = ~sum(curve.isnan() for curve in curves.values()).bool()
+    distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
+    where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
+    return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
 
 
 def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:
@@ -84,6 +99,33 @@ def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_
     finish_axes(panel, x_label, y_label)
     what = f"{y_label} for {x_label} from {x.min():.2g} to {x.max():.2g}: {', '.join(curves)}"
     return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
+
+
+def training_curves(
+    steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
+) -> Picture:
+    """How numbers change over the steps of a training run.
+
+    Args:
+        steps: (n,), the steps at which they are known.
+        curves: name → n numbers, at most four.
+        y_label: what the numbers are, with their unit.
+        caption: what to notice; left out, each curve's first and last number, which the alt text says in any case.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    tensors = {name: torch.as_tensor(curve) for name, curve in curves.items()}
+    check_curves("steps", torch.as_tensor(steps), tensors)
+    figure = Figure(figsize=(7.2, 2.9), layout="constrained")
+    panel = figure.subplots()
+    for name, curve, colour, style in styled(tensors):
+        panel.plot(list(steps), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    panel.set_ylim(bottom=0)
+    finish_axes(panel, "training step", y_label)
+    ends = "; ".join(f"{name} {curve[0]:.2f} → {curve[-1]:.2f}" for name, curve in tensors.items())
+    what = f"{y_label} from training step {steps[0]} to {steps[-1]}: {', '.join(curves)}"
+    return Picture(figure, what, f"First and last: {ends}.", caption)
 
 
 def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:

@@ -23,16 +23,18 @@ class KernelExplorer(LivePicture):
         truth: the function that the points scatter around; it can then be shown.
         learned_bandwidth: offered as a button.
         x_unit, y_unit: what x and y are counted in, such as "h" and "m".
+        x_range: from where to where the curve is drawn; left out, over the points.
         first: first values of the attributes.
 
     Attributes:
         bandwidth: width of the kernel in units of x, above 0.
-        query: the x whose value is asked for, among the training points' range.
+        query: the x whose value is asked for, within ``x_range``.
         show_truth: whether the truth is drawn.
 
     Raises:
         traitlets.TraitError: a choice cannot be; the message names it.
-        ValueError: the points are not two vectors of one length with two different x, or a width is not positive.
+        ValueError: the points are not two vectors of one length with two different x, a width is not positive, or
+            ``x_range`` leaves points out.
     """
 
     module, choices = "kernel_explorer", ("bandwidth", "query", "show_truth")
@@ -40,6 +42,7 @@ class KernelExplorer(LivePicture):
     parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
     learned_bandwidth = traitlets.Float(None, allow_none=True).tag(sync=True)
     x_unit, y_unit = traitlets.Unicode("").tag(sync=True), traitlets.Unicode("").tag(sync=True)
+    x_range = traitlets.List[Any]().tag(sync=True)
     bandwidth, query = traitlets.Float(1.0).tag(sync=True), traitlets.Float(0.0).tag(sync=True)
     show_truth = traitlets.Bool(False).tag(sync=True)
 
@@ -52,6 +55,7 @@ class KernelExplorer(LivePicture):
         learned_bandwidth: float | Tensor | None = None,
         x_unit: str = "",
         y_unit: str = "",
+        x_range: tuple[float, float] | None = None,
         **first: object,
     ):
         if x_train.dim() != 1 or x_train.shape != y_train.shape:
@@ -60,6 +64,10 @@ class KernelExplorer(LivePicture):
         low, high = x_train.min().item(), x_train.max().item()
         if not low < high:
             raise ValueError(f"x_train must hold at least two different numbers, got {x_train.tolist()}")
+        first_x, last_x = (low, high) if x_range is None else map(float, x_range)
+        if not first_x <= low < high <= last_x:
+            raise ValueError(f"x_range must hold all points, from {low:g} to {high:g}, got {x_range}")
+        low, high = first_x, last_x
         learned = None if learned_bandwidth is None else float(learned_bandwidth)
         if learned is not None and not learned > 0:
             raise ValueError(f"learned_bandwidth must be above 0, got {learned}")
@@ -75,6 +83,7 @@ class KernelExplorer(LivePicture):
             learned_bandwidth=learned,
             x_unit=x_unit,
             y_unit=y_unit,
+            x_range=[low, high],
             **{"bandwidth": (high - low) / 10, "query": low + 0.4 * (high - low), **first},
         )
 
@@ -86,7 +95,7 @@ class KernelExplorer(LivePicture):
 
     @traitlets.validate("query")
     def _validate_query(self, proposal):
-        low, high, slack = self.x[0].item(), self.x[-1].item(), 1e-6
+        (low, high), slack = self.x_range, 1e-6
         if not low - slack <= proposal["value"] <= high + slack:
             refuse("query", f"between {low:g} and {high:g}", proposal["value"])
         return proposal["value"]
@@ -100,7 +109,7 @@ class KernelExplorer(LivePicture):
 
     def still(self) -> Still:
         width, height, pad = 640, 260, 12
-        low, high = self.x[0].item(), self.x[-1].item()
+        low, high = self.x_range
         bottom, top = self.y.min().item(), self.y.max().item()
         canvas = Canvas(width, height + 40)
 
@@ -111,7 +120,7 @@ class KernelExplorer(LivePicture):
         grid = torch.linspace(low, high, 120)
         curve, _ = self.pool(grid)
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
-        fills = weight_colours(weights.sqrt().numpy())
+        fills = weight_colours(weights.numpy())
         for x, y, weight, fill in zip(self.x.tolist(), self.y.tolist(), weights.tolist(), fills, strict=True):
             across, up = place(x, y)
             size = 4 + 14 * weight**0.5
@@ -119,10 +128,9 @@ class KernelExplorer(LivePicture):
             canvas.box(across - 3, height + 4, 6, 20, fill=tuple(fill))
         canvas.line([place(x, y) for x, y in zip(grid.tolist(), curve.tolist(), strict=True)], thickness=2)
         canvas.line([place(self.query, bottom), place(self.query, top)], colour=colour("query"), thickness=2)
-        x_unit, y_unit = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
-        state = (
-            f"At {self.query:.2f}{x_unit} with bandwidth {self.bandwidth:.2f}{x_unit} the value is {value:.2f}{y_unit}"
-        )
-        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{x_unit}"
+        in_x, in_y = (f" {unit}" if unit else "" for unit in (self.x_unit, self.y_unit))
+        question = f"At {self.query:.2f}{in_x} with width {self.bandwidth:.2f}{in_x}"
+        state = f"{question} the value is {value:.2f}{in_y}"
+        largest = f"the largest weight is {weights.max():.2f} at {self.x[weights.argmax()]:.2f}{in_x}"
         alt = f"{self.title}. {state}; {largest}."
         return Still(canvas.png(), canvas.width, alt, f"{state}. The strip is the attention row over all points.")

@@ -9,6 +9,7 @@ import functools
 import html
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,8 +34,9 @@ PAGE = """<!doctype html>
 :root {{ color-scheme: light dark }}
 body {{ margin: 16px auto; padding: 0 12px; max-width: 980px; font: 14px/1.4 system-ui, sans-serif }}
 {style}</style>
-<main>{still}</main>
-<script type="module">
+<main>{still}
+{state}</main>
+<script>
 {script}</script>
 </html>
 """
@@ -57,7 +59,7 @@ def bundle(entry: str) -> str:
 
     add(entry)
     *neighbours, last = texts.values()
-    return "\n".join([*(re.sub(r"^export ", "", text, flags=re.MULTILINE) for text in neighbours), last])
+    return "\n".join([*map(_without_exports, neighbours), last])
 
 
 def pack(tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -161,29 +163,39 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
     Returns:
         The path.
     """
-    path = Path(path)
-    parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": script({"picture": picture})}
-    path.write_text(PAGE.format(still=picture.still().html("picture"), **parts))
+    path, state = Path(path), page_data(picture)
+    parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": page_script([picture.module])}
+    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state_of("picture", state), **parts))
     return path
 
 
-def script(pictures: dict[str, LivePicture]) -> str:
-    """A program that puts live pictures in place of a page's still ones, ``<figure data-mha-live="key">``."""
-    kinds = sorted({picture.module for picture in pictures.values()})
-    modules = [f"{kind}: {_as_expression(bundle(f'{kind}.js'))}" for kind in kinds]
-    states = [
-        f'{json.dumps(key)}: {{ kind: "{one.module}", state: {page_data(one)} }}' for key, one in pictures.items()
-    ]
-    return f"{bundle('page.js')}\nbringToLife({{ {', '.join(modules)} }}, {{ {', '.join(states)} }});\n"
+def page_script(kinds: Iterable[str]) -> str:
+    """A program that puts live pictures in place of a page's still ones, wherever the page holds their state.
+
+    Args:
+        kinds: the modules of the pictures that the page may show.
+    """
+    modules = [f"{kind}: {_as_expression(bundle(f'{kind}.js'))}" for kind in sorted(set(kinds))]
+    return f"(() => {{\n{_without_exports(bundle('page.js'))}\nbringToLife({{ {', '.join(modules)} }});\n}})();\n"
 
 
-def page_data(picture: LivePicture) -> str:
-    """All that a picture's module reads, as JSON for a page; bytes as base64."""
+def state_of(key: str, state: dict[str, Any]) -> str:
+    """What a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
+    text = json.dumps(state).replace("</", "<\\/")
+    return f'<script type="application/json" data-mha-state="{html.escape(key)}">{text}</script>'
+
+
+def page_data(picture: LivePicture) -> dict[str, Any]:
+    """All that a picture's module reads; bytes as base64."""
     encoded = {
         name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
         for name, value in picture.page_state().items()
     }
-    return json.dumps(encoded).replace("</", "<\\/")
+    return {"kind": picture.module, "state": encoded}
+
+
+def _without_exports(module: str) -> str:
+    return re.sub(r"^export ", "", module, flags=re.MULTILINE)
 
 
 def _as_expression(module: str) -> str:

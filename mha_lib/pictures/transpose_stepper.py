@@ -6,15 +6,18 @@ from mha_lib.attention.shape_trace import (
     FOLDED,
     Step,
     read_tag,
+    spell_out,
     tagged_tokens,
     trace_transpose_output,
     trace_transpose_qkv,
 )
 from mha_lib.pictures.live import LivePicture, check_place, refuse
+from mha_lib.pictures.shape_tables import tables_of
 from mha_lib.pictures.still import Canvas, Still
 
 LIMITS = {"batch_size": 3, "num_tokens": 5, "num_heads": 4, "head_size": 4}
 HEAD_COLOURS = ("#f2c14e", "#8ecae6", "#a3d9a5", "#e5b3d0")  # under black figures, as in live.css
+CELL, LINE, GAP, TITLE = 40, 26, 10, 18  # pixels: a number's width, a row's height, between pieces, above a table
 
 
 class TransposeStepper(LivePicture):
@@ -70,13 +73,30 @@ class TransposeStepper(LivePicture):
 
     def still(self) -> Still:
         step = self.steps()[self.step]
-        rows = step.tensor.reshape(-1, step.tensor.shape[-1]).tolist()
-        canvas = Canvas(max(40 * len(rows[0]), 260), 26 * len(rows) + 8)
-        for y, row in enumerate(rows):
-            for x, tag in enumerate(row):
-                canvas.box(40 * x, 4 + 26 * y, 38, 24, fill=HEAD_COLOURS[read_tag(tag)[2]])
-                canvas.text(40 * x + 19, 16 + 26 * y, f"{tag:04d}", size=11, anchor="mm", colour="#000000")
+        tables = tables_of(step)
+        width = max(len(row) * GAP + sum(map(len, row)) * CELL for _, rows in tables for row in rows)
+        height = sum(TITLE + LINE * len(rows) for _, rows in tables)
+        canvas, y = Canvas(max(width, 260), height + 8), 4
+        for name, rows in tables:
+            canvas.text(0, y, name, size=11)
+            y += TITLE
+            for row in rows:
+                draw_row(canvas, y, row)
+                y += LINE
         state = f"Step {self.step}, {step.operation}: shape {tuple(step.tensor.shape)}"
-        numbers = "; ".join(" ".join(f"{tag:04d}" for tag in row) for row in rows)
-        caption = f"{state}. A colour is a head; 0213 is example 0, token 2, head 1, feature 3."
+        numbers = "; ".join(
+            " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
+        )
+        caption = f"{state}. A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
         return Still(canvas.png(), canvas.width, f"{self.title}. {state}. Rows: {numbers}.", caption)
+
+
+def draw_row(canvas: Canvas, y: float, row: list[list[int]]) -> None:
+    """A row of a table; the pieces that it is cut into stand a little apart."""
+    x = 0
+    for group in row:
+        for tag in group:
+            canvas.box(x, y, CELL - 2, LINE - 2, fill=HEAD_COLOURS[read_tag(tag)[2]])
+            canvas.text(x + CELL / 2 - 1, y + LINE / 2 - 1, f"{tag:04d}", size=11, anchor="mm", colour="#000000")
+            x += CELL
+        x += GAP

@@ -5,6 +5,7 @@ import random
 import torch
 
 from benchmarks import named_heads
+from mha_lib.models import pretrained
 
 
 def test_every_pair_is_of_the_words_that_its_role_says():
@@ -45,5 +46,7 @@ def test_a_head_that_always_finds_the_word_is_right_and_the_ends_do_not_count():
     assert named_heads.shares_right(weights, [(0, 1, 0), (1, 2, 0)], "[CLS]").eq(1).all()
 
 
-def test_every_named_head_has_a_role():
-    assert named_heads.ROLES.keys() == named_heads.NAMED_HEADS.keys()
+def test_every_named_head_has_a_role_and_kept_figures_which_are_those_of_the_report():
+    kept = pretrained.kept_figures()
+    assert [(one["layer"], one["head"]) for one in kept] == list(named_heads.ROLES) == list(named_heads.NAMED_HEADS)
+    assert named_heads.report(kept) == named_heads.REPORT.read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
-from notebook_tools import code, make_notebooks, stubs
+from notebook_tools import code, first_cell, make_notebooks, stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5
@@ -47,12 +47,13 @@ def framed(notebook, path):
 
 
 def in_small_steps(notebook, path):
-    """Text stands before every code cell, but for an exercise's check; cells are short, and most show something."""
+    """Text stands before every code cell, but for an exercise's check and a prediction's answer; cells are short."""
     introduced = False
     for cell in notebook.cells:
         if cell.cell_type == "code" and not introduced:
             yield f"{cell.id} is a code cell without text before it"
-        introduced = cell.cell_type == "markdown" or is_stub(cell)
+        asks = cell.cell_type == "code" and "exercises.predict(" in cell.source
+        introduced = cell.cell_type == "markdown" or asks or is_stub(cell) or first_cell.is_first_cell(cell)
     lengths = {cell.id: len(re.findall(r"(?m)^.*\S", cell.source)) for cell in code(notebook)}
     yield from (f"{cell} has {lines} lines of code" for cell, lines in lengths.items() if lines > MAX_LINES)
     if median(lengths.values()) > MAX_MEDIAN_LINES:
@@ -75,7 +76,7 @@ def links_resolve(notebook, path):
 
 def saved_by_make(notebook, path):
     """The outputs come from one run of all cells, top to bottom; the file is quick to load and to review."""
-    for number, cell in enumerate(code(notebook), start=1):
+    for number, cell in enumerate(code(notebook), start=2):  # after the one that installs
         if cell.execution_count != number:
             yield f"{cell.id} has execution count {cell.execution_count}, not {number}"
     for cell in notebook.cells:

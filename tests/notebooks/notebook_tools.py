@@ -22,12 +22,13 @@ def load(name):
 
 
 stubs = load("stubs")
+first_cell = load("first_cell")
 make_notebooks = load("notebooks")
 
 
 def code(notebook):
-    """The code cells."""
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+    """The code cells, but for the one that installs."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and not first_cell.is_first_cell(cell)]
 
 
 def run_cells(notebook):

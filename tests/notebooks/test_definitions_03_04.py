@@ -1,5 +1,7 @@
 """What the cells of 03 and 04 define is right: each definition is held against a reference on random input."""
 
+import re
+
 import pytest
 import torch
 from notebook_tools import ROOT, cell_definitions
@@ -64,6 +66,16 @@ def test_transpose_qkv_and_back_of_04(in_04):
 def test_the_layer_of_04(in_04, layer, sequences):
     valid_lens = torch.tensor([5, 2])
     expected, _ = other_libraries.loop_over_heads(layer, *sequences, valid_lens)
-    weights, W_o = stacked(layer)
-    output = in_04["multi_head_attention"](*sequences, valid_lens, *weights, W_o, num_heads=3)
-    torch.testing.assert_close(output, expected.detach(), rtol=0, atol=1e-12)
+    split_and_merge = in_04["transpose_qkv"], in_04["transpose_output"]
+    output = in_04["multi_head_attention"](layer, *sequences, valid_lens, *split_and_merge)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
+
+
+def test_what_04_says_of_models_that_learned_with_the_shortcut_was_measured():
+    text = (ROOT / "notebooks" / "04_transpose_qkv.ipynb").read_text(encoding="utf-8")
+    report = (ROOT / "benchmarks" / "wrong_reshape.md").read_text(encoding="utf-8").splitlines()[4:]
+    right, after, learned = zip(*([float(cell) for cell in row.split("|")[2:5]] for row in report), strict=True)
+    digits, lookups = 0, 1
+    said = re.findall(r"digits model then gets ([\d.]+) of the images|fall from (\d.\d+) to (\d.\d+)", text)
+    assert "".join(said[0]) == f"{learned[digits]:.2f}" and learned[digits] >= right[digits] > after[digits]
+    assert said[1][1:] == (f"{right[lookups]:.2f}", f"{learned[lookups]:.2f}")

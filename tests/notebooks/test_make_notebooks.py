@@ -8,7 +8,7 @@ import sys
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import ROOT, first_cell, make_notebooks
 
 PRINTS = "print(1); display({'text/plain': 'x'}, raw=True, metadata={'width': 2}); print(3)"
 WIDGET = "import ipywidgets; ipywidgets.IntProgress()"
@@ -52,11 +52,13 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
     path = write(tmp_path / "sample.ipynb", PRINTS, WIDGET, WIDGET_WITH_PICTURE, "{}['key']", WHERE)
     done = make(path, JUPYTER_PATH=str(tmp_path / "jupyter"), OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
-    first, notebook = path.read_bytes(), json.loads(path.read_text(encoding="utf-8"))
+    saved, notebook = path.read_bytes(), json.loads(path.read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert notebook["metadata"] == make_notebooks.NOTEBOOK_METADATA
+    first = notebook["cells"].pop(1)
+    assert f'mha-lib[notebooks] @ {first_cell.address()}"' in "".join(first["source"]) and first["outputs"] == []
     assert [cell["metadata"] for cell in notebook["cells"]] == [{"tags": ["raises-exception"]}] * 6
-    assert [cell["id"] for cell in notebook["cells"]] == [f"sample-{number:02d}" for number in range(1, 7)]
+    assert sorted(cell["id"] for cell in [first, *notebook["cells"]]) == [f"sample-0{number}" for number in range(1, 8)]
     prints, widget, picture, error, where = (cell["outputs"] for cell in notebook["cells"][1:])
     assert prints[0]["text"] == ["1\n", "3\n"] and prints[1]["metadata"] == {}
     assert widget == []
@@ -64,7 +66,16 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
     assert error[0]["traceback"] == ["KeyError: 'key'"]
     assert eval("".join(where[0]["data"]["text/plain"])) == [str(tmp_path), sys.prefix, "1"]
     assert make(path).returncode == 0
-    assert path.read_bytes() == first
+    assert path.read_bytes() == saved
+
+
+def test_the_first_cell_is_written_once_and_installs_the_book_where_it_is_used():
+    notebook = new_notebook(cells=[new_markdown_cell("# Sample"), new_code_cell("import d2l")])
+    for source in ("git+https://example.org/old", "file:///new.whl"):
+        first_cell.write_first_cell(notebook, source)
+    assert [first_cell.is_first_cell(cell) for cell in notebook.cells] == [False, True, False]
+    assert "mha-lib[notebooks,book] @ file:///new.whl" in notebook.cells[1].source
+    assert "--no-deps d2l==1.0.3" in notebook.cells[1].source and "example.org" not in notebook.cells[1].source
 
 
 @pytest.mark.parametrize(
@@ -92,7 +103,7 @@ def test_a_failed_notebook_stays_as_it_was(tmp_path):
     done = make(*bad, write(tmp_path / "good.ipynb", "1"))
     assert done.returncode == 1 and "good.ipynb" in done.stdout
     for number, message in enumerate(FAILURES.values()):
-        told = done.stderr.partition(f"bad{number}.ipynb: cell 2 (bad{number}-03)")[2].partition("bad")[0]
+        told = done.stderr.partition(f"bad{number}.ipynb: cell 3 (bad{number}-04)")[2].partition("bad")[0]
         assert message in told
     assert [path.read_bytes() for path in bad] == before
 

@@ -15,7 +15,7 @@ def regression():
     x = torch.linspace(0, 6, 31)
     x_train, y_train = 6 * torch.rand(9, generator=generator), torch.randn(9, generator=generator)
     curves = {"near": torch.sin(x) + 0.25, "far": torch.sin(x) - 2}
-    return x_train, y_train, x, torch.sin(x), curves
+    return x_train, y_train, x, curves, torch.sin(x)
 
 
 @pytest.fixture
@@ -46,36 +46,49 @@ def assert_drawn(line, x, y):
 
 
 def test_regression_curves_draw_points_truth_and_curves(regression):
-    x_train, y_train, x, truth, curves = regression
-    picture = pictures.regression_curves(x_train, y_train, x, truth, curves, x_label="hour", y_label="metres")
+    x_train, y_train, x, curves, truth = regression
+    labels = {"x_label": "hour", "y_label": "metres", "points": "readings"}
+    picture = pictures.regression_curves(*regression[:-1], truth=truth, **labels)
     drawn = lines(picture)
-    assert set(drawn) == {"truth", "training points", "near", "far"}
-    assert_drawn(drawn["training points"], x_train, y_train)
+    assert set(drawn) == {"truth", "readings", "near", "far"}
+    assert_drawn(drawn["readings"], x_train, y_train)
     assert_drawn(drawn["truth"], x, truth)
     for name, curve in curves.items():
         assert_drawn(drawn[name], x, curve)
     axes = picture.figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("hour", "metres")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == list(drawn)
-    assert picture.reading == "Distance from the truth (root mean square): near 0.25; far 2.00."
-    assert "9 training points: truth, near, far" in picture.alt and picture.reading in picture.alt
+    assert picture.alt == (
+        "9 readings, truth, near, far. Distance from the truth (root mean square): near 0.25; far 2.00."
+    )
 
 
-def test_a_hole_in_a_curve_is_counted_and_left_out_of_the_distance(regression):
-    *points, truth, curves = regression
+def test_distances_are_measured_where_every_curve_predicts(regression):
+    *points, curves, truth = regression
     curves["near"][3:7] = math.nan
-    picture = pictures.regression_curves(*points, truth, curves)
-    assert "near 0.25 (no prediction at 4 of 31 points); far 2.00." in picture.reading
+    curves["far"][:2] += 9
+    curves["far"][5:9] += 9
+    curves["near"][:2] = curves["near"][7:9] = math.nan
+    picture = pictures.regression_curves(*points, curves, truth=truth)
+    expected = "(root mean square, at the 23 of 31 points where all predict): near 0.25; far 2.00."
+    assert expected in picture.reading
 
 
-def test_without_curves_there_is_no_prediction(regression):
-    assert pictures.regression_curves(*regression[:-1], {}).reading == "No prediction yet."
+def test_without_the_truth_nothing_tells_of_it(regression):
+    *points, curves, truth = regression
+    picture = pictures.regression_curves(*points, curves, caption="Look at the gap.")
+    assert "truth" not in picture.alt and "truth" not in lines(picture)
+    near = truth + 0.25
+    assert f"near {near.min():.2f} to {near.max():.2f}; far" in picture.reading
+    assert "<figcaption>Look at the gap.</figcaption>" in picture._repr_html_()
+    for shown in ({}, {"truth": truth}):
+        assert pictures.regression_curves(*points, {}, **shown).reading == "No curve yet."
 
 
 def test_curves_are_told_apart_without_colour(regression):
-    *points, truth, _ = regression
+    *points, _, truth = regression
     curves = {str(shift): truth + shift for shift in range(4)}
-    picture = pictures.regression_curves(*points, truth, curves)
+    picture = pictures.regression_curves(*points, curves)
     drawn = [line for line in picture.figure.axes[0].lines if line.get_label() in curves]
     assert len({line.get_linestyle() for line in drawn}) == len({line.get_color() for line in drawn}) == 4
 
@@ -154,7 +167,7 @@ def test_an_empty_row_is_shown_as_not_a_number():
     ],
 )
 def test_regression_curves_that_do_not_fit_are_named(regression, change, message):
-    arguments = dict(zip(("x_train", "y_train", "x", "truth", "curves"), regression, strict=True))
+    arguments = dict(zip(("x_train", "y_train", "x", "curves", "truth"), regression, strict=True))
     with pytest.raises(ValueError, match=re.escape(message)):
         pictures.regression_curves(**arguments | change)
 
@@ -172,3 +185,15 @@ def test_weights_that_do_not_fit_are_named(scored, change, message):
     arguments = dict(zip(("scores", "weights"), scored, strict=True))
     with pytest.raises(ValueError, match=re.escape(message)):
         pictures.scores_to_weights(**arguments | change)
+
+
+def test_training_curves_draw_what_they_are_given():
+    steps, curves = [0, 50, 200], {"first": [4.25, 2.0, 0.5], "second": torch.tensor([3.0, 3.5, 1.25])}
+    picture = pictures.training_curves(steps, curves, y_label="loss", caption="Where does it fall?")
+    drawn = lines(picture)
+    for name, curve in curves.items():
+        assert_drawn(drawn[name], torch.tensor(steps), torch.as_tensor(curve))
+    assert picture.reading == "First and last: first 4.25 → 0.50; second 3.00 → 1.25."
+    assert picture.caption == "Where does it fall?" and picture.alt.startswith("loss from training step 0 to 200: ")
+    with pytest.raises(ValueError, match="second must have one value for each of steps"):
+        pictures.training_curves(steps, {"second": [1.0, 2.0]}, y_label="loss")

@@ -175,6 +175,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.MaskExplorer(torch.zeros(1, 7, 2)), r"at most 6 queries and 6 keys, got \(1, 7, 2\)"),
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
+        (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),

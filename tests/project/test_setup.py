@@ -42,7 +42,7 @@ def test_everything_is_pinned_by_its_version_alone():
 
 def test_environment_yml_agrees_with_pyproject_and_constraints():
     assert [line for line in CONDA if not re.fullmatch(rf"{PIN}|[a-z-]+", line)] == ["-e ."]
-    needed = split(sum(EXTRAS.values(), PROJECT["dependencies"] + GROUPS["notebooks"]))
+    needed = split(sum(EXTRAS.values(), PROJECT["dependencies"] + GROUPS["lab"]))
     assert LISTED.keys() == needed.keys()
     for name, version in LISTED.items():
         assert version in ("", PINNED[name]) and needed[name] in ("", version)
@@ -123,10 +123,11 @@ def test_what_each_environment_holds(installer):
     pinned = ["--constraint", "constraints.txt"]
     book = list(installer.pip_steps(".venv-book", torch_index=None))
     assert book == [" ".join(CONDA).split(), [*pinned, *GROUPS["test"]]]
-    assert list(installer.pip_steps(".venv-nbgrader", torch_index=None)) == [[*pinned, "nbgrader"]]
+    for apart in ("nbgrader", "site"):
+        assert list(installer.pip_steps(f".venv-{apart}", torch_index=None)) == [[*pinned, *GROUPS[apart]]]
     everything, without_dependencies = installer.pip_steps(".venv", torch_index=None)
-    assert {*PROJECT["dependencies"], *GROUPS["notebooks"], *GROUPS["test"]} < set(everything)
-    assert "nbgrader" not in everything and without_dependencies == [*pinned, "--no-deps", *EXTRAS["peers"]]
+    assert {*PROJECT["dependencies"], *GROUPS["lab"], *GROUPS["test"]} < set(everything)
+    assert "nbgrader" not in everything and without_dependencies == [*pinned, "--no-deps", *GROUPS["peers"]]
     torch_first, *others = installer.pip_steps(".venv", "https://torch.example/cpu")
     assert torch_first == [*pinned, "--no-deps", "--index-url", "https://torch.example/cpu", "torch", "torchvision"]
     assert others == [everything, without_dependencies]

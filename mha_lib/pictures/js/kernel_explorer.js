@@ -6,20 +6,19 @@ import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 34; // units of the drawing
 const PLACES = 160;
-const shade = (weight) => Math.sqrt(weight); // where many points share one weight of 1, most of them are small
 
 function build({ model, choose, say }) {
   const { x: xs, y: ys, truth_x: truthX, truth_y: truthY } = unpack(model.get("parameters"), model.get("shapes"));
   const [x, y] = [xs.data, ys.data];
   const withUnit = (value, axis) => `${number(value)} ${model.get(`${axis}_unit`)}`.trim();
   const inX = (at) => withUnit(at, "x");
-  const low = x[0], high = x.at(-1), spread = high - low;
+  const [low, high] = model.get("x_range"), spread = high - low;
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   const across = (at) => PAD + (at - low) / spread * (WIDTH - 2 * PAD);
   const up = (value) => TOP - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (TOP - 28);
   const middle = Math.log10(spread / 10), learned = model.get("learned_bandwidth");
 
-  const widths = slider("bandwidth", {
+  const widths = slider("width σ", {
     min: middle - 1.3,
     max: middle + 1.3,
     step: "any",
@@ -110,12 +109,16 @@ function build({ model, choose, say }) {
         : null,
     });
     dots.forEach((dot, i) =>
-      set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2), "--w": shade(weights[i]).toFixed(3) })
+      set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2), "--w": weights[i].toFixed(3) })
     );
-    cells.forEach((cell, i) => set(cell, { "--w": shade(weights[i]).toFixed(3) }));
+    cells.forEach((cell, i) => set(cell, { "--w": weights[i].toFixed(3) }));
     ticks.replaceChildren(...times(6, (i) => {
       const at = low + spread * i / 5;
-      return drawn("text", { x: across(at), y: foot + ROW + 17 }, number(at, spread < 10 ? 1 : 0));
+      return drawn(
+        "text",
+        { x: across(at), y: foot + ROW + 17 },
+        `${number(at, spread < 10 ? 1 : 0)} ${model.get("x_unit")}`,
+      );
     }));
     widths.show(Math.log10(width), inX(width));
     queries.show(query, inX(query));
@@ -126,7 +129,7 @@ function build({ model, choose, say }) {
     for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
     const words =
       `At ${inX(query)} the pooled value is ${withUnit(value, "y")}. The largest weight is ${number(sorted[0])}, ` +
-      `at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Bandwidth ${inX(width)}.`;
+      `at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Width σ ${inX(width)}.`;
     set(chart, { "aria-label": words });
     say(words);
   }
@@ -135,7 +138,7 @@ function build({ model, choose, say }) {
     nodes: [
       element("div", { class: "controls" }, widths.node, queries.node, truth.node, learn),
       chart,
-      scale({ 0: "0", 0.01: ".01", 0.1: ".1", 0.3: ".3", 1: "1" }, shade),
+      scale({ 0: "weight 0", 0.5: ".5", 1: "1" }),
     ],
     paint,
     painted: ["bandwidth", "query", "show_truth"],

@@ -27,10 +27,11 @@ function decoded(value) {
   return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
 }
 
-/** Put the live picture in place of every still one: `pictures` are modules by kind, `states` are {kind, state} by key. */
-export function bringToLife(pictures, states) {
+/** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */
+export function bringToLife(pictures) {
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
-    const entry = states[figure.dataset.mhaLive];
+    const kept = document.querySelector(`script[data-mha-state="${figure.dataset.mhaLive}"]`);
+    const entry = kept && JSON.parse(kept.textContent);
     if (!entry || !pictures[entry.kind]) continue;
     const state = Object.fromEntries(Object.entries(entry.state).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");

@@ -26,9 +26,9 @@ function build({ model, choose, say }) {
     const tokens = times(b, (e) => times(n, (t) => [times(h * d, (i) => tag(e, t, Math.floor(i / d), i % d))]));
     const split = tokens.map((rows) => rows.map(([row]) => times(h, (head) => row.slice(head * d, (head + 1) * d))));
     const byHead = split.flatMap((rows) => times(h, (head) => rows.map((groups) => [groups[head]])));
-    const room = (i) => `example ${Math.floor(i / h)}, head ${i % h}`;
+    const table = (i) => `example ${Math.floor(i / h)}, head ${i % h}`;
     const start = { shape: [b, n, h * d], name: "X", tables: tokens, title: (i) => `[${i}] example ${i}` };
-    const folded = { shape: [b * h, n, d], title: (i) => `[${i}] ${room(i)}`, isFolded: true };
+    const folded = { shape: [b * h, n, d], title: (i) => `[${i}] ${table(i)}`, isFolded: true };
     if (model.get("wrong")) {
       const flat = tokens.flat(3);
       const tables = times(b * h, (i) => times(n, (t) => [flat.slice((i * n + t) * d, (i * n + t + 1) * d)]));
@@ -39,7 +39,7 @@ function build({ model, choose, say }) {
       shape: [b, h, n, d],
       name: "permute",
       tables: byHead,
-      title: (i) => `[${Math.floor(i / h)}, ${i % h}] ${room(i)}`,
+      title: (i) => `[${Math.floor(i / h)}, ${i % h}] ${table(i)}`,
     };
     const end = { ...folded, name: "reshape", tables: byHead };
     const returning = [turned, cut, start].map((move, i) => ({
@@ -63,7 +63,7 @@ function build({ model, choose, say }) {
         let left = x;
         row.forEach((group) => {
           for (const { example, token, head, feature } of group) {
-            places.set(`${example}${token}${head}${feature}`, { x: left, y: y + TITLE + r * h, room: i });
+            places.set(`${example}${token}${head}${feature}`, { x: left, y: y + TITLE + r * h, table: i });
             left += w;
           }
           left += GROUP;
@@ -88,7 +88,8 @@ function build({ model, choose, say }) {
     if (tags.join() !== shown) rebuild(tags);
     let strangers = 0;
     for (const [tag, node] of cells) {
-      const { x, y, room } = places.get(tag), isStranger = Boolean(now.isFolded) && Number(tag[2]) !== room % numHeads;
+      const { x, y, table } = places.get(tag);
+      const isStranger = Boolean(now.isFolded) && Number(tag[2]) !== table % numHeads;
       strangers += isStranger;
       set(node, { "--x": `${x}px`, "--y": `${y}px`, "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
       node.classList.toggle("stranger", isStranger);
@@ -109,22 +110,25 @@ function build({ model, choose, say }) {
     wrong.input.checked = model.get("wrong");
     back.disabled = step === 0;
     forward.disabled = step === all.length - 1;
-    const words = read(now, step, all.length - 1, strangers, tags.length);
+    const words = read(now, step, all.length - 1, strangers, tags);
     set(stage, { "aria-label": words });
     say(words);
   }
 
-  function read(now, step, last, strangers, count) {
+  function read(now, step, last, strangers, tags) {
     const where = `Step ${step} of ${last}, ${now.name}: (${now.shape.join(", ")}).`;
-    if (strangers) return `${where} ${strangers} of ${count} numbers, outlined, are in the room of another head.`;
-    if (now.isFolded) return `${where} Every room holds the numbers of one head of one example.`;
+    if (strangers) {
+      return `${where} ${strangers} of ${tags.length} numbers, outlined, are in the table of another head.`;
+    }
+    if (now.isFolded) return `${where} Every table holds the numbers of one head of one example.`;
     if (step === last) {
       const also = model.get("wrong") ? " The wrong reshape comes back right, too: a round trip proves nothing." : "";
       return `${where} Every number is back where it was.${also}`;
     }
     if (now.name === "reshape") return `${where} Nothing has moved: every token's row is cut into its heads.`;
     if (step === 0) {
-      return `${where} A row is a token; a colour is a head. 0213 is example 0, token 2, head 1, feature 3.`;
+      const tag = tags[tags.length - 1], [e, t, h, f] = tag;
+      return `${where} A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
     }
     return `${where} Every head has its own rows, one for each token.`;
   }

@@ -1,0 +1,75 @@
+"""A right layer as language models have it, in parts: causal, with a cache, shared keys and values, rotary positions.
+
+An exhibit of the bug museum replaces one of its parts; ``decoding_tests`` are the tests that look at it.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib import attention
+
+BASE = 100.0
+
+
+class DecodingLayer(nn.Module):
+    """Causal multi-head self-attention that reads a text piece by piece and keeps keys and values.
+
+    Args:
+        num_hiddens: size of the tokens; divisible by ``num_heads``, with an even quotient.
+        num_heads: number of heads for queries.
+        num_key_value_heads: number of heads for keys and values, which divides ``num_heads``.
+
+    Attributes:
+        cache: keys and values of the tokens so far, each (batch, num_key_value_heads, number, head_size); () at first.
+    """
+
+    def __init__(self, num_hiddens: int, num_heads: int, num_key_value_heads: int):
+        super().__init__()
+        self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
+        shared = num_hiddens // num_heads * num_key_value_heads
+        self.W_q, self.W_o = (nn.Linear(num_hiddens, num_hiddens, bias=False) for _ in range(2))
+        self.W_k, self.W_v = (nn.Linear(num_hiddens, shared, bias=False) for _ in range(2))
+        self.cache: tuple[Tensor, ...] = ()
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The next piece of the text, (batch, number, num_hiddens) → the same shape."""
+        num_old = self.cache[0].shape[2] if self.cache else 0
+        places = self.places(num_old, X.shape[1])
+        Q = self.rotate(attention.split_heads(self.W_q(X), self.num_heads), places)
+        K = self.rotate(attention.split_heads(self.W_k(X), self.num_key_value_heads), places)
+        K, V = self.remember(K, attention.split_heads(self.W_v(X), self.num_key_value_heads))
+        scores = Q @ self.share(K).mT / math.sqrt(Q.shape[-1])
+        weights = torch.softmax(scores.masked_fill(~self.allowed(num_old, X.shape[1]), -math.inf), dim=-1)
+        return self.W_o(attention.merge_heads(weights @ self.share(V)))
+
+    def start(self) -> None:
+        """A new text begins."""
+        self.cache = ()
+
+    def places(self, num_old: int, num_new: int) -> Tensor:
+        """Where the new tokens stand in the text."""
+        return torch.arange(num_old, num_old + num_new)
+
+    def rotate(self, X: Tensor, places: Tensor) -> Tensor:
+        """Rotary positions: feature j of the first half turned with feature j of the second (Su et al. 2021)."""
+        size = X.shape[-1]
+        angles = places[:, None] * BASE ** (-torch.arange(0, size, 2) / size)
+        x, y = X.chunk(2, dim=-1)
+        return torch.cat([x * angles.cos() - y * angles.sin(), x * angles.sin() + y * angles.cos()], dim=-1)
+
+    def remember(self, K: Tensor, V: Tensor) -> tuple[Tensor, ...]:
+        """Keep new keys and values behind the old ones, and give all of them."""
+        if self.cache:
+            K, V = (torch.cat([old, new], dim=2) for old, new in zip(self.cache, (K, V), strict=True))
+        self.cache = K, V
+        return self.cache
+
+    def share(self, X: Tensor) -> Tensor:
+        """Keys or values for every head of the queries, neighbours sharing one (Ainslie et al. 2023)."""
+        return X.repeat_interleave(self.num_heads // self.num_key_value_heads, dim=1)
+
+    def allowed(self, num_old: int, num_new: int) -> Tensor:
+        """Which keys each new query may attend to: bool, (new, old + new)."""
+        return torch.ones(num_new, num_old + num_new, dtype=torch.bool).tril(num_old)

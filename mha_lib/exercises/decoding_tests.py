@@ -1,0 +1,129 @@
+"""Six tests of a layer that reads a text piece by piece: the panel for the museum's ``decoding_exhibits``.
+
+A test takes an implementation, ``DecodingLayer`` or a class with the same parts. It returns None if it sees nothing
+wrong, or one line that says what it sees. ``layer_tests.run`` and its kin take them as ``tests``.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mha_lib.exercises.decoding_layer import BASE, DecodingLayer
+from mha_lib.exercises.layer_tests import ROUNDING, Implementation, Test, guarded
+
+BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
+
+
+def random_layer(implementation: Implementation) -> DecodingLayer:
+    """A layer with random parameters, large enough for weights that are far from uniform."""
+    layer = implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.4)
+    return layer
+
+
+def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int]) -> Tensor:
+    """The layer's output for a text that it reads in pieces."""
+    layer.start()
+    with torch.no_grad():
+        return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)
+
+
+def differs(got: Tensor, right: Tensor, what: str) -> str | None:
+    if got.shape != right.shape:
+        return f"the output has shape {tuple(got.shape)} instead of {tuple(right.shape)}"
+    places = torch.isclose(got, right, rtol=0, atol=ROUNDING).logical_not().nonzero()
+    return f"{what}, first at token {places[0][1]} of example {places[0][0]}" if len(places) else None
+
+
+def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None:
+    """Whether the text read in these pieces gives what it gives when it is read at once."""
+    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
+
+
+@guarded
+def shape(implementation: Implementation) -> str | None:
+    """Has the output the shape of the text?"""
+    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    got = read(layer, X, [4, 3, 2])
+    return None if got.shape == X.shape else f"the output has shape {tuple(got.shape)} instead of {tuple(X.shape)}"
+
+
+@guarded
+def later_tokens(implementation: Implementation) -> str | None:
+    """Do later tokens change nothing, when the text is read at once?"""
+    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
+    before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
+    return differs(after, before, "an output changes with a later token")
+
+
+@guarded
+def one_by_one(implementation: Implementation) -> str | None:
+    """Is the text read token by token what it is when it is read at once?"""
+    return in_pieces(implementation, [1] * NUM_TOKENS)
+
+
+@guarded
+def uneven_pieces(implementation: Implementation) -> str | None:
+    """Is the text read in pieces of 4, 3 and 2 what it is when it is read at once?"""
+    return in_pieces(implementation, [4, 3, 2])
+
+
+@guarded
+def second_text(implementation: Implementation) -> str | None:
+    """Is a text after another one what it is alone?"""
+    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    alone = read(layer, X, [5, 4])
+    read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
+    return differs(read(layer, X, [5, 4]), alone, "other outputs after another text")
+
+
+@guarded
+def reference(implementation: Implementation) -> str | None:
+    """Is the text read at once what the formula gives, token by token and head by head?"""
+    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
+
+
+TESTS: dict[str, Test] = {
+    "shape": shape,
+    "later tokens": later_tokens,
+    "one by one": one_by_one,
+    "pieces of 4, 3, 2": uneven_pieces,
+    "a second text": second_text,
+    "reference": reference,
+}
+
+
+@torch.no_grad()
+def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
+    """What the layer should give: one token and one head at a time, on the tokens so far, turned as complex numbers.
+
+    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Su et al. 2021, section 3.2.
+    """
+    output, size = torch.empty_like(X), NUM_HIDDENS // NUM_HEADS
+    speeds = BASE ** (-torch.arange(size // 2) * 2 / size)
+    for b in range(len(X)):
+        for t in range(X.shape[1]):
+            heads = []
+            for head in range(NUM_HEADS):
+                shared = head * NUM_SHARED // NUM_HEADS
+                W_q = layer.W_q.weight[head * size : (head + 1) * size]
+                W_k, W_v = (W.weight[shared * size : (shared + 1) * size] for W in (layer.W_k, layer.W_v))
+                q = turned(W_q @ X[b, t], t * speeds)
+                keys = [turned(W_k @ X[b, j], j * speeds) for j in range(t + 1)]
+                scores = torch.stack([q @ k for k in keys]) / math.sqrt(size)
+                heads.append(torch.softmax(scores, dim=0) @ torch.stack([W_v @ X[b, j] for j in range(t + 1)]))
+            output[b, t] = layer.W_o.weight @ torch.cat(heads)
+    return output
+
+
+def turned(x: Tensor, angles: Tensor) -> Tensor:
+    """Feature j of the first half with feature j of the second, as a complex number, turned by angle j."""
+    points = torch.complex(*x.chunk(2)) * torch.exp(1j * angles)
+    return torch.cat([points.real, points.imag])

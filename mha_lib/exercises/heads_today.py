@@ -1,0 +1,210 @@
+"""The exercises of notebook 08: a step with a cache, rotary positions, shared keys and values, attention in blocks."""
+
+import math
+
+import torch
+
+from mha_lib.attention import merge_heads, split_heads
+from mha_lib.exercises.exercise import exercise
+
+
+def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head_size: int) -> tuple:
+    """New tokens, keys and values of old ones, and the matrices of a layer."""
+    num_hiddens = num_heads * head_size
+    old = torch.randn(2, batch_size, num_heads, num_old, head_size)
+    return (torch.randn(batch_size, num_new, num_hiddens), *old, *torch.randn(4, num_hiddens, num_hiddens))
+
+
+@exercise(
+    trials=lambda: {
+        "for a whole prompt, without old tokens": [step_trial(1, 2, 0, 1, 2), step_trial(2, 4, 0, 2, 3)],
+        "for one new token": [step_trial(1, 1, 2, 1, 2), step_trial(2, 1, 5, 3, 2)],
+        "for several new tokens on top of a cache": [step_trial(2, 2, 3, 2, 2), step_trial(3, 3, 4, 2, 3)],
+    },
+    praise="A prompt, a token and a piece of several: one mask is right for all three.",
+    idea="The new keys stand behind the old ones. Which place in the whole text has new token number i?",
+    begin="Begin with the three projections of the new tokens, cut into heads.",
+    mistakes="""
+        <= places[:, None] → <= torch.arange(count)[:, None] ⇒ The mask puts the first new token at the first key, as
+            `is_causal` does. At which place does it stand?
+        scores.masked_fill(~allowed, -math.inf) → scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
+            ⇒ With a cache nothing is masked. What may the first of several new tokens see?
+        scores.masked_fill(~allowed, -math.inf) → scores ⇒ Nothing is masked: a token sees those after it.
+        <= places[:, None] → < places[:, None] + (places[:, None] == 0) ⇒ No token sees itself. Is its own key in the
+            past?
+        [K, k], dim=2 → [k, K], dim=2 ; [V, v], dim=2 → [v, V], dim=2 ⇒ The new keys stand before the old ones. Which
+            of them does the mask then let through?
+        k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) → V = torch.cat([V, v], dim=2) ; weights @ v →
+            weights[..., -count:] @ v ; q @ k.mT → q @ torch.cat([K, k], dim=2).mT ⇒ The values of the old tokens have
+            no part in it.
+        [K, k], dim=2 → [K[:, :, :0], k], dim=2 ; [V, v], dim=2 → [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
+            num_old + count) → torch.arange(count) ; torch.arange(num_old + count) <= → torch.arange(count) <= ⇒ The
+            old tokens have no part in it.
+        / math.sqrt(q.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
+        / math.sqrt(q.shape[-1]) → / math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the
+            vectors that a head compares?
+        @ W_o.T → ∅ ⇒ W_o has no part in it.
+    """,
+)
+def step(new, K, V, W_q, W_k, W_v, W_o):
+    """The output of new tokens, given the keys and values of all earlier ones: causal attention with a cache.
+
+    new (batch, new tokens, num_hiddens); K, V (batch, heads, old tokens, head size), of no old tokens for a prompt;
+    stacked matrices (num_hiddens, num_hiddens) → (batch, new tokens, num_hiddens).
+    Source: Shazeer 2019, "Fast Transformer Decoding", section 2.4.
+    """
+    num_heads, num_old, count = K.shape[1], K.shape[2], new.shape[1]
+    q, k, v = (split_heads(new @ W.T, num_heads) for W in (W_q, W_k, W_v))
+    k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)  # (b, h, old + new, d)
+    places = torch.arange(num_old, num_old + count)
+    allowed = torch.arange(num_old + count) <= places[:, None]  # (new, old + new)
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
+    return merge_heads(weights @ v) @ W_o.T
+
+
+@exercise(
+    trials=lambda: [
+        (torch.randn(2, 2), torch.tensor([0.0, 1.0]), 10.0),
+        (torch.randn(5, 8), torch.arange(5.0), 10_000.0),
+        (torch.randn(2, 4, 6), torch.arange(3.0, 7.0), 100.0),
+        (torch.randn(2, 3, 4, 4), torch.tensor([2.0, 0.0, 9.0, 5.0]), 500.0),
+    ],
+    praise="Neighbouring pairs, each turned at its own speed, and each feature back in its place.",
+    idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair j?",
+    begin="Begin with the angles: one for each place and pair.",
+    mistakes="""
+        X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ; torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒
+            Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
+            in use, and no test of what a rotation must do can tell them apart.)
+        torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒ The pairs are turned rightly, but all first features
+            stand before all second ones. Where did they stand in X?
+        X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ⇒ Features of two halves are turned together and then stand side
+            by side. Which features are pair j?
+        torch.arange(0, size, 2) / size → torch.arange(size // 2) / size ⇒ The angles fall off too slowly. What is the
+            exponent of pair j?
+        torch.arange(0, size, 2) / size → torch.arange(0, size, 2) ⇒ The exponent is not divided by the size.
+        base ** (- → base ** ( ⇒ The angles grow from pair to pair. What is the sign of the exponent?
+        x * sin + y * cos → x * sin - y * cos ⇒ The second feature of a pair has a wrong sign.
+        x * cos - y * sin → x * cos + y * sin ⇒ A sign is lost: this is no rotation, and lengths change.
+        x * cos - y * sin, x * sin + y * cos → x * cos + y * sin, y * cos - x * sin ⇒ The pairs are turned the other
+            way.
+        x * cos - y * sin, x * sin + y * cos → x * sin + y * cos, x * cos - y * sin ⇒ The two features of each pair have
+            changed places.
+        angles.cos(), angles.sin() → torch.deg2rad(angles).cos(), torch.deg2rad(angles).sin() ⇒ The angles are taken
+            for degrees.
+        places[:, None] → (places[:, None] + 1) ⇒ Every token is turned as if it stood one place later. From where are
+            places counted?
+        places[:, None] → torch.arange(len(places))[:, None] ⇒ The tokens are numbered anew; `places` says where they
+            stand.
+    """,
+)
+def rope(X, places, base):
+    """Rotary positions: features 2j and 2j + 1 of each token turned by place · base ** (−2j / size), as one pair.
+
+    X (…, n, size), size even; places (n,) → the shape of X.
+    Source: Su et al. 2021, "RoFormer", section 3.2.2.
+    """
+    size = X.shape[-1]
+    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)  # (n, size / 2)
+    cos, sin = angles.cos(), angles.sin()
+    x, y = X[..., 0::2], X[..., 1::2]  # (…, n, size / 2)
+    return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
+
+
+@exercise(
+    trials=lambda: [
+        (torch.randn(4, 1), 4, 2),
+        (torch.randn(12, 5), 6, 2),
+        (torch.randn(12, 3), 4, 2),
+        (torch.randn(18, 4), 6, 3),
+        (torch.randn(8, 7), 4, 4),
+        (torch.randn(8, 2), 4, 1),
+    ],
+    praise="Neighbouring heads are one group, as the queries are.",
+    idea="The rows are first cut into groups, then into heads, then into a head's own rows. Over which runs the mean?",
+    begin="Begin with the three sizes into which the rows are cut.",
+    mistakes="""
+        (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
+            num_key_value_heads, -1) ; mean(dim=1) → mean(dim=0) ⇒ A group is every so-manieth head. Which heads does a
+            shared head serve?
+        mean(dim=1) → mean(dim=2) ∨ (num_key_value_heads, num_heads // num_key_value_heads, -1) →
+            (num_key_value_heads, -1, num_heads // num_key_value_heads) ; mean(dim=1) → mean(dim=2) ⇒ The mean runs over
+            rows of one head. Over what should it run?
+        mean(dim=1) → sum(dim=1) ⇒ These are sums of the heads' matrices; a mean is asked for.
+        groups.mean(dim=1) → groups[:, 0] ⇒ This is the first head of each group, not the mean.
+        groups.mean(dim=1) → groups[:, -1] ⇒ This is the last head of each group, not the mean.
+        groups.mean(dim=1) → groups.median(dim=1).values ⇒ This is the median of the heads, not the mean.
+        .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are still two axes. Which shape is asked for?
+        groups.mean(dim=1).flatten(0, 1) → groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) ⇒ Each mean
+            stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
+    """,
+)
+def to_gqa(W, num_heads, num_key_value_heads):
+    """The keys' or values' matrix of a grouped layer: the mean of each group of neighbouring heads.
+
+    W (num_heads · head size, input size) → (num_key_value_heads · head size, input size).
+    Source: Ainslie et al. 2023, "GQA", section 2.1.
+    """
+    groups = W.unflatten(0, (num_key_value_heads, num_heads // num_key_value_heads, -1))  # (g, h / g, d, input size)
+    return groups.mean(dim=1).flatten(0, 1)
+
+
+def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
+    """Queries, keys, values and a mask in which every row allows its last key and none allows the first ``late``."""
+    num_queries, num_keys, size, value_size = sizes
+    allowed = torch.rand(num_queries, num_keys) < share
+    allowed[:, :late], allowed[:, -1] = False, True
+    queries = scale * torch.randn(num_queries, size)
+    return queries, torch.randn(num_keys, size), torch.randn(num_keys, value_size), allowed, block_size
+
+
+@exercise(
+    trials=lambda: {
+        "in a single block": [blocks_trial((2, 3, 2, 2), 4, 1.0, 1.0, 0), blocks_trial((3, 5, 4, 2), 5, 1.0, 0.7, 0)],
+        "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
+        "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
+        "with a first block that nobody may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+    },
+    praise="Equal to softmax in any blocks, with large scores and with blocks that nobody may read.",
+    idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
+    begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
+    mistakes="""
+        total * rescale → total ; mixed * rescale → mixed ⇒ What was added up earlier is not rescaled when a larger
+            score comes.
+        total * rescale → total ⇒ The total is not rescaled when a larger score comes; the mixture is.
+        mixed * rescale → mixed ⇒ The mixture is not rescaled when a larger score comes; the total is.
+        torch.exp(largest - base) → torch.exp(base - largest) ⇒ The rescaling is upside down.
+        new.masked_fill(new == -math.inf, 0.0) → new ⇒ Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → scores.amax(dim=1, keepdim=True) ∨
+            torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → torch.zeros_like(largest) ⇒ Large scores
+            overflow. What is taken off must be the largest score of all blocks so far.
+        return mixed / total → return mixed ⇒ Nothing is divided by the total.
+        .masked_fill(~allowed[:, block], -math.inf) → .masked_fill(~allowed[:, block], 0.0) ⇒ Keys that may not be
+            attended to get the score 0, and take part.
+        .masked_fill(~allowed[:, block], -math.inf) → ∅ ⇒ The mask has no effect.
+        / math.sqrt(queries.shape[1]) → ∅ ⇒ The scores are not divided by anything.
+        range(0, len(keys), block_size) → range(0, len(keys) - block_size + 1, block_size) ⇒ Keys that do not fill a
+            block have no part in it.
+    """,
+)
+def blockwise_attention(queries, keys, values, allowed, block_size):
+    """Attention that reads keys and values in blocks and never holds more scores than those of one block.
+
+    queries (q, size), keys (k, size), values (k, value size), allowed (q, k) bool: every query may attend to some key,
+    but to none of a whole block, perhaps → (q, value size).
+    Source: Milakov & Gimelshein 2018; Dao et al. 2022, "FlashAttention", section 3.1.
+    """
+    largest = torch.full((len(queries), 1), -math.inf)
+    total, mixed = torch.zeros(len(queries), 1), torch.zeros(len(queries), values.shape[1])
+    for start in range(0, len(keys), block_size):
+        block = slice(start, start + block_size)
+        scores = queries @ keys[block].T / math.sqrt(queries.shape[1])  # (q, block)
+        scores = scores.masked_fill(~allowed[:, block], -math.inf)
+        new = torch.maximum(largest, scores.amax(dim=1, keepdim=True))
+        base = new.masked_fill(new == -math.inf, 0.0)
+        rescale, shares = torch.exp(largest - base), torch.exp(scores - base)
+        total = total * rescale + shares.sum(dim=1, keepdim=True)
+        mixed = mixed * rescale + shares @ values[block]
+        largest = new
+    return mixed / total

@@ -1,0 +1,255 @@
+"""Heads being born: a small model learns to go on with a piece that it has seen before, and is kept on the way.
+
+Its examples are rows of letters, all different, but one piece of a row comes again later in it. Inside the second copy,
+what comes next is known: it is what came next the first time. The model has attention layers and nothing else, so all
+that a token knows of others came through a head. Two layers learn it with a pair of heads: one of the first layer looks
+at the token before, one of the second at the token *after* the earlier copy of its own letter, an induction head.
+
+Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; Olsson et al. 2022, "In-context
+Learning and Induction Heads". The task and its sizes are ours.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.models.progress_bar import progress_bar
+from mha_lib.models.training import seeded, single_thread
+
+NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
+SHORTEST_PIECE, LONGEST_PIECE = 10, 14
+BATCH_SIZE, LEARNING_RATE, NUM_STEPS = 32, 4e-3, 1500
+ROTATION_BASE = 100.0  # for 32 tokens; language models, which read thousands, take 10,000 and more
+HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with it
+
+
+@dataclass(frozen=True)
+class RepeatedPieces:
+    """Rows of letters in which one piece comes again.
+
+    Attributes:
+        letters: (b, NUM_TOKENS + 1) integers.
+        foretold: (b, NUM_TOKENS), bool: whether the letter after this token goes on with a copy that has begun.
+        right_keys: (b, NUM_TOKENS), where ``foretold``: the token that holds the same next letter, the first time.
+    """
+
+    letters: Tensor
+    foretold: Tensor
+    right_keys: Tensor
+
+
+def draw_repeats(batch_size: int, generator: torch.Generator) -> RepeatedPieces:
+    """Draw rows of different letters, then let a piece of each row come again at a random place behind itself."""
+    count = NUM_TOKENS + 1
+    letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
+    length = torch.randint(SHORTEST_PIECE, LONGEST_PIECE + 1, (batch_size,), generator=generator)
+    gap = (torch.rand(batch_size, generator=generator) * (count - 2 * length + 1)).long()
+    start = (torch.rand(batch_size, generator=generator) * (count - 2 * length - gap + 1)).long()
+    back = (length + gap)[:, None]  # from the second copy to the first
+    first, places = start[:, None] + back, torch.arange(count)
+    copied = (places >= first) & (places < first + length[:, None])
+    letters = letters.gather(1, torch.where(copied, places - back, places))
+    return RepeatedPieces(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
+
+
+@functools.cache
+def rotations(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by which each token's pairs of features are turned, both (n, size / 2)."""
+    angles = torch.arange(num_tokens)[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
+    return angles.cos(), angles.sin()
+
+
+def rotate(X: Tensor) -> Tensor:
+    """Rotary position embedding: turn every pair of features by an angle that grows with the token's place.
+
+    X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second.
+    Source: Su et al. 2021, "RoFormer", section 3.2.
+    """
+    cos, sin = rotations(*X.shape[-2:])
+    x, y = X.chunk(2, dim=-1)  # (…, n, size) -> two of (…, n, size / 2)
+    return torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
+
+
+class RotaryAttention(MultiHeadAttention):
+    """Self-attention on ``NUM_HIDDENS`` features that knows positions by rotating queries and keys.
+
+    Args:
+        num_heads: number of heads.
+        keys_from_before: whether the key at each token is made from the token before it (at token 0, from nothing).
+    """
+
+    def __init__(self, num_heads: int, keys_from_before: bool) -> None:
+        super().__init__(NUM_HIDDENS, num_heads, query_size=NUM_HIDDENS, key_size=NUM_HIDDENS, value_size=NUM_HIDDENS)
+        self.keys_from_before = keys_from_before
+
+    def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.keys_from_before:
+            keys = F.pad(keys, (0, 0, 1, -1))  # (b, n, d): one place on, zeros first
+        Q, K, V = super().project(queries, keys, values)
+        return rotate(Q), rotate(K), V
+
+
+class AttentionOnly(nn.Module):
+    """Letters → layers of causal self-attention, each added to what came before → logits for the next letter."""
+
+    def __init__(self, num_layers: int = 2, num_heads: int = 2, keys_from_before: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(NUM_LETTERS, NUM_HIDDENS)
+        self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS, bias=False)
+        self.layers = nn.ModuleList(RotaryAttention(num_heads, keys_from_before) for _ in range(num_layers))
+        self.norms = nn.ModuleList(nn.LayerNorm(NUM_HIDDENS) for _ in range(num_layers + 1))
+
+    def forward(self, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
+        """(b, n) integers → (b, n, NUM_LETTERS). ``head_mask``, (num_layers, num_heads): 0 switches a head off."""
+        X = self.embedding(letters)
+        for number, (layer, norm) in enumerate(zip(self.layers, self.norms[:-1], strict=True)):
+            Y = norm(X)
+            X = X + layer(Y, Y, Y, head_mask=None if head_mask is None else head_mask[number], causal=True)
+        return self.output(self.norms[-1](X))
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Those of the last call, (num_layers, b, num_heads, n, n)."""
+        return torch.stack([layer.attention_weights for layer in self.layers])
+
+    def all_but(self, *heads: tuple[int, int]) -> Tensor:
+        """A ``head_mask`` that switches off these heads, each given as (layer, head)."""
+        mask = torch.ones(len(self.layers), self.layers[0].num_heads)
+        for layer, head in heads:
+            mask[layer, head] = 0
+        return mask
+
+
+@dataclass(frozen=True)
+class BirthRun:
+    """What ``train_on_repeats`` kept: the model at some steps, and how it stood there on rows that it never saw.
+
+    Attributes:
+        steps: the kept steps.
+        letters: the first of these rows, (NUM_TOKENS,).
+        maps: its attention weights, (num_steps, num_layers, num_heads, NUM_TOKENS, NUM_TOKENS).
+        losses: mean cross-entropy over the letters that are foretold, in nats.
+        losses_elsewhere: the same over all others.
+        previous_token: mean weight of each head on the token before, (num_steps, num_layers, num_heads).
+        induction: mean weight of each head on the right key where the next letter is foretold, of the same shape.
+        states: the parameters of the model.
+        sizes: arguments of ``AttentionOnly``.
+    """
+
+    steps: list[int]
+    letters: Tensor
+    maps: Tensor
+    losses: list[float]
+    losses_elsewhere: list[float]
+    previous_token: Tensor
+    induction: Tensor
+    states: list[dict[str, Tensor]]
+    sizes: dict[str, int | bool]
+
+    def model_at(self, step: int) -> AttentionOnly:
+        """The model as it was after one of the kept steps.
+
+        Raises:
+            ValueError: this step was not kept.
+        """
+        if step not in self.steps:
+            raise ValueError(f"step must be one of the kept steps, {self.steps}, got {step}")
+        model = AttentionOnly(**self.sizes)
+        model.load_state_dict(self.states[self.steps.index(step)])
+        return model.eval()
+
+
+def train_on_repeats(
+    seed: int = 0,
+    keep: Iterable[int] = range(0, NUM_STEPS + 1, 50),
+    *,
+    num_layers: int = 2,
+    num_heads: int = 2,
+    keys_from_before: bool = False,
+    progress: bool | str = True,
+) -> BirthRun:
+    """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
+
+    AdamW (Loshchilov & Hutter 2019) at a constant rate, on the loss over all letters, gradients clipped at norm 1.
+
+    Args:
+        seed: where all randomness comes from.
+        keep: training steps, rising; 0 is before any training.
+        num_layers, num_heads, keys_from_before: the model; see ``AttentionOnly`` and ``RotaryAttention``.
+        progress: whether to show a progress bar, or the words to show beside it.
+
+    Raises:
+        ValueError: ``keep`` is empty, not rising, or holds a negative step.
+    """
+    keep = list(keep)
+    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
+        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    sizes: dict = dict(num_layers=num_layers, num_heads=num_heads, keys_from_before=keys_from_before)
+    rows = held_out_repeats()
+    steps: Iterable[int] = range(keep[-1] + 1)
+    if progress:
+        steps = progress_bar(steps, keep[-1] + 1, progress if isinstance(progress, str) else "training")
+    seen, states = [], []
+    with single_thread(), seeded(seed) as generator:
+        model = AttentionOnly(**sizes)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), fused=True)
+        for step in steps:
+            if step > 0:
+                loss = letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+                optimizer.step()
+            if step in keep:
+                seen.append(_look(model, rows))
+                states.append({name: value.clone() for name, value in model.state_dict().items()})
+    maps, losses, elsewhere, previous_token, induction = zip(*seen, strict=True)
+    scores = torch.stack(previous_token), torch.stack(induction)
+    return BirthRun(
+        keep, rows.letters[0, :-1], torch.stack(maps), list(losses), list(elsewhere), *scores, states, sizes
+    )
+
+
+def held_out_repeats() -> RepeatedPieces:
+    """``HELD_OUT`` rows, always the same, that no training run has seen."""
+    return draw_repeats(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
+
+
+def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
+    """Cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
+    logits = model(letters[:, :-1], head_mask)
+    return F.cross_entropy(logits.transpose(1, 2), letters[:, 1:], reduction="none")
+
+
+@torch.no_grad()
+def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
+    """Mean cross-entropy, in nats, over the foretold letters of the held-out rows.
+
+    Args:
+        model: such as ``BirthRun.model_at`` gives.
+        without: heads that are switched off, each as (layer, head).
+    """
+    rows = held_out_repeats()
+    return letter_losses(model, rows.letters, model.all_but(*without))[rows.foretold].mean().item()
+
+
+@torch.no_grad()
+def _look(model: AttentionOnly, rows: RepeatedPieces) -> tuple[Tensor, float, float, Tensor, Tensor]:
+    """The first row's maps, the loss where the next letter is foretold and elsewhere, and both scores of each head."""
+    losses = letter_losses(model, rows.letters)
+    weights = model.attention_weights  # (num_layers, b, num_heads, q, k)
+    previous_token = weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(1, 3))  # (num_layers, num_heads)
+    examples, queries = rows.foretold.nonzero(as_tuple=True)
+    on_right_key = weights[:, examples, :, queries, rows.right_keys[examples, queries]]  # (places, layers, heads)
+    return (
+        weights[:, 0],
+        losses[rows.foretold].mean().item(),
+        losses[~rows.foretold].mean().item(),
+        previous_token,
+        on_right_key.mean(dim=0),
+    )

@@ -1,0 +1,39 @@
+"""Drawings that explain, shown from the package: a notebook that was copied alone still has them."""
+
+import base64
+import html
+from pathlib import Path
+from xml.etree import ElementTree
+
+DRAWINGS = Path(__file__).with_name("drawings")
+
+
+class Drawing:
+    """A drawing in a notebook, sharp at any size; its alt text is what the drawing says of itself.
+
+    Args:
+        name: that of a file in ``mha_lib/pictures/drawings``.
+        caption: what to notice.
+
+    Raises:
+        ValueError: there is no such drawing.
+    """
+
+    def __init__(self, name: str, caption: str = ""):
+        names = sorted(path.stem for path in DRAWINGS.glob("*.svg"))
+        if name not in names:
+            raise ValueError(f"name must be one of {', '.join(names)}, got {name!r}")
+        self.svg, self.caption = (DRAWINGS / f"{name}.svg").read_bytes(), caption
+        root = ElementTree.fromstring(self.svg)
+        title, description = ("".join(root[place].itertext()) for place in (0, 1))
+        self.width, self.alt = int(root.get("width", 0)), f"{title}. {description}"
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<figure style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" style="max-width:100%" '
+            f'src="data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}">'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )

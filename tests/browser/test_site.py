@@ -1,0 +1,79 @@
+"""The site that ``make site`` has made: every page lives without a kernel and without a network, on a phone too."""
+
+import re
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from lab_page import ROOT
+
+SITE = ROOT / "build" / "site"
+STORIES = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+MAX_BYTES = 15_000_000
+SIZES = {"light": 1440, "dark": 390}
+# Our own, where furo's and Sphinx's markup is theirs to mend.
+OURS = ".mha-live, figure, details"
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(autouse=True)
+def site():
+    if not (SITE / "index.html").exists():
+        pytest.skip("there is no site: run `make site`")
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the names that it gives to its parts."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.targets, self.names = [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.targets += [attributes[name] for name in ("href", "src") if attributes.get(name)]
+        self.names.add(attributes.get("id"))
+
+
+def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere():
+    pages = {path: Links(path) for path in SITE.rglob("*.html")}
+    assert {f"{stem}.html" for stem in STORIES} < {path.name for path in pages}
+    for path, page in pages.items():
+        for target in page.targets:
+            parts = urlsplit(target)
+            if parts.scheme:
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert there.is_file(), f"{path.name} refers to {target}"
+            if parts.fragment and there in pages:
+                assert unquote(parts.fragment) in pages[there].names, f"{path.name} refers to {target}"
+
+
+def test_it_is_small_and_folds_what_one_should_think_of_first():
+    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) <= MAX_BYTES
+    solutions = list((SITE / "solutions").glob("[0-9]*.html"))
+    assert solutions and all("<details" in path.read_text(encoding="utf-8") for path in solutions)
+    assert "%pip" not in "".join((SITE / f"{stem}.html").read_text(encoding="utf-8") for stem in STORIES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SIZES)
+@pytest.mark.parametrize("stem", ["index", *STORIES])
+def test_a_page_lives_on_its_own(browser, stem, scheme):
+    page = browser.new_page(viewport={"width": SIZES[scheme], "height": 900}, color_scheme=scheme)
+    faults = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: faults.append(request.url) if re.match("https?:", request.url) else None)
+    page.goto((SITE / f"{stem}.html").as_uri())
+    kept = page.locator("script[data-mha-state]").count()
+    page.wait_for_function("count => document.querySelectorAll('.mha-live').length === count", arg=kept)
+    assert kept or stem != "index"
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[scheme]
+    found = Axe().run(page, context=OURS).response["violations"] if kept else []
+    assert [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found] == []
+    assert faults == []
+    page.close()

@@ -1,0 +1,120 @@
+"""Heads being born: the rows, the model, one run with what is kept of it, and the kept results of eight seeds."""
+
+import math
+
+import pytest
+import torch
+
+from mha_lib.heads.kept_results import load_results
+from mha_lib.models import AttentionOnly, repeat_loss, train_on_repeats
+from mha_lib.models.induction import NUM_HIDDENS, NUM_TOKENS, RotaryAttention, draw_repeats, letter_losses, rotate
+
+SEED, LAST = 2, 1000
+
+
+@pytest.fixture(scope="module")
+def run():
+    return train_on_repeats(SEED, [0, 500, LAST], progress=False)
+
+
+def test_what_is_foretold_has_been_read_before_and_nothing_else_comes_again():
+    rows = draw_repeats(50, torch.Generator().manual_seed(3))
+    for letters, foretold, right_keys in zip(rows.letters.tolist(), rows.foretold, rows.right_keys, strict=True):
+        assert 10 <= len(letters) - len(set(letters)) <= 14
+        for t in range(NUM_TOKENS):
+            earlier = [j for j in range(1, t + 1) if letters[j - 1] == letters[t] and letters[j] == letters[t + 1]]
+            assert foretold[t].item() == bool(earlier)
+            assert not earlier or earlier == [right_keys[t].item()]
+    assert rows.letters.max() > 55
+
+
+def test_rotation_is_multiplication_by_complex_numbers():
+    X = torch.randn(2, 3, 7, 6, dtype=torch.float64)
+    angles = torch.arange(7)[:, None] * 100.0 ** (-torch.arange(3) / 3)
+    turned = torch.complex(X[..., :3], X[..., 3:]) * torch.exp(1j * angles)
+    torch.testing.assert_close(rotate(X), torch.cat([turned.real, turned.imag], dim=-1), check_dtype=False)
+
+
+@pytest.mark.parametrize("keys_from_before", [False, True])
+def test_no_logit_depends_on_later_letters(keys_from_before):
+    torch.manual_seed(1)
+    model = AttentionOnly(num_layers=2, num_heads=4, keys_from_before=keys_from_before)
+    letters = torch.arange(9)[None]
+    changed = letters.clone()
+    changed[0, 5] = 60
+    same = torch.isclose(model(letters), model(changed), atol=1e-5).all(dim=-1)[0]
+    assert same.tolist() == [True] * 5 + [False] * 4
+
+
+def test_keys_from_before_know_the_token_before_and_not_their_own():
+    torch.manual_seed(1)
+    layer, X = RotaryAttention(2, keys_from_before=True), torch.randn(1, 6, NUM_HIDDENS)
+    _, K, _ = layer.project(X, X, X)
+    changed = X.clone()
+    changed[0, 3] += 1
+    _, other, _ = layer.project(changed, changed, changed)
+    assert [t for t in range(6) if not torch.equal(K[0, :, t], other[0, :, t])] == [4]
+    assert not K[0, :, 0].any()
+
+
+def test_a_head_that_is_switched_off_adds_nothing():
+    torch.manual_seed(2)
+    model, letters = AttentionOnly(), torch.randperm(64)[None, :NUM_TOKENS]
+    without = model(letters, model.all_but((0, 1), (1, 0)))
+    model.layers[0].W_o.weight.data[:, 16:] = 0
+    model.layers[1].W_o.weight.data[:, :16] = 0
+    torch.testing.assert_close(without, model(letters))
+
+
+def test_heads_come_into_being(run):
+    assert run.losses[1] > 3.5 and run.losses[2] < 0.8
+    first, second = int(run.previous_token[-1, 0].argmax()), int(run.induction[-1, 1].argmax())
+    assert run.previous_token[:2, 0].max() < 0.3 < 0.5 < run.previous_token[-1, 0, first]
+    assert run.induction[:2].max() < 0.3 < 0.6 < run.induction[-1, 1, second]
+    model = run.model_at(LAST)
+    assert repeat_loss(model, [(0, first)]) > 3.5 > 0.8 > repeat_loss(model)
+
+
+def test_the_kept_numbers_are_those_of_the_kept_models(run):
+    assert run.maps.shape == (3, 2, 2, NUM_TOKENS, NUM_TOKENS) and run.letters.shape == (NUM_TOKENS,)
+    model = run.model_at(LAST)
+    assert repeat_loss(model) == pytest.approx(run.losses[-1])
+    with torch.no_grad():
+        model(run.letters[None])
+    torch.testing.assert_close(model.attention_weights[:, 0], run.maps[-1])
+    with pytest.raises(ValueError, match=r"step must be one of the kept steps, \[0, 500, 1000\], got 7"):
+        run.model_at(7)
+
+
+def test_what_is_kept_does_not_change_the_run():
+    one = train_on_repeats(5, [0, 3], progress=False)
+    other = train_on_repeats(5, [3], progress=False)
+    assert torch.equal(one.maps[1], other.maps[0]) and one.losses[1] == other.losses[0]
+    assert one.losses[0] == pytest.approx(math.log(64), rel=0.1)
+    with pytest.raises(ValueError, match="keep must hold rising steps from 0 on, got"):
+        train_on_repeats(5, [3, 3])
+
+
+def test_losses_are_those_of_the_next_letter():
+    torch.manual_seed(3)
+    model, letters = AttentionOnly(), draw_repeats(2, torch.Generator().manual_seed(1)).letters
+    logits = model(letters[:, :-1])
+    loss = letter_losses(model, letters)[1, 20]
+    torch.testing.assert_close(loss, -torch.log_softmax(logits[1, 20], dim=0)[letters[1, 21]])
+
+
+def test_the_kept_results_of_eight_seeds_say_what_notebook_10_says(run):
+    results = load_results("births")
+    assert list(results) == [str(seed) for seed in range(8)]
+    for result in results.values():
+        at = dict(zip(result["steps"], result["losses"], strict=True))
+        assert min(at[step] for step in at if step <= 500) > 3.5 and at[1500] < 0.8
+        assert result["fallen"] - result["falling"] <= 400
+        first = result["previous_token"][-1].index(max(result["previous_token"][-1]))
+        assert max(result["previous_token"][0] + result["induction"][0]) < 0.2
+        assert max(result["previous_token"][-1]) > 0.5 and max(result["induction"][-1]) > 0.6
+        assert result["without"][f"0.{first}"] > 3.5 and result["without_layer_1"] > 4.16
+        assert result["one_layer"] > 3
+        assert result["keys_from_before"] < 1.5 and result["keys_from_before_falling"] * 2 < result["falling"]
+    kept = dict(zip(results[str(SEED)]["steps"], results[str(SEED)]["losses"], strict=True))
+    assert run.losses[-1] == pytest.approx(kept[LAST], abs=0.3)

@@ -1,0 +1,40 @@
+"""``check_layer`` catches every exhibit of the bug museum, by the name of its bug, and lets the clean room pass."""
+
+import contextlib
+import io
+
+import pytest
+from notebook_tools import NOTEBOOKS, make_notebooks, run_cells
+
+from mha_lib.exercises.check_layer import check_layer
+
+(MUSEUM,) = [path for path in NOTEBOOKS if path.stem.endswith("_bug_museum")]
+NAMES = {  # room → words of what must be said of it
+    1: "reshape without a transpose",
+    2: "0 before the softmax",
+    3: "√num_hiddens instead of",
+    4: "merged by a reshape",
+    5: "repeat_interleave",
+    6: "no tanh",
+    7: "over the queries",
+    8: "mask comes after the softmax",
+    9: "gets NaN",
+    10: "after dropout",
+    11: "Does the rate arrive?",
+}
+
+
+@pytest.fixture(scope="module")
+def museum():
+    with contextlib.redirect_stdout(io.StringIO()):
+        return run_cells(make_notebooks.read(MUSEUM))
+
+
+@pytest.mark.parametrize("room", NAMES)
+def test_an_exhibit_is_caught_and_named(museum, room):
+    verdict = check_layer(museum[f"Room{room}"])
+    assert verdict.state == "wrong" and NAMES[room] in verdict.text, verdict
+
+
+def test_the_clean_room_passes(museum):
+    assert check_layer(museum["Room12"])

@@ -1,0 +1,47 @@
+"""What notebook 01 says of its forty readings, counted anew without torch."""
+
+import math
+
+import pytest
+from notebook_tools import ROOT, make_notebooks, run_cells
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Everything that the story defines, its optional end too."""
+    notebook = make_notebooks.read(ROOT / "notebooks" / "01_attention_pooling.ipynb")
+    notebook.cells = notebook.cells[: next(i for i, cell in enumerate(notebook.cells) if "## Exercises" in cell.source)]
+    return run_cells(notebook)
+
+
+def tide(hour):
+    return 2 * math.sin(2 * math.pi * hour / 12.4) + 0.7 * math.sin(2 * math.pi * hour / 24.8)
+
+
+def gaussian(told, hour):
+    heights = [math.exp(-((hour - key) ** 2) / 2) for key in told["x_train"].tolist()]
+    return sum(h * value for h, value in zip(heights, told["y_train"].tolist(), strict=True)) / sum(heights)
+
+
+def test_the_readings_are_the_tide_and_half_a_metre_of_noise(told):
+    readings = list(zip(told["x_train"].tolist(), told["y_train"].tolist(), strict=True))
+    noise = math.sqrt(sum((value - tide(key)) ** 2 for key, value in readings) / 40)
+    assert len(readings) == 40 and noise == pytest.approx(0.5, abs=0.1)
+    assert max((value, key) for key, value in readings if key > 12) == pytest.approx((1.64, 16.36))
+
+
+def test_the_gaussian_cuts_off_the_second_high_water_and_is_far_too_low_at_the_end(told):
+    assert max(tide(hour) for hour in range(13, 18)) > 1.5 and gaussian(told, 15.2) < tide(15.2) - 0.2
+    assert gaussian(told, 24) < tide(24) - 1
+
+
+def test_the_error_on_the_readings_only_falls_to_the_left_and_the_others_turn_round(told):
+    assert told["on_readings"].diff().min() > 0
+    for errors in (told["left_out"], told["from_truth"]):
+        assert 0 < int(errors.argmin()) < 50
+        assert told["sigmas"][int(errors.argmin())].item() == pytest.approx(0.88, abs=0.05)
+    assert (told["left_out"] > told["from_truth"]).all()
+
+
+def test_trained_on_itself_the_width_is_minutes_and_from_the_others_nearly_an_hour(told):
+    assert 1 / told["w"] < 0.06 and 1 / told["w_from_others"] == pytest.approx(0.88, abs=0.005)

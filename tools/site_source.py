@@ -1,0 +1,154 @@
+"""Run the notebooks, and write what Sphinx makes the site from: their copies with live pictures, and a front page.
+
+    python tools/site_source.py build/site-source
+
+A saved notebook holds a still picture, for it must stay small. Here, each is run once more, and beside each still
+picture goes all that the live one reads, so that it moves without a kernel.
+"""
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+
+import first_cell
+import notebooks
+from mha_lib.pictures import live
+from mha_lib.pictures.palette import STYLE
+
+HERE = Path(__file__).resolve().with_name("site")
+ROOT = HERE.parents[1]
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+LIVE = re.compile(r'data-mha-live="(\w+)"')
+
+
+def bring_to_life(notebook, stem):
+    """Write beside every still picture what its live one reads; the kinds of pictures that were seen."""
+    states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    kinds = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            view = output.get("data", {}).get(notebooks.WIDGET_VIEW)
+            kind = LIVE.search(output.get("data", {}).get("text/html", ""))
+            if view and kind:
+                key = f"{stem}-{len(kinds)}"
+                kinds.append(kind[1])
+                still = LIVE.sub(f'data-mha-live="{key}"', output.data["text/html"])
+                state = {"kind": kind[1], "state": page_state(states[view["model_id"]])}
+                output.data["text/html"] = still + live.state_of(key, state)
+    return kinds
+
+
+def page_state(saved):
+    """What a picture reads, from the state that a notebook saves; its bytes as base64 where they belong."""
+    state = {name: value for name, value in saved["state"].items() if not name.startswith("_")}
+    for buffer in saved.get("buffers", []):
+        *way, last = buffer["path"]
+        place = state
+        for step in way:
+            place = place[step]
+        place[last] = {"base64": buffer["data"]}
+    return {name: value for name, value in state.items() if not str(value).startswith("IPY_MODEL_")}
+
+
+def follow_links(text, place, source):
+    """A text whose links to what the site does not hold lead to the project's own place instead.
+
+    Args:
+        place: the folder of the text in the project.
+        source: the address of the project's files.
+    """
+
+    def there(link):
+        path = (place / link[1]).resolve()
+        if path.suffix == ".ipynb" or not path.exists():
+            return link[0]
+        if path.name == "solutions":
+            return "](solutions/index.md)"
+        return f"]({source}/{path.relative_to(ROOT).as_posix()})"
+
+    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)\)", there, text)
+
+
+def fold(notebook):
+    """Tell the site what is folded: outputs that answer a prediction, and solutions; and what is left out."""
+    for cell in notebook.cells:
+        tags = cell.metadata.setdefault("tags", [])
+        if first_cell.is_first_cell(cell):
+            tags.append("remove-cell")
+        if cell.metadata.get("jupyter", {}).get("outputs_hidden"):
+            tags.append("hide-output")
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            tags.append("hide-input")
+
+
+def run(path):
+    """A story with live pictures, and their kinds."""
+    notebook = notebooks.read(path)
+    notebooks.execute(notebook, path.parent, notebooks.clean_environment(), store_widget_state=True)
+    kinds = bring_to_life(notebook, path.stem)
+    notebooks.normalise(notebook)
+    return notebook, kinds
+
+
+def write(notebook, target):
+    """A notebook of the site."""
+    fold(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = follow_links(cell.source, notebooks.NOTEBOOKS, first_cell.files())
+    target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
+
+
+def front_page(first, paths):
+    """The page that opens with the first live picture of the first notebook."""
+    entries = [f"{path.stem[:2]} {title(path)} <{path.stem}>" for path in paths]
+    outputs = [output for cell in first.cells for output in cell.get("outputs", [])]
+    shown = next(output.data["text/html"] for output in outputs if "data-mha-live" in str(output.get("data", "")))
+    return (
+        (HERE / "index.md")
+        .read_text(encoding="utf-8")
+        .format(
+            explorer=f"```{{raw}} html\n{shown}\n```",
+            start=f"**[Start here]({paths[0].name})**",
+            notebooks="\n".join(entries),
+            others="TEACHING\nsolutions/index",
+        )
+    )
+
+
+def title(path):
+    """The first line of a notebook."""
+    return notebooks.read(path).cells[0].source.splitlines()[0].removeprefix("# ")
+
+
+def main(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("_static", "solutions"):
+        (folder / part).mkdir(parents=True)
+    stories = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
+    kinds = set()
+    for path in stories:
+        notebook, its_kinds = run(path)
+        kinds.update(its_kinds)
+        write(notebook, folder / path.name)
+        if path == stories[0]:
+            (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
+        print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
+    solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
+    for path in solutions:
+        write(notebooks.read(path), folder / "solutions" / path.name)
+    names = "\n".join(path.stem for path in solutions)
+    (folder / "solutions" / "index.md").write_text(f"# Worked solutions\n\n```{{toctree}}\n{names}\n```\n")
+    shutil.copy(HERE / "conf.py", folder)
+    notes = (notebooks.NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
+    (folder / "TEACHING.md").write_text(follow_links(notes, notebooks.NOTEBOOKS, first_cell.files()), encoding="utf-8")
+    for style in (HERE / "site.css", STYLE):
+        shutil.copy(style, folder / "_static")
+    (folder / "_static" / "pictures.js").write_text(live.page_script(kinds), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Run the notebooks and write what the site is made from.")
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)
