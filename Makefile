@@ -17,7 +17,7 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
-.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-real bench-births bench-notebooks \
+.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
 	bench-widgets weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
@@ -53,11 +53,11 @@ bench-full: install ## the same in all cells, and write the results: half an hou
 bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
 	@$(PY) -m benchmarks.heads
 
-bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
-
 bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births
+
+bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from benchmarks.measure import Ratio
-from mha_lib.pictures.picture import DPI, LINES
+from mha_lib.pictures.charts import LINES
 
 RESULTS = Path(__file__).parent / "results"
 PASS = {False: "forward", True: "forward + backward"}
@@ -226,4 +226,4 @@ def draw_memory(curves: Mapping[str, Mapping[int, float]], file: Path) -> None:
 
 def save(figure: Figure, file: Path) -> None:
     """Write a picture that depends on nothing but what it shows."""
-    figure.savefig(file, dpi=DPI, facecolor="white", metadata={"Software": None})
+    figure.savefig(file, dpi=120, facecolor="white", metadata={"Software": None})

@@ -22,7 +22,7 @@ from lab_page import Lab, NotebookPage  # noqa: E402
 
 from mha_lib import pictures  # noqa: E402
 from mha_lib.models import shipped_model  # noqa: E402
-from mha_lib.pictures.live import bundle, page_data  # noqa: E402
+from mha_lib.pictures.live import as_json, bundle, page_data  # noqa: E402
 
 ROUNDS, MOVES, HELD, RERUNS, MANY = 3, 12, 60, 50, 1000
 MOST_OF_NAIVE, MOST_OF_CANVAS = 0.1, 2.0
@@ -45,13 +45,18 @@ def show(example):
             panel.imshow(layer[0, head, 0, 1:].detach().reshape(4, 4), vmin=0, vmax=0.4)
     plt.show()
 """
-MODELS = "import gc; gc.collect(); from ipywidgets.widgets import widget; print(len(widget._instances))"
+KERNEL = """
+import gc, psutil
+from ipywidgets.widgets import widget
+gc.collect()
+print(len(widget._instances), psutil.Process().memory_info().rss / 2**20)
+"""
 CANVAS = """<!doctype html><input type="range" min="0" max="359" value="0"><canvas width="600" height="200"></canvas>
 <script type="module">
 {module}
-const state = {state};
-const numbers = (name) => Uint8Array.from(atob(state[name].base64), (letter) => letter.charCodeAt(0));
-const model = transformer(unpack(numbers("parameters"), state.shapes), state.blocks);
+const {{ data, gates }} = {state};
+const numbers = (name) => Uint8Array.from(atob(data[name].base64), (letter) => letter.charCodeAt(0));
+const model = transformer(unpack({{ parameters: numbers("parameters"), shapes: data.shapes }}), data.blocks);
 const inputs = integers(numbers("inputs"));
 const pen = document.querySelector("canvas").getContext("2d"), slider = document.querySelector("input");
 function paint() {{
@@ -59,7 +64,7 @@ function paint() {{
   inputs.subarray(64 * slider.value, 64 * slider.value + 64).forEach((shade, i) => {{
     patches.data[((i >> 4) * 4 + ((i & 7) >> 1)) * 4 + ((i >> 3) & 1) * 2 + (i & 1)] = shade / 16;
   }});
-  model.run({{ patches }}, state.gates).weights.forEach((heads, layer) => heads.forEach((head, h) => {{
+  model.run({{ patches }}, gates).weights.forEach((heads, layer) => heads.forEach((head, h) => {{
     rowOf(head, 0).subarray(1).forEach((weight, i) => {{
       pen.fillStyle = `hsl(285 60% ${{95 - 200 * Math.min(weight, 0.4)}}%)`;
       pen.fillRect(100 * h + 22 * (i & 3), 100 * layer + 22 * (i >> 2), 21, 21);
@@ -147,21 +152,24 @@ def main():
                 way.measure()
             held = {name: way.hold() for name, way in ways.items() if not way.page.bring_to_front()}
             heap = heap_growth(ways["page, ours"])
-            models = models_after_reruns(notebook)
+            kernel = kernel_after_reruns(notebook)
         finally:
             browser.close()
             lab.stop()
-    return report({name: way.times for name, way in ways.items()}, held, heap, models)
+    return report({name: way.times for name, way in ways.items()}, held, heap, kernel)
 
 
-def report(times, held, heap, models):
+def report(times, held, heap, kernel):
     """Print all figures; True if a bound does not hold."""
     print(f"Key press to painted frame in Chromium, {ROUNDS * MOVES} moves each, milliseconds; pictures of a held key")
     print(f"{'':16}{'p50':>7}{'p95':>7}   of {HELD}")
     for name, own in times.items():
         print(f"{name:16}{statistics.median(own):7.1f}{statistics.quantiles(own, n=20)[-1]:7.1f}{held[name]:5d}")
     print(f"heap of the page after {MANY} moves: {heap:+.1f} MB")
-    print(f"widget models after one run of the cell and after {RERUNS} more: {models[0]}, {models[1]}")
+    models, memory = zip(*kernel, strict=True)
+    print(f"widget models after one run of the cell and after {RERUNS} more: {models[0]:.0f} and {models[1]:.0f}")
+    growth = (memory[1] - memory[0]) / RERUNS
+    print(f"megabytes resident in the kernel then: {memory[0]:.0f} and {memory[1]:.0f}, {growth:+.2f} a run")
     p50 = {name: statistics.median(own) for name, own in times.items()}
     bounds = {
         f"in the lab at most {MOST_OF_NAIVE} of interact": p50["lab, ours"] <= MOST_OF_NAIVE * p50["lab, interact"],
@@ -181,7 +189,7 @@ def new_folder(folder, name):
 
 
 def write(lab):
-    return lab.write("pictures.ipynb", SETUP, OURS, NAIVE, MODELS)
+    return lab.write("pictures.ipynb", SETUP, OURS, NAIVE, KERNEL)
 
 
 def ways_in_lab(notebook):
@@ -199,7 +207,11 @@ def ways_on_pages(browser, folder):
     explorer = pictures.HeadExplorer(shipped_model("digits"))
     ours = pictures.save_html(explorer, folder / "ours.html")
     bare = folder / "canvas.html"
-    bare.write_text(CANVAS.format(module=bundle("transformer.js").replace("export ", ""), state=page_data(explorer)))
+    bare.write_text(
+        CANVAS.format(
+            module=bundle("transformer.js").replace("export ", ""), state=as_json(page_data(explorer)["state"])
+        )
+    )
     ways = {}
     for name, path in (("page, ours", ours), ("page, canvas", bare)):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
@@ -222,12 +234,12 @@ def heap_growth(way):
     return used() - before
 
 
-def models_after_reruns(notebook):
-    """How many widget models the kernel holds now, and after its cell has been run again and again."""
+def kernel_after_reruns(notebook):
+    """Widget models and megabytes that the kernel holds now, and after its cell has been run again and again."""
 
     def count():
         run(notebook, 3)
-        return int("".join(notebook.code_cells()[3]["outputs"][0]["text"]))
+        return [float(number) for number in "".join(notebook.code_cells()[3]["outputs"][0]["text"]).split()]
 
     before = count()
     for _ in range(RERUNS):

@@ -4,7 +4,6 @@
 (reczoo/FuxiCTR, issue 30): the projected queries, keys and values go to the heads by a reshape alone.
 """
 
-from functools import partial
 from pathlib import Path
 
 from torch import Tensor
@@ -19,18 +18,21 @@ from mha_lib.models.transformer import Transformer
 REPORT = Path(__file__).with_suffix(".md")
 
 
-def project_wrongly(layer: MultiHeadAttention, *inputs: Tensor) -> list[Tensor]:
-    """What the heads get without the permute: the right shape, and numbers that belong to other tokens and heads."""
-    maps = zip((layer.W_q, layer.W_k, layer.W_v), inputs, strict=True)
-    return [
-        linear(X).reshape(len(X), layer.num_heads, X.shape[1], -1) for linear, X in maps
-    ]  # (b, n, d) -> (b, h, n, p)
+class WithoutPermute(MultiHeadAttention):
+    """The layer whose heads get the right shape, and numbers that belong to other tokens and heads."""
+
+    def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.W_q(queries), self.W_k(keys), self.W_v(values)
+        return self._cut(q), self._cut(k), self._cut(v)
+
+    def _cut(self, X: Tensor) -> Tensor:
+        return X.reshape(len(X), self.num_heads, X.shape[1], -1)  # (b, n, d) -> (b, h, n, p)
 
 
 def with_mistake(model: Transformer) -> Transformer:
     """The same model, in every layer of which the permute is left out from now on."""
     for layer in model.attentions:
-        layer.project = partial(project_wrongly, layer)
+        layer.__class__ = WithoutPermute
     return model
 
 

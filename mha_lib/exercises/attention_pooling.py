@@ -5,19 +5,15 @@ import torch
 from mha_lib.exercises.exercise import exercise
 
 WIDTH = """
-    2 * sigma → sigma ⇒ The weights fall twice as fast as they should in the squared distance: what stands below the
-        fraction bar?
-    sigma**2 → sigma ⇒ The weights change with σ otherwise than its square would have it. Is σ squared?
-    * sigma**2 → ∅ ⇒ The width has no say in the result. Where is σ?
-    / (2 * sigma**2) → / 2 * sigma**2 ⇒ A wider σ makes the window narrower here. On which side of the fraction bar is
-        σ²?
-    -distances → distances ⇒ The most distant keys get the most weight. What is the sign of the score?
-    -distances → -distances.sqrt() ⇒ The score falls with the distance, not with its square.
-    / (2 * sigma**2) → ∅ ⇒ The width has no say, nor has any factor: the score is the bare squared distance.
+    2 * sigma → sigma ⇒ The weights fall twice as fast as they should. | Which factor stands beside σ² below the bar?
+    sigma**2 → sigma ⇒ The weights do not change with σ as its square would. | Is σ squared?
+    * sigma**2 → ∅ ∨ / (2 * sigma**2) → ∅ ⇒ The width has no say in the result. | Where is σ in the score?
+    / (2 * sigma**2) → / 2 * sigma**2 ⇒ A wider σ makes the window narrower. | On which side of the fraction bar is σ²?
+    -distances → distances ⇒ The most distant keys get the most weight. | What is the sign of the score?
+    -distances → ….sqrt() ⇒ The score holds the distance, not its square.
     (2 * sigma**2) → (2 * sigma) ** 2 ⇒ The square is taken of 2σ, not of σ alone.
     """
-OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. Over what do you normalise?"
-NOT_WEIGHTS = "These weights are no average's: their rows do not sum to 1. Are heights of the kernel weights already?"
+OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over what does the softmax run?"
 
 
 @exercise(
@@ -26,22 +22,17 @@ NOT_WEIGHTS = "These weights are no average's: their rows do not sum to 1. Are h
     idea="A kernel turns a distance into a similarity. This one is a straight line until it meets 0.",
     begin="Begin with how far a key is, whatever the side, as a share of the two hours.",
     mistakes="""
-        .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. What should it be there?
-        .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again.
-        .abs() → ∅ ⇒ Keys on one side come out more similar than a key at distance 0. Distances have a sign.
-        .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side all get 1, however far they are. Distances have a sign.
-        / 2 → ∅ ⇒ This line is down at one hour, not at two.
-        distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve, not in a straight line.
-        (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This does not fall at all inside the
-            two hours: it is a boxcar.
-        1 - distance.abs() / 2 → 2 - distance.abs() ⇒ At distance 0 it is not 1, but 2.
-        1 - distance.abs() / 2 → distance.abs() / 2 ⇒ It grows with the distance: it is 0 at the query and 1 at two
-            hours.
-        (1 - distance.abs() / 2).clamp(min=0) → (1 - distance.abs() / 2).where(distance.abs() <= 2, 1) ⇒ Within the two
-            hours all is right, but beyond them it is 1.
-        1 - distance.abs() / 2 → 2 - distance.abs() ; min=0 → 0, 1 ⇒ It stays at 1 for an hour; then it falls.
-        / 2 → / 4 ⇒ This line is down at four hours, not at two.
-        """,
+    .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. | Where does the line end?
+    .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
+    .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance a
+        sign?
+    / 2 → ∅ ∨ / 4 ⇒ The line does not meet 0 at two hours. | At which distance should the line be down?
+    distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
+    (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
+        two hours?
+    1 - distance.abs() / 2 → distance.abs() / 2 ∨ 1 + distance.abs() / 2 ⇒ It grows with the distance. | What is it at
+        the query, and what at two hours?
+    """,
 )
 def triangle(distance):
     """A kernel that falls in a straight line from 1 at distance 0 to 0 at two hours, and stays 0 beyond.
@@ -62,24 +53,17 @@ def triangle(distance):
     idea="Try a row of four equal weights: what do their squares sum to, and how does that become 4?",
     begin="Begin with the squares of all weights; then ask which axis is that of the keys.",
     mistakes="""
-        1 / → ∅ ⇒ This grows when few keys are heard: it is the sum of squares itself.
-        dim=1 → dim=0 ⇒ There is one number for each key. Over which axis do you sum?
-        dim=1 → ∅ ⇒ There is one number in all, where each query needs its own. Over which axis do you sum?
-        square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1, whatever it holds. What do the weights of a row
-            sum to before anything is squared?
-        square().sum(dim=1) → norm(dim=1) ⇒ It is the root of what is asked for.
-        sum → mean ⇒ It grows with the number of keys in the table, heard or not. Is there a mean where a sum should
-            be?
-        1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ⇒ This is the exponential of the
-            entropy, another way to count; here squares are asked for.
-        1 / weights.square() → torch.special.entr(weights) ⇒ This is the entropy, and here squares are asked for.
-        1 / weights.square() → (weights > 0).float() ⇒ This counts the keys with any weight; a key with hardly any
-            should hardly count.
-        square().sum(dim=1) → amax(dim=1).square() ⇒ This is 1 divided by the square of the largest weight.
-        square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight; the others have no say.
-        1 / weights.square().sum(dim=1) → (1 / weights.square()).sum(dim=1) ⇒ Each weight is turned over by itself;
-            keys without weight count without end.
-        """,
+    1 / → ∅ ⇒ This grows when few keys are heard. | What becomes of the sum of squares in the end?
+    dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
+    square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
+    sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
+    1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
+        torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
+    1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly any
+        count as much as others?
+    square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the largest a
+        say?
+    """,
 )
 def effective_number(weights):
     """How many keys each query listens to: 1 / Σᵢ αᵢ², its weights being α.
@@ -101,16 +85,15 @@ def effective_number(weights):
     mistakes=(
         WIDTH,
         f"""
-        sum → mean ⇒ The squared differences are averaged over the entries of a vector; a squared distance sums them.
-        square().sum(dim=2) → sum(dim=2).square() ⇒ Differences of opposite sign cancel within a vector. What is
-            squared, the entries or their sum?
-        dim=1 → dim=0 ⇒ {OVER_QUERIES}
-        softmax(scores, dim=1) → exp(scores) ⇒ {NOT_WEIGHTS}
-        torch.softmax(scores, dim=1) → scores ⇒ The values are averaged with scores; these are not weights yet.
-        @ values → ∅ ⇒ These are the weights; the values are not pooled yet.
-        -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is the plain dot product's attention: the
-            distance has no say.
-        """,
+    sum → mean ⇒ The squared differences are averaged over the entries of a vector, where a distance sums them.
+    square().sum(dim=2) → sum(dim=2).square() ⇒ The differences within a vector are summed before they are squared.
+    dim=1 → dim=0 ⇒ {OVER_QUERIES}
+    softmax(scores, dim=1) → exp(scores) ⇒ The weights of a query do not sum to 1. | What comes after the exponential?
+    torch.softmax(scores, dim=1) → scores ⇒ The values are averaged with bare scores. What makes weights of them?
+    @ values → ∅ ⇒ Weights come back. | Where do the values come in?
+    -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is attention by plain dot products: the distance
+        has no say.
+    """,
     ),
 )
 def gaussian_pooling(queries, keys, values, sigma):
@@ -125,36 +108,31 @@ def gaussian_pooling(queries, keys, values, sigma):
 
 
 @exercise(
-    trials=lambda: [
-        (torch.tensor([0.0, 1.0, 2.5, 4.0, 7.0]), 2.0),
-        (12 * torch.rand(7), 1.5),
-        (24 * torch.rand(11), 5.0),
-    ],
+    trials=lambda: [(torch.tensor([0.0, 1, 2.5, 4, 7]), 2.0), (12 * torch.rand(7), 1.5), (24 * torch.rand(11), 5.0)],
     praise="Nothing within the hour is heard, exactly one hour included, and every row still sums to 1.",
     idea="A mask says who may be heard; it belongs where the softmax can still share the weight out among the rest.",
     begin="Begin with how many hours lie between any two readings, whatever the order.",
     mistakes=(
         WIDTH,
         f"""
-        .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out.
-        .abs() <= 1 → == 0 ⇒ A reading ignores itself alone; its neighbours within the hour still have a say.
-        apart.abs() <= 1 → (apart.abs() <= 1) & (apart != 0) ⇒ A reading still looks at itself, which is within the
-            hour, too.
-        <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other.
-        <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. Which way round is the mask?
-        apart.abs() → apart ∨ apart.abs() → -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs()
-            → -apart ; dim=1) → dim=1).nan_to_num(0) ⇒ All readings on one side of the query are gone, however far.
-            Distances have a sign.
-        apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left
-            out; what counts is how many hours lie between.
-        -torch.inf → 0.0 ⇒ Readings that are left out keep real weight, as if their score were 0. What is exp(0)?
-        scores.masked_fill(near, -torch.inf), dim=1) → scores, dim=1).masked_fill(near, 0) ⇒ The readings left out have
-            weight 0, but what is left of a row does not sum to 1. Where is the mask?
-        dim=1 → dim=0 ⇒ {OVER_QUERIES}
-        torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ These are
-            the heights of the kernel where nothing is masked: no row sums to 1 yet.
-        <= 1 → <= sigma ⇒ The gap is as wide as σ; it should be an hour, whatever σ is.
-        """,
+    .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out. Where is the mask?
+    .abs() <= 1 → == 0 ⇒ A reading ignores itself alone. Who else is within the hour?
+    apart.abs() <= 1 → (…) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within the hour of itself?
+    <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
+    <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
+    apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ; dim=1) →
+        dim=1).nan_to_num(0) ∨ apart.abs() → apart ; -torch.inf → -1e9 ∨ apart.abs() → -apart ; -torch.inf → -1e9 ⇒ All
+        readings on one side are gone. | Has a distance a sign?
+    apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left out. |
+        Do places in a list say how many hours lie between?
+    -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
+    scores.masked_fill(near, -torch.inf), dim=1) → scores, dim=1).masked_fill(near, 0) ⇒ The readings left out have
+        weight 0, but the rest of a row does not sum to 1. | Does the mask come before the softmax, or after?
+    dim=1 → dim=0 ⇒ {OVER_QUERIES}
+    torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ No row sums to
+        1. | What comes after the exponential?
+    <= 1 → <= sigma ⇒ The gap is as wide as σ. How wide is it to be, whatever σ is?
+    """,
     ),
 )
 def leave_hour_out(hours, sigma):
@@ -182,31 +160,22 @@ def leave_hour_out(hours, sigma):
     mistakes=(
         WIDTH,
         f"""
-        + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average; no line is followed from it.
-        queries - mean_key → -mean_key ⇒ This is the line's height at hour 0, not at the query.
-        + slope → - slope ⇒ The slope pulls the wrong way. What is the sign of the distance from the mean?
-        mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum()
-            ; (w * x * x).sum(dim=1) → (x * x).sum() ⇒ All queries share one slope, that of the line through all
-            readings.
-        (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w * x * x).sum() ⇒ All queries share one
-            slope. Over which axes do the sums in it run?
-        (w * x * y) → (x * y) ⇒ Above the fraction bar the slope does not weigh its parts.
-        (w * x * x) → (x * x) ⇒ Below the fraction bar the slope does not weigh its parts.
-        (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ The sums in the slope do not weigh their parts.
-        w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ⇒ Both means are plain
-            averages of all readings; each query has weighted means of its own.
-        mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ⇒ In the slope the means are plain
-            averages; each query has weighted means of its own.
-        queries - mean_key → queries - keys.mean() ⇒ The query is measured from the plain average of the keys; it has a
-            weighted mean of its own.
-        queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
-        -distances → 0 * distances ⇒ This is one straight line for the whole day; the weights have no say in it.
-        - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
-        x * x → y * y ⇒ The slope is divided by the spread of the values, where the keys' belongs.
-        / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
-        mean_value + slope * (queries - mean_key) → slope ⇒ This is the slope alone.
-        scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
-        """,
+    + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average. | Where is a line followed from the means?
+    queries - mean_key → -mean_key ⇒ This is the line's height at hour 0. | At which place is the line read off?
+    + slope → - slope ⇒ The slope pulls the wrong way. | What is the sign of the way from the mean to the query?
+    mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ; (w
+        * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w *
+        x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
+    (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in the
+        slope are weighted.
+    w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] → keys.mean()
+        ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ⇒ A plain average of all
+        readings stands where a weighted mean belongs.
+    queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
+    x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
+    - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
+    scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
+    """,
     ),
 )
 def local_line(queries, keys, values, sigma):

@@ -1,6 +1,7 @@
 """What one who knows no exercise can say of wrong results: how they differ from the right ones, in every call."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -10,20 +11,21 @@ from torch import Tensor
 
 from mha_lib.exercises.naming import Result, as_tensor, first_difference, plain
 
-Form = Callable[[Tensor], Tensor]  # of the right numbers
 ERRORS = {  # how torch or Python puts it → what it means
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "
     "one has {0} entries and the other {1}. Which axes should meet there, and does one need a new axis of length 1?",
     r"shapes cannot be multiplied|Expected size for first two dimensions": "in a matrix product the last axis of the "
     "first must be as long as the last but one of the second. Is one to be transposed, or is the order wrong?",
     r"view size is not compatible": "a view reads the numbers in the order in which they lie in memory. Once axes have "
-    "changed places another order is wanted, and the numbers must be copied into it.",
+    "changed places another order is wanted. What copies the numbers into it?",
     r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
     "to the axis that is cut?",
+    r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be "
+    "whole. Which division gives whole numbers?",
     r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
     r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
 }
-FORMS: dict[str, Form] = {
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said → what was made of the right numbers
     "Every number has the wrong sign.": torch.neg,
     "This is 1 minus what is asked for.": lambda right: 1 - right,
     "This is 1 divided by what is asked for.": torch.reciprocal,
@@ -34,19 +36,65 @@ FORMS: dict[str, Form] = {
     "The signs are lost: these are absolute values.": torch.abs,
     "Numbers below 0 have become 0.": torch.relu,
 }
+ALONG_AN_AXIS: dict[str, Callable[..., Tensor]] = {
+    "Axis {} is summed away.": torch.sum,
+    "Axis {} is averaged away.": torch.mean,
+    "Only the first entry along axis {} is left.": partial(torch.select, index=0),
+    "A softmax along axis {} was taken of the right numbers.": torch.softmax,
+    "The numbers stand in reverse order along axis {}.": lambda right, dim: right.flip(dim),
+    "The numbers stand one place too far on along axis {}.": lambda right, dim: right.roll(1, dim),
+    "The numbers stand one place too far back along axis {}.": lambda right, dim: right.roll(-1, dim),
+}
 
 
-def diagnose(results: Sequence[Result]) -> str | None:
-    """A sentence or two that are true of every call, or None."""
+def one_change(results: Sequence[Result]) -> Iterator[str]:
+    """What was done to the right numbers, where one change explains every number of every call."""
+    pairs = comparable(results)
+    for number in range(len(results[0].trial) if pairs else 0):
+        if all(equal(as_tensor(result.trial[number]), got) for result, (got, _) in zip(results, pairs, strict=True)):
+            yield f"This is argument {number}, counted from 0, as it was given."
+    for text, form in forms(pairs[0][1].dim()) if pairs else ():
+        if all(equal(got, form(right)) for got, right in pairs):
+            yield text
+    if pairs and all(equal(got.flatten(), right.flatten()) for got, right in pairs):
+        yield "All numbers are right, but the axes are cut or joined otherwise."
+    for found, text in (
+        (ratio, "Every number is {} times what it should be."),
+        (shift, "To every number {} is added."),
+    ):
+        numbers = torch.tensor([found(*pair) for pair in pairs])
+        if pairs and numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
+            yield text.format(f"{numbers[0]:.4g}")
+    if pairs and all(len(got.unique()) == 1 < right.numel() for got, right in pairs):
+        yield "All numbers of the result are the same, whatever goes in."
+
+
+def traces(results: Sequence[Result]) -> Iterator[str]:
+    """What is true of wrong results in every call, the surest first."""
     for result in results:
         if result.got.error:
-            return next(meanings(*result.got.error, result.got.line), None)
-    if any(isinstance(result.got.value, list | tuple) and isinstance(result.right, Tensor) for result in results):
-        return next(of_parts(results), None)
-    pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
-    if len(pairs) < len(results) or all(result.has_right_shape and result.place is None for result in results):
-        return None
-    return next(of_numbers(pairs, results), None)
+            yield from meanings(*result.got.error, result.got.line)
+            return
+    parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
+    for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
+        if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
+            yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
+    pairs = comparable(results)
+    if not pairs or any(got.shape != right.shape for got, right in pairs):
+        return
+    if any(not got.isfinite().all() for got, _ in pairs):
+        yield "The result holds NaN or infinity. Is 0 divided by 0, or do powers or logarithms overflow?"
+        return
+    for found, what in ((ratio, "factor"), (shift, "number that is added")):
+        numbers = [found(*pair) for pair in pairs]
+        if all(map(math.isfinite, numbers)) and all(right.numel() > 1 for _, right in pairs):
+            listed = ", ".join(f"{number:.3g}" for number in numbers)
+            yield f"Within a call all numbers are off by one {what}, which changes from call to call: {listed}."
+    for text, holds in PROPERTIES.items():
+        if all(got.dim() and holds(got, right) for got, right in pairs):
+            yield text
+    if right := [result for result in results if result.problem() is None]:
+        yield f"{len(right)} of {len(results)} calls come out right. What is different about the others?"
 
 
 def meanings(kind: str, message: str, line: str) -> Iterator[str]:
@@ -58,99 +106,38 @@ def meanings(kind: str, message: str, line: str) -> Iterator[str]:
             yield f"An error is raised: {meaning.format(*found.groups())}"
 
 
-def of_parts(results: Sequence[Result]) -> Iterator[str]:
-    """Several things were returned where one is asked for."""
-    for number in range(min(len(as_list(result.got.value)) for result in results)):
-        parts = [as_tensor(as_list(result.got.value)[number]) for result in results]
-        if all(part is not None and equal(part, result.expected) for part, result in zip(parts, results, strict=True)):
-            yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
+def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
+    """Numbers given and right ones; nothing if some call gives none, or only their type is wrong."""
+    pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
+    return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
-def of_numbers(pairs: list[tuple[Tensor, Tensor]], results: Sequence[Result]) -> Iterator[str]:
-    """What is true of numbers and right numbers in every call, the surest first."""
-    for number in range(len(results[0].trial)):
-        arguments = [as_tensor(result.trial[number]) for result in results]
-        if all(X is not None and equal(X, got) for X, (got, _) in zip(arguments, pairs, strict=True)):
-            yield f"This is argument {number}, counted from 0, as it was given."
-    for text, form in itertools.chain(FORMS.items(), along_axes(pairs[0][1].dim())):
-        if all(equal(got, form(right)) for got, right in pairs):
-            yield text
-    if any(got.shape != right.shape for got, right in pairs):
-        if all(got.numel() == right.numel() and equal(got.flatten(), right.flatten()) for got, right in pairs):
-            yield "All numbers are right, but the axes are cut or joined otherwise."
-        return
-    if any(not got.isfinite().all() for got, _ in pairs):
-        yield "The result holds NaN or infinity. Is 0 divided by 0, or do powers or logarithms overflow?"
-        return
-    yield from of_scale(pairs)
-    if not pairs[0][1].dim():
-        return
-    if all(equal(got.flatten().sort().values, right.flatten().sort().values) for got, right in pairs):
-        yield "All numbers are right, but they stand in other places."
-    if all(sum_to_one(right, -1) and not sum_to_one(got, -1) for got, right in pairs):
-        others = [axis for axis in range(pairs[0][0].dim() - 1) if all(sum_to_one(got, axis) for got, _ in pairs)]
-        where = f"; sums along axis {others[0]} do" if others else ""
-        yield f"Rows do not sum to 1, as they should{where}. Over what do you normalise?"
-    if all(len(got) > 1 and all(equal(row, got[0]) for row in got) for got, _ in pairs):
-        yield "The result is the same for every entry of the first axis. Does what tells them apart take part?"
-    if all(right.dim() > 1 and len(got) > 1 and equal(got[0], right[0]) for got, right in pairs):
-        yield "The first entry along axis 0 is right, others are not. Is something of the first used for all?"
-    if right := [result for result in results if result.problem() is None]:
-        yield f"{len(right)} of {len(results)} calls come out right. What is different about the others?"
-
-
-def along_axes(count: int) -> Iterator[tuple[str, Form]]:
-    """What can go wrong along one axis, or between two."""
+def forms(count: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """What can be made of right numbers, along one of their axes or between two as well."""
+    yield from FORMS.items()
     for i, j in itertools.combinations(range(count), 2):
         yield f"Axes {i} and {j} have changed places.", partial(torch.transpose, dim0=i, dim1=j)
-    for axis in range(count):
-        yield f"Axis {axis} is summed away.", partial(torch.sum, dim=axis)
-        yield f"Axis {axis} is averaged away.", partial(torch.mean, dim=axis)
-        yield f"Only the first entry along axis {axis} is left.", partial(torch.select, dim=axis, index=0)
-        yield f"A softmax along axis {axis} was taken of the right numbers.", partial(torch.softmax, dim=axis)
-        yield f"The numbers stand in reverse order along axis {axis}.", partial(torch.flip, dims=(axis,))
-        for shift, text in ((1, "far on"), (-1, "far back")):
-            form = partial(torch.roll, shifts=shift, dims=axis)
-            yield f"The numbers stand one place too {text} along axis {axis}.", form
+    for axis, (text, form) in itertools.product(range(count), ALONG_AN_AXIS.items()):
+        yield text.format(axis), partial(form, dim=axis)
 
 
-def of_scale(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """One factor, or one number added."""
-    many = all(right.numel() > 1 for _, right in pairs)
-    factors, shifts = [ratio(got, right) for got, right in pairs], [shift(got, right) for got, right in pairs]
-    for found, same, each in (
-        (factors, "Every number is {} times what it should be.", "off by one factor"),
-        (shifts, "To every number {} is added.", "off by one number that is added"),
-    ):
-        numbers = [number for number in found if number is not None]
-        if len(numbers) < len(found):
-            continue
-        if max(numbers) - min(numbers) < 1e-3 * abs(max(numbers)):
-            yield same.format(f"{numbers[0]:.4g}")
-        elif many:
-            listed = ", ".join(f"{number:.3g}" for number in numbers)
-            yield f"Within a call all numbers are {each}, which changes from call to call: {listed}."
-    if many and all(equal(got, got.flatten()[0].expand_as(got)) for got, _ in pairs):
-        yield "All numbers of the result are the same, whatever goes in."
-
-
-def ratio(got: Tensor, right: Tensor) -> float | None:
-    """The one factor between two tensors, if there is one."""
-    if not right.abs().sum() > 0:
-        return None
+def ratio(got: Tensor, right: Tensor) -> float:
+    """The one factor between two tensors; NaN if there is none."""
+    if got.shape != right.shape or not right.abs().sum() > 0:
+        return math.nan
     factor = (got * right).sum() / right.square().sum()
-    return factor.item() if factor.abs() > 1e-6 and equal(got, factor * right) else None
+    return factor.item() if factor.abs() > 1e-6 and equal(got, factor * right) else math.nan
 
 
-def shift(got: Tensor, right: Tensor) -> float | None:
-    """The one difference between two tensors, if there is one."""
-    difference = (got - right).mean()
-    return difference.item() if equal(got, right + difference) else None
+def shift(got: Tensor, right: Tensor) -> float:
+    """The one difference between two tensors; NaN if there is none."""
+    same_shape = got.shape == right.shape
+    return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 
 
-def equal(first: Tensor, second: Tensor) -> bool:
+def equal(first: Tensor | None, second: Tensor) -> bool:
     """Whether two tensors have one shape and one content, up to rounding."""
-    return first.shape == second.shape and first_difference(first, second) is None
+    return first is not None and first.shape == second.shape and first_difference(first, second) is None
 
 
 def sum_to_one(X: Tensor, axis: int) -> bool:
@@ -158,5 +145,20 @@ def sum_to_one(X: Tensor, axis: int) -> bool:
     return X.dim() > 1 and bool(X.min() >= 0) and equal(X.sum(axis), torch.ones_like(X.sum(axis)))
 
 
-def as_list(value: object) -> list:
-    return list(value) if isinstance(value, list | tuple) else []
+PROPERTIES: dict[str, Callable[[Tensor, Tensor], bool]] = {  # what is said → whether it is true of a wrong result
+    "All numbers are right, but they stand in other places.": (
+        lambda got, right: equal(got.flatten().sort().values, right.flatten().sort().values)
+    ),
+    "Rows do not sum to 1, as they should; columns do. Over what do you normalise?": (
+        lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1) and sum_to_one(got, -2)
+    ),
+    "Rows do not sum to 1, as they should. Over what do you normalise?": (
+        lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1)
+    ),
+    "The result is the same for every entry of the first axis. Does what tells them apart take part?": (
+        lambda got, right: len(got) > 1 and all(equal(row, got[0]) for row in got)
+    ),
+    "The first entry along axis 0 is right, others are not. Is something of the first used for all?": (
+        lambda got, right: right.dim() > 1 and len(got) > 1 and equal(got[0], right[0])
+    ),
+}

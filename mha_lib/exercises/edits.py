@@ -1,8 +1,11 @@
 """Typical mistakes as edits of the right answer's source, and programs made of them.
 
 A table of mistakes reads: "what stands in the right answer → what stands there instead ⇒ what is said of it", a row a
-line; what is indented further continues a row. "∅" is nothing, ";" stands between edits that are made together, "∨"
-between several ways to make the same mistake.
+line; what is indented further continues a row. "∅" is nothing, "…" what stood there before; ";" stands between edits
+made together, "∨" between ways to make one mistake, of which one without an arrow replaces what the last one did.
+
+What stands before "|" is a symptom: true of the result where this mistake is the only one. The rest is a question about
+the step, or what the program does, and it alone is said where two mistakes meet.
 """
 
 import ast
@@ -10,7 +13,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
@@ -20,9 +23,25 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
     """What is said of a mistake, and the edits that make it, for each way to make it."""
     for row in re.split(r"\n(?! )", inspect.cleandoc(table)):
         ways, _, text = " ".join(row.split()).partition(" ⇒ ")
+        old = ""
         for way in ways.split(" ∨ "):
-            pairs = (edit.split(" → ") for edit in way.split(" ; "))
-            yield text, {old.strip(): new.strip().replace("∅", "") for old, new in pairs}
+            edits = {}
+            for edit in way.split(" ; "):
+                before, arrow, after = edit.rpartition(" → ")
+                old = before.strip() if arrow else old
+                edits[old] = after.strip().replace("∅", "").replace("…", old)
+            yield text, edits
+
+
+def said_of_one(text: str) -> str:
+    """All that is said of a mistake that is the only one."""
+    return text.replace(" | ", " ")
+
+
+def said_of_two(texts: Sequence[str]) -> str:
+    """What is said of mistakes that meet: nothing that only holds for one alone."""
+    steps = dict.fromkeys(text.rpartition(" | ")[2] for text in texts)
+    return f"Two things at once. {' And: '.join(steps)}"
 
 
 def with_edits(right: Callable, *ways: Edits) -> Callable:
@@ -52,7 +71,7 @@ def source_of_answer(right: Callable) -> str:
     """A function's source as it was written, without decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
-    assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source
+    assert isinstance(tree, ast.FunctionDef), source
     lines = source.splitlines()
     head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
     return "\n".join([*head, *lines[tree.body[bool(ast.get_docstring(tree))].lineno - 1 :]]) + "\n"

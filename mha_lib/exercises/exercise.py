@@ -21,15 +21,14 @@ import functools
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
 import torch
 
-from mha_lib.exercises import kept_work
-from mha_lib.exercises.diagnosis import diagnose
-from mha_lib.exercises.edits import rows_of, source_of_answer, with_edits
+from mha_lib.exercises import diagnosis, kept_work
+from mha_lib.exercises.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
 from mha_lib.exercises.naming import Result, imitates
 from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, can_fork, error_in_words, run
 from mha_lib.exercises.verdict import Verdict
@@ -44,7 +43,7 @@ class Exercise:
 
     Attributes:
         right: a function that is a right answer, or gives right answers where no function is asked for.
-        hints: the idea, the shapes as the docstring has them, the first line.
+        hints: name of a step → the idea, the shapes as the docstring has them, the first line.
         answer: source of the last answer, if it is a function whose source is known.
     """
 
@@ -53,8 +52,9 @@ class Exercise:
     def __init__(self, examine: Callable[..., str | Verdict], right: Callable, idea: str, begin: str) -> None:
         functools.update_wrapper(self, examine)
         self.examine, self.right, self.answer = examine, right, ""
-        details = (inspect.getdoc(self) or "").partition("\n\n")[2].partition("Source:")[0]
-        self.hints = (idea, " ".join(details.split()), begin)
+        shapes = " ".join((inspect.getdoc(self) or "").partition("\n\n")[2].partition("Source:")[0].split())
+        steps = {"The idea": idea, "The shapes": shapes, "To begin with": begin}
+        self.hints = {step: text for step, text in steps.items() if text}
 
     def __call__(self, *answers: Any) -> Verdict:
         if any(answer is None or answer is ... for answer in answers):
@@ -69,7 +69,9 @@ class Exercise:
     def verdict_on(self, answers: tuple) -> Verdict:
         """What ``examine`` says, or raises, as a verdict with the next step."""
         try:
-            said = self.examine(*self.prepared(answers))
+            if not all(map(callable, answers)):  # plain copies, made where no code of a learner can hold the check up
+                answers = tuple(run(lambda given=answers: list(given), [()])[0].value)
+            said = self.examine(*answers)
             verdict = said if isinstance(said, Verdict) else Verdict("right", said)
         except NotYetError as reason:
             return Verdict("not yet", str(reason))
@@ -83,10 +85,6 @@ class Exercise:
         note = "" if can_fork() else f" ({NO_LIMIT})"
         return dataclasses.replace(verdict, text=verdict.text + note, next_step=f'{offer}("{self.__name__}")`')
 
-    def prepared(self, answers: tuple) -> tuple:
-        """Functions as they are; of all else a plain copy, made where no code of a learner can hold the check up."""
-        return answers if all(map(callable, answers)) else tuple(run(lambda: list(answers), [()])[0].value)
-
     @property
     def solution(self) -> str:
         """Source of the right answer."""
@@ -97,29 +95,26 @@ class FunctionExercise(Exercise):
     """An exercise whose answer is a function, with a table of mistakes; see ``exercise`` for the arguments."""
 
     def __init__(self, right, idea, begin, trials, praise, mistakes, then=None, numbers_in_words=two_numbers) -> None:
-        functools.update_wrapper(self, right)
         super().__init__(functools.wraps(right)(lambda function: self.verdict_of(function)), right, idea, begin)
         self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
-        self.edits = [
-            row for table in ([mistakes] if isinstance(mistakes, str) else mistakes) for row in rows_of(table)
-        ]
+        tables = [mistakes] if isinstance(mistakes, str) else mistakes
+        self.edits = [row for table in tables for row in rows_of(table)]
 
     @functools.cached_property
     def mistakes(self) -> list[tuple[str, Callable]]:
         """What is said of a mistake, and a program that makes it."""
-        return [(text, with_edits(self.right, edits)) for text, edits in self.edits]
+        return [(said_of_one(text), with_edits(self.right, edits)) for text, edits in self.edits]
 
     @functools.cached_property
     def pairs(self) -> list[tuple[str, Callable]]:
         """The same of two different mistakes at a time, where both can be made."""
-        pairs = [
-            (f"Two things at once. {first} And: {second}", self.with_both(one, other))
+        return [
+            (said_of_two((first, second)), program)
             for (first, one), (second, other) in itertools.combinations(self.edits, 2)
-            if first != second
+            if first != second and (program := self.with_both(one, other))
         ]
-        return [(text, program) for text, program in pairs if program]
 
-    def with_both(self, one: dict[str, str], other: dict[str, str]) -> Callable | None:
+    def with_both(self, one: Edits, other: Edits) -> Callable | None:
         """The right answer with two mistakes in it, the one made first or the other."""
         with contextlib.suppress(SyntaxError):
             for first, second in ((one, other), (other, one)):
@@ -140,14 +135,23 @@ class FunctionExercise(Exercise):
         return self.praise
 
     def what_is_wrong(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
-        """The mistake, or two of them, that give these results; else how the results differ from the right ones."""
+        """The verdict on wrong results: what is known of them, and a call that shows it."""
         shown = next(result for result in results if result.problem())
         call = " ".join(filter(None, [call_in_words(function, shown.trial), where]))
         seen = as_sentence(", ".join(filter(None, [call, shown.problem(self.numbers_in_words)])))
-        known = (text for text, program in itertools.chain(self.mistakes, self.pairs) if imitates(program, results))
-        text = next(known, None) or diagnose(results) or never_looked_at(function, len(shown.trial))
+        text = next(self.names(function, results), "")
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
+
+    def names(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
+        """The mistake that gives these results; else one that needs no table, or two of the table; else any trace."""
+        yield from (text for text, program in self.mistakes if imitates(program, results))
+        yield from diagnosis.one_change(results)
+        if not all(result.got.error for result in results):  # that two programs fail alike says little
+            yield from (text for text, program in self.pairs if imitates(program, results))
+        yield from diagnosis.traces(results)
+        for name in never_looked_at(function, self.right, len(results[0].trial)):
+            yield f"Your code never looks at `{name}`. What is it for?"
 
 
 def exercise(*, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options):
@@ -170,26 +174,23 @@ def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[...,
     return lambda examine: Exercise(examine, right, idea, begin)
 
 
-def never_looked_at(function: Callable, count: int) -> str | None:
-    """An argument that the code of an answer never uses."""
+def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:
+    """Arguments that the code of an answer never uses, and that of the right answer does."""
     if type(function) is not FunctionType:
-        return None
-    names = function.__code__.co_varnames[:count]
-    used = {name for step in dis.get_instructions(function.__code__) for name in as_names(step.argval)}
-    never = [name for name in names if name not in used.union(function.__code__.co_cellvars)]
-    return f"Your code never looks at `{never[0]}`. What is it for?" if never else None
+        return []
+    names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)
+    return [name for name, in_right in names if in_right in used_by(right) and name not in used_by(function)]
 
 
-def as_names(argval: Any) -> Sequence[Any]:
-    """What an instruction is about; from Python 3.13 one can load two variables."""
-    return argval if isinstance(argval, tuple) else [argval] if isinstance(argval, str) else []
+def used_by(function: Callable) -> set[str]:
+    """The names that a function's code uses; from Python 3.13 one instruction can load two variables."""
+    found = [step.argval for step in dis.get_instructions(function)]
+    names = itertools.chain(*(argval if isinstance(argval, tuple) else [argval] for argval in found))
+    return {name for name in names if isinstance(name, str)}.union(function.__code__.co_cellvars)
 
 
 def source_of(answer: Any) -> str:
     """The source of a learner's function, if it can be found."""
-    if type(answer) is not FunctionType:
-        return ""
-    try:
-        return textwrap.dedent(inspect.getsource(answer.__code__))
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError, AttributeError):
+        return textwrap.dedent(inspect.getsource(answer.__code__)) if type(answer) is FunctionType else ""
+    return ""

@@ -20,30 +20,22 @@ from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 GAME = {"": 0.1, "A": 0.6, "B": 0.4, "C": 0.1, "AB": 0.6, "AC": 0.9, "BC": 0.7, "ABC": 0.9}
 ROUNDED = 0.004  # shares may be given in two digits
-ONE_ORDER = "This is what they add in a single order. In how many orders can they come?"
-THREE_ORDERS = "This is the mean over three of the orders, those that go round the same way. Which are missing?"
-WRONG_SHARES = [
-    ([0.2, 0.0, 0.3], "This is what is lost when a head leaves both others. Is that its only place in an order?"),
-    ([0.5, 0.3, 0.0], "This is what each head adds alone, when it comes first. Is that its only place in an order?"),
-    ([0.6, 0.4, 0.1], "This is what the model does with one head alone. How much of it is guessing?"),
-    ([0.35, 0.15, 0.15], "This is the mean of coming first and coming last. Which places lie between?"),
-    (
-        [0.425, 0.225, 0.225],
-        "The four sets of others count alike. In how many orders does each come first?",
-    ),
-    ([1.3 / 3, 0.7 / 3, 0.7 / 3], "The first head to come takes the credit for guessing. What is there without any?"),
-    ([0.45, 0.225, 0.225], "The shares add up to what all three do together. How much of it is guessing?"),
-    ([0.5, 0.25, 0.25], "The shares are right to one another, but add up to 1. What do all three add to guessing?"),
-    ([2.4, 1.2, 1.2], "These are sums over the six orders, not means."),
-    ([0.8, 0.4, 0.4], "Everything is twice what it should be. How many orders are there?"),
-    ([0.8 / 3] * 3, "Everyone gets the same. Do all three add the same?"),
-    ([0.5, 0.0, 0.3], ONE_ORDER),
-    ([0.2, 0.3, 0.3], ONE_ORDER),
-    ([0.8, 0.0, 0.0], ONE_ORDER),
-    ([0.2, 0.6, 0.0], ONE_ORDER),
-    ([0.5, 0.1, 0.2], THREE_ORDERS),
-    ([0.3, 0.3, 0.2], THREE_ORDERS),
-]
+WRONG_SHARES = {
+    (0.2, 0.0, 0.3): "This is what is lost when a head leaves both others. Is that its only place in an order?",
+    (0.5, 0.3, 0.0): "This is what each head adds alone, when it comes first. Is that its only place in an order?",
+    (0.6, 0.4, 0.1): "This is what the model does with one head alone. How much of it is guessing?",
+    (0.35, 0.15, 0.15): "This is the mean of coming first and coming last. Which places lie between?",
+    (0.425, 0.225, 0.225): "The four sets of others count alike. In how many orders does each come first?",
+    (1.3 / 3, 0.7 / 3, 0.7 / 3): "The first head to come takes the credit for guessing. What is there without any?",
+    (0.45, 0.225, 0.225): "The shares add up to what all three do together. How much of it is guessing?",
+    (0.5, 0.25, 0.25): "The shares are right to one another, but add up to 1. What do all three add to guessing?",
+    (2.4, 1.2, 1.2): "These are sums over the six orders, not means.",
+    (0.8, 0.4, 0.4): "Everything is twice what it should be. How many orders are there?",
+    (0.8 / 3, 0.8 / 3, 0.8 / 3): "Everyone gets the same. Do all three add the same?",
+} | dict.fromkeys(
+    [(0.5, 0.0, 0.3), (0.2, 0.3, 0.3), (0.8, 0.0, 0.0), (0.2, 0.6, 0.0)],
+    "This is what they add in a single order. In how many orders can they come?",
+)
 
 
 def worked_shares():
@@ -66,13 +58,12 @@ def fair_shares(answer: list[float]) -> str:
     shares, right = shares_from(answer), worked_shares()
     if close(shares, right):
         return "B and C earn the same, although B does something alone and C does not: company makes the difference."
-    for wrong, text in WRONG_SHARES:
+    for wrong, text in WRONG_SHARES.items():
         if close(shares, wrong):
             raise MistakeError(text)
-    total = GAME["ABC"] - GAME[""]
-    if abs(sum(shares) - total) > 3 * ROUNDED:
+    if abs(sum(shares) - sum(right)) > 3 * ROUNDED:
         raise MistakeError(
-            f"The shares add up to {sum(shares):.2f}, but all three together add {total:.2f} to what guessing gives."
+            f"The shares add up to {sum(shares):.2f}, but all three together add {sum(right):.2f} to guessing."
         )
     name, share = next((n, s) for n, s, fair in zip("ABC", shares, right, strict=True) if abs(s - fair) > ROUNDED)
     raise MistakeError(
@@ -81,12 +72,7 @@ def fair_shares(answer: list[float]) -> str:
 
 
 def shares_from(answer: Any) -> list[float]:
-    """Three finite numbers.
-
-    Raises:
-        NotYetError: some are still dots.
-        MistakeError: they are not.
-    """
+    """Three finite numbers; a ``MistakeError`` if they are not, a ``NotYetError`` if some are still dots."""
     answer = answer.tolist() if isinstance(answer, Tensor) else answer
     if not isinstance(answer, list | tuple):
         raise MistakeError(f"A list of three numbers is needed, the shares of A, B and C; this is {kind_of(answer)}.")
@@ -97,7 +83,7 @@ def shares_from(answer: Any) -> list[float]:
     return [float(share) for share in answer]
 
 
-def close(shares: list[float], others: list[float]) -> bool:
+def close(shares: Sequence[float], others: Sequence[float]) -> bool:
     """Whether shares are the same, up to rounding."""
     return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
 
@@ -115,8 +101,7 @@ class Game:
         if not isinstance(kept, Iterable):
             raise TypeError(f"score takes a list with the numbers of the heads that stay, got {kept!r}")
         heads = [int(head) for head in kept]
-        strangers = [head for head in heads if head not in range(self.num_heads)]
-        if strangers or len(set(heads)) < len(heads):
+        if not set(heads) <= set(range(self.num_heads)) or len(set(heads)) < len(heads):
             raise ValueError(f"score takes the numbers of the heads that stay, each once, got {heads}")
         return self.values[sum(2**head for head in heads)].item()
 
@@ -130,34 +115,25 @@ class Game:
     idea="What a head is worth depends on who else is there, so one question to each head is not enough.",
     begin="Begin with a list of the heads that are left, and a loop that goes on until it is empty.",
     mistakes="""
-        for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who
-            is still there after a cut?
-        max( → min( ⇒ The head whose absence costs most goes first. Which should?
-        max( → min( ; for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, and the most
-            important one goes first. Which should, and who is still there?
-        return order → return order[::-1] ⇒ This is the right order, last cut first.
-        max( → min( ; (without(head)) → ([head]) ⇒ The head that does least alone goes first. What does its absence cost
-            those that are left?
-        (without(head)) → ([head]) ⇒ The head that does most alone goes first. What does its absence cost those that are
-            left?
-        (without(head)) → ([*order, head]) ⇒ This is the order in which heads join. In which order are they cut?
-        (without(head)) → ([*order, head]) ; return order → return order[::-1] ⇒ The last head to join is the first to
-            go. From which end should the search begin?
-        max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should
-            it be asked about?
-        (without(head)) → (kept) ⇒ Heads go by their number. Is the score asked the same for every head?
-        order.append(gone) → order.append(kept.index(gone)) ⇒ A head's place in the list of those that are left is
-            given. Where is its number?
-        return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes.
-            What should be said for each cut?
-        order.append(gone) → order.append(score(kept)) ⇒ This is how well the model does before each cut. Which head
-            goes?
-        while kept: → while len(kept) > 1: ⇒ The last head that is left is missing.
-        while kept: → while len(kept) == num_heads: ⇒ The search ends after the first cut.
-        (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ⇒ The score is given a
-            0 or 1 for each head, and an error is raised. What does it take?
-        (without(head)) → (head) ⇒ The score is given a single number, and an error is raised. What does it take?
-        """,
+    for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who is
+        still there after a cut?
+    max( → min( ⇒ The head whose absence costs most goes first. | Which head goes first, by what its absence costs?
+    return order → …[::-1] ⇒ This is the right order, last cut first. | From which end is the list read?
+    max( → min( ; (without(head)) → ([head]) ∨ (without(head)) → ([head]) ⇒ Heads go by what they do alone. | What does
+        a head's absence cost those that are left?
+    (without(head)) → ([*order, head]) ∨ (without(head)) → ([*order, head]) ; return order → …[::-1] ⇒ This is an order
+        in which heads join. | Does the search begin with all heads, or with none?
+    max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should it
+        be asked about?
+    (without(head)) → (kept) ⇒ Heads go by their number. | Is the score asked the same for every head?
+    order.append(gone) → order.append(kept.index(gone)) ⇒ A head's place in the list of those that are left is given.
+        Where is its number?
+    return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes. What
+        should be said for each cut?
+    while kept: → while len(kept) > 1: ⇒ The last head that is left is missing. When does the loop end?
+    (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ∨ (head) ⇒ The score is not
+        given a list of the heads that stay, and an error is raised.
+    """,
 )
 def order_of_cuts(score, num_heads):
     """A greedy search for the order in which heads go: each time the one whose absence costs least those that are left.
@@ -190,53 +166,32 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-        mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Luck counts as skill: chosen and judged
-            on the seen examples. On which should it be judged?
-        best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
-        best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒
-            Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
-        best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
-        unseen[chosen] → seen[chosen] ⇒ The chosen heads are judged on the seen examples, the random ones on the others.
-            Can the two be compared?
-        mean_curve(unseen) → mean_curve(seen) ⇒ The random heads are judged on the seen examples, the chosen ones on the
-            others. Can the two be compared?
-        - by_chance → - unseen[-1] ⇒ This compares with the whole model. What does choosing well gain?
-        - by_chance → - unseen[0] ⇒ This compares with a model without heads. Would any set not look good?
-        heads.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒
-            This compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
-        heads.mean_curve(unseen)[number] → unseen[heads.worst_sets(unseen)[number]] ⇒ This compares with the
-            worst set of this size. Would random picks not do better?
-        heads.mean_curve(unseen)[number] → unseen[heads.best_sets(unseen)[number]] ⇒ This compares with the
-            best set there is. What would chance have chosen?
-        - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
-        unseen[chosen] → chosen ⇒ The number of the set stands where its accuracy should.
-        unseen[chosen] - by_chance → unseen[chosen] / by_chance ⇒ This is a ratio. Which difference is asked for?
-        unseen[chosen] - by_chance → unseen[chosen] / by_chance - 1 ⇒ This is the gain as a share. Which difference is
-            asked for?
-        unseen[chosen] - by_chance → seen[chosen] - unseen[chosen] ⇒ This is by how much the seen examples flatter the
-            chosen heads. What would chance have chosen?
-        best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
-            number] ⇒ As many heads are cut as should stay.
-        best_sets(seen)[number] → best_sets(seen)[-1 - number] ⇒ From the chosen heads as many are cut as should stay.
-        best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ;
-            mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ One head too few is kept. Which set stands at
-            place 0?
-        heads.best_sets(seen)[number] → seen.argmax() ⇒ The best set of all is taken, whatever its size.
-        heads.best_sets(seen)[number] → max(heads.best_sets(seen)[: number + 1], key=lambda heads:
-            seen[heads]) ⇒ The best of all sets with at most so many heads is taken. Do they all have the same size?
-        best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads
-            with the highest cost of their own are kept, by leave-one-out. What can a table of all sets tell by itself?
-        best_sets(seen) → sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) ⇒ The heads that do most alone
-            are kept. What can a table of all sets tell by itself?
-        best_sets(seen) → sets_kept(heads.shapley(seen)) ⇒ The heads with the highest Shapley values are kept. Are
-            they the best set of their size?
-        best_sets(seen) → sets_kept(heads.greedy(seen)) ⇒ The heads that a greedy search leaves are kept. Are they
-            the best set of their size?
-        best_sets(seen)[number] → best_sets(seen) ⇒ An error is raised: the best sets of all sizes are judged at once.
-            Which one is asked for?
-        best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets of all sizes are judged at once. Which
-            one is asked for?
-        """,
+    mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Luck counts as skill: chosen and judged on
+        the seen examples. On which should it be judged?
+    best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
+    best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Chosen
+        on the unseen examples and judged on the seen ones. Which table may be used for what?
+    best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
+    unseen[chosen] → seen[chosen] ∨ mean_curve(unseen) → mean_curve(seen) ⇒ Chosen and random heads are judged on
+        different examples. Can the two be compared?
+    - by_chance → - unseen[-1] ∨ - unseen[0] ∨ heads.mean_curve(unseen)[number] →
+        unseen[heads.worst_sets(unseen)[number]] ∨ unseen[heads.best_sets(unseen)[number]] ⇒ This compares with one set,
+        not with the mean over sets of this size. What would chance have chosen?
+    heads.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒ This
+        compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
+    - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
+    unseen[chosen] - by_chance → unseen[chosen] / by_chance ∨ unseen[chosen] / by_chance - 1 ⇒ A ratio is taken. Which
+        difference is asked for?
+    best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
+        number] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] →
+        best_sets(seen)[number - 1] ; mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ Another number of
+        heads is kept. Which set stands at place 0?
+    best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ∨ sets_kept(seen[2
+        ** torch.arange(len(seen).bit_length() - 1)]) ∨ sets_kept(heads.shapley(seen)) ⇒ Heads are chosen one by one, by
+        a number for each. What can a table of all sets tell by itself?
+    best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets
+        of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
+    """,
 )
 def honest_gain(seen, unseen, number):
     """The design of an experiment: how much better ``number`` well-chosen heads do than as many picked at random.
@@ -255,11 +210,6 @@ def honest_gain(seen, unseen, number):
 TASK = Task()
 SHAPE = (2, 4)  # layers and heads of the small models
 NEEDED = 0.8  # rank correlation with the truth
-SHAPES = {
-    (64, *SHAPE): "There is a table for each example. How do the examples become one?",
-    (8,): f"The heads stand in one row; the shape must be {SHAPE}, a row for each layer.",
-    (2, 6): "These models have 2 layers of 4 heads. Where does the model say how many it has?",
-}
 
 
 def first_and_last(model, batch, task):
@@ -286,9 +236,8 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
-    if all(torch.equal(result, results[0]) for result in results):
-        raise MistakeError("Four different models get one and the same table. Does your measure look at the model?")
-    score, *bars = [agreement(said) for said in (results, said_by(heads.gate_gradient), said_by(heads.path_gradient))]
+    measured = results, said_by(heads.gate_gradient), said_by(heads.path_gradient)
+    score, *bars = [sum(map(heads.spearman, said, truths())) / len(said) for said in measured]
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
         f"has 0.00, the gate's gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is asked."
@@ -339,17 +288,8 @@ def said_by(measure: Callable) -> list[Tensor]:
     return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
 
 
-def agreement(results: Sequence[Tensor]) -> float:
-    """Mean rank correlation with the truth."""
-    return sum(map(heads.spearman, results, truths())) / len(results)
-
-
 def tables_from(function: Any) -> list[Tensor]:
-    """What a measure says of the small models, which must be left as they were.
-
-    Raises:
-        MistakeError: the measure changes what it measures, or gives no table of different numbers.
-    """
+    """What a measure says of the small models; a ``MistakeError`` if it changes them, or tells no heads apart."""
 
     def watched(model: Encoder, examples: Batch, task: Task) -> Any:
         before = copy.deepcopy((model.state_dict(), examples))
@@ -359,35 +299,29 @@ def tables_from(function: Any) -> list[Tensor]:
 
     trials = [(model, batch, TASK) for model, batch, _ in small_models()]
     outcomes = run(watched if callable(function) else function, trials)
-    tables = []
-    for trial, outcome in zip(trials, outcomes, strict=True):
-        result = Result(trial, outcome, torch.zeros(SHAPE))
-        if result.numbers is None or not result.has_right_shape:
-            problem = result.problem()
-            assert problem is not None  # the shape, at least
-            said = None if result.numbers is None else SHAPES.get(tuple(result.numbers.shape))
-            raise MistakeError(said or as_sentence(problem))
-        table = plain(result.numbers)
-        if not table.isfinite().all() or table.eq(table[0, 0]).all():
-            raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
-        tables.append(table)
+    results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
+    for result in results:
+        if result.numbers is None or result.numbers.shape != SHAPE:
+            raise MistakeError(as_sentence(result.problem() or "") + " Has it a row for each layer of the model?")
+    tables = [plain(result.numbers) for result in results if result.numbers is not None]
+    if any(not table.isfinite().all() or table.eq(table[0, 0]).all() for table in tables):
+        raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
+    if all(torch.equal(table, tables[0]) for table in tables):
+        raise MistakeError("Four different models get one and the same table. Does your measure look at the model?")
     return tables
 
 
 def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
-    """Do nothing if a measure has left what it measured as it was.
-
-    Raises:
-        MistakeError: it has not.
-    """
-    if any(not torch.equal(value, before[name]) for name, value in model.state_dict().items()):
-        raise MistakeError("Your code changes the model's weights. A measure must leave the model as it was.")
-    if not (same(examples.inputs, given.inputs) and same(examples.targets, given.targets)):
-        raise MistakeError("Your code changes the examples in place.")
-    if model.training:
-        raise MistakeError("Your code leaves the model in train mode. In which mode did it come?")
-    if any(parameter.grad is not None for parameter in model.parameters()):
-        raise MistakeError("Your code leaves gradients in the model's parameters. Which ones does it need?")
+    """A ``MistakeError`` if a measure has not left what it measured as it was."""
+    changes = {
+        "changes the model's weights": not same(before, dict(model.state_dict())),
+        "changes the examples": not same((examples.inputs, examples.targets), (given.inputs, given.targets)),
+        "leaves the model in train mode": model.training,
+        "leaves gradients in the model's parameters": any(p.grad is not None for p in model.parameters()),
+    }
+    for change, made in changes.items():
+        if made:
+            raise MistakeError(f"Your code {change}. A measure must leave all that it is given as it was.")
 
 
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
@@ -401,12 +335,12 @@ LOW_MEASURES = {
     "It orders heads by how sure they look. Who listens to a head that is sure?": heads.confidence,
     "It orders heads by how narrowly they look. Who listens to a narrow head?": heads.negative_entropy,
     "It orders heads by how loud they are. What does the next layer norm do to that?": heads.output_norm,
-    "It drops the sign after averaging. And a head that helps some examples and hurts others?": lambda *game: (
-        signed_gradient(*game).abs()
+    "It drops the sign after averaging. And a head that helps some examples and hurts others?": (
+        lambda *given: signed_gradient(*given).abs()
     ),
     "It is the gradient with its sign. Which sign do heads have that help?": signed_gradient,
-    "It is the mean gradient. What becomes of examples that a head helps, and others that it hurts?": (
-        lambda *game: -signed_gradient(*game)
+    "It is the mean gradient. And a head that helps some examples and hurts others?": (
+        lambda *given: -signed_gradient(*given)
     ),
     "It divides each layer's gradients by their norm. Does every layer do as much?": (
         functools.partial(heads.gate_gradient, normalise=True)

@@ -145,8 +145,8 @@ def layer_trial(num_heads: int, head_size: int, order: list[int]) -> tuple:
             should get head order[i].
         rows = [W.unflatten(0, sizes)[order] → rows = [W.unflatten(0, sizes)[order.argsort()] ⇒ W_q, W_k and W_v are in
             one order, W_o in another.
-        sizes = (num_heads, -1) → sizes = (-1, num_heads) ⇒ The rows are cut into pieces of num_heads rows. How many
-            rows has a head?
+        sizes = (num_heads, -1) → sizes = (-1, num_heads) ⇒ The rows are cut into pieces of num_heads rows, and an
+            error is raised. How many rows has a head?
     """,
 )
 def reorder_heads(W_q, W_k, W_v, W_o, num_heads, order):

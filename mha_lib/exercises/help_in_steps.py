@@ -7,7 +7,6 @@ from mha_lib.exercises import kept_work
 from mha_lib.exercises.exercise import Exercise
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
-STEPS = ("The idea", "The shapes", "To begin with")
 COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__
 _hints_given: dict[str, int] = {}
 
@@ -27,11 +26,10 @@ class Page:
 
 
 def hint(name: str) -> Page:
-    """The next hint for an exercise: the idea, the shapes, the first line; each call shows one more."""
+    """The next hint for an exercise: the idea, the shapes if the exercise names any, the first line."""
     exercise = find(name)
-    count = min(_hints_given.get(name, 0) + 1, len(exercise.hints))
-    _hints_given[name] = count
-    steps = list(zip(STEPS, exercise.hints, strict=True))[:count]
+    _hints_given[name] = _hints_given.get(name, 0) + 1
+    steps = [*exercise.hints.items()][: _hints_given[name]]
     items = "".join(f"<li><b>{step}.</b> {html.escape(text)}</li>" for step, text in steps)
     return Page("\n".join(f"{step}: {text}" for step, text in steps), f"<ol style='margin:0'>{items}</ol>")
 
@@ -48,9 +46,7 @@ def solution(name: str) -> Page:
             f"The worked answer is shown when the exercise is solved, or after {missing} more "
             f'{"try" if missing == 1 else "tries"}. `exercises.hint("{name}")` helps in steps.'
         )
-    columns = [("worked answer", exercise.solution)]
-    if exercise.answer:
-        columns.insert(0, ("yours", exercise.answer))
+    columns = [("yours", exercise.answer)] * bool(exercise.answer) + [("worked answer", exercise.solution)]
     boxes = "".join(f"<div><b>{title}</b><pre>{html.escape(code)}</pre></div>" for title, code in columns)
     beside = f"<div style='display:flex;gap:2em'>{boxes}</div>"
     text = "\n".join(f"# {title}\n{code}" for title, code in columns)
@@ -71,13 +67,7 @@ def progress() -> Page:
 
 
 def find(name: str) -> Exercise:
-    """An exercise by its name, or by itself.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
-    if isinstance(name, Exercise):
-        return name
+    """An exercise by its name; a ``ValueError`` if there is none of this name."""
     if name not in COURSE:
         raise ValueError(f"there is no exercise {name!r}; there are: {', '.join(COURSE)}")
     return COURSE[name]

@@ -28,15 +28,13 @@ def kept() -> dict[str, dict]:
 
 def keep(name: str, content: dict) -> None:
     """Keep something under a name; where it cannot be written, it lasts as long as the kernel."""
-    everything = kept() | {name: content}
     _this_sitting[name] = content
-    if not _is_written():
-        return
-    with contextlib.suppress(OSError):
-        _path().parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=_path().parent, delete=False, encoding="utf-8") as file:
-            json.dump(everything, file)
-        os.replace(file.name, _path())
+    if _is_written():
+        with contextlib.suppress(OSError):
+            _path().parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=_path().parent, delete=False, encoding="utf-8") as file:
+                json.dump(kept(), file)
+            os.replace(file.name, _path())
 
 
 def record(name: str, state: str) -> None:

@@ -98,12 +98,12 @@ def random_reference(implementation: Implementation) -> str | None:
     that was asked for.
     """
     inputs = random_inputs()
-    for rate, training in ((0.25, False), (0.0, True)):
-        layer = build(implementation, rate, training)
+    for rate, mode in ((0.25, "evaluation"), (0.0, "training")):
+        layer = build(implementation, rate, mode == "training")
         output, weights = by_formula(layer, *inputs, ONE_EMPTY)
-        mode = f"in {'training' if training else 'evaluation'}, dropout {rate:g}"
-        seen = difference(f"{mode}: output", output_of(layer, *inputs, ONE_EMPTY), output)
-        if seen or (seen := difference(f"{mode}: attention_weights", layer.attention_weights, weights)):
+        where = f"in {mode}, dropout {rate:g}"
+        seen = difference(f"{where}: output", output_of(layer, *inputs, ONE_EMPTY), output)
+        if seen or (seen := difference(f"{where}: attention_weights", layer.attention_weights, weights)):
             return seen
     return dropped_otherwise(implementation, 0.25)
 
@@ -166,15 +166,8 @@ def ragged_batch(implementation: Implementation) -> str | None:
     return None
 
 
-TESTS: dict[str, Test] = {
-    "shape": shape,
-    "round trip": round_trip,
-    "all ones": all_ones,
-    "random reference": random_reference,
-    "token perturbation": token_perturbation,
-    "gradient": gradient,
-    "ragged batch": ragged_batch,
-}
+PANEL = (shape, round_trip, all_ones, random_reference, token_perturbation, gradient, ragged_batch)
+TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANEL}
 
 
 @dataclass(frozen=True)
@@ -231,21 +224,13 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
     return edge_cases.as_text({**cells, "caught": totals})
 
 
-def by_formula(
-    layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
-) -> tuple[Tensor, Tensor]:
+def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
     """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
-    Args:
-        queries, keys, values: (batch, number, num_hiddens).
-        valid_lens: (batch,).
-
-    Returns:
-        output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
-
-    Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
+    queries, keys, values (batch, number, num_hiddens), valid_lens (batch,) → output (batch, num_queries, num_hiddens)
+    and weights (batch, num_heads, num_queries, num_keys). Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
     """
     output = torch.zeros_like(queries)
     weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])
@@ -255,17 +240,13 @@ def by_formula(
             heads = []
             for h in range(layer.num_heads):
                 q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
-                weights[b, h, :, :length] = torch.softmax(scores_of_a_head(layer, h, q, k), dim=-1)
+                scores = q @ k.T / math.sqrt(q.shape[-1])
+                if isinstance(layer, AdditiveLayer):
+                    scores = torch.tanh(q[:, None] + k) @ layer.w_v[h]
+                weights[b, h, :, :length] = torch.softmax(scores, dim=-1)
                 heads.append(weights[b, h, :, :length] @ v)
             output[b] = torch.cat(heads, dim=-1) @ layer.W_o.weight.T
     return output, weights
-
-
-def scores_of_a_head(layer: Layer, head: int, q: Tensor, k: Tensor) -> Tensor:
-    """Scores (num_queries, num_keys) of what kind of layer this is."""
-    if isinstance(layer, AdditiveLayer):
-        return torch.tanh(q[:, None] + k) @ layer.w_v[head]
-    return q @ k.T / math.sqrt(q.shape[-1])
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:

@@ -16,41 +16,26 @@ TIED = 0.01  # weights closer than this count as equal
 
 
 @exercise(
-    trials=lambda: [
-        (6, 3, 5, False),
-        (6, 2, 5, True),
-        (8, 4, 11, True),
-        (15, 5, 4, False),
-        (12, 3, 7, True),
-        (10, 2, 3, False),
-    ],
+    trials=lambda: [(6, 3, 5, False), (6, 2, 5, True), (8, 4, 11, True), (15, 5, 4, False), (12, 3, 7, True)],
     praise="The number of heads does not matter: it only says how the same rows are shared out.",
     idea="Count the numbers of each of the four matrices by what it reads and what it gives.",
     begin="Begin with the three maps from the input, all heads together.",
     mistakes="""
-        3 * num_hiddens → num_heads * 3 * num_hiddens ⇒ W_q, W_k and W_v count once for each head at full size. How many
-            rows do all heads share?
-        from_input + to_output + biases → num_heads * (from_input + to_output + biases) ⇒ Everything counts once for
-            each head. What do the heads share?
-        3 * num_hiddens → 3 * num_hiddens // num_heads ∨ 3 * num_hiddens → 3 * num_hiddens // num_heads ; 4 *
-            num_hiddens if → 3 * num_hiddens // num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
-        num_hiddens * num_hiddens → num_hiddens * num_hiddens // num_heads ⇒ W_o counts for one head only.
-        num_hiddens * num_hiddens → num_heads * num_hiddens * num_hiddens ⇒ W_o counts once for each head; it is one.
-        + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ⇒ Three maps are counted. Which is the fourth?
-        num_hiddens * num_hiddens → num_hiddens * input_size ⇒ W_o counts as if it read the input. What does it read?
-        3 * num_hiddens * input_size → 3 * num_hiddens * num_hiddens ⇒ W_q, W_k and W_v count as if they read
-            num_hiddens features. What do they read?
-        3 * num_hiddens → num_hiddens ∨ 3 * num_hiddens → num_hiddens ; 4 * → 2 * ⇒ One map from the input is counted;
-            queries, keys and values each have their own.
-        3 * num_hiddens → 4 * num_hiddens ⇒ Four maps from the input are counted, and W_o beside them.
-        + biases → ∅ ⇒ The biases are missing.
-        if bias else 0 → ∅ ⇒ Biases count even where bias is False.
-        4 * num_hiddens if → num_hiddens if ⇒ Only one of the four maps has its biases counted.
-        4 * num_hiddens if → 3 * num_hiddens if ⇒ Three of the four maps have their biases counted.
-        4 * num_hiddens if → 4 if ∨ 4 * num_hiddens if → 1 if ⇒ A bias counts as a single number. How many outputs has
-            a map?
-        4 * num_hiddens if → 3 * input_size + num_hiddens if ∨ 4 * num_hiddens if → 4 * input_size if ⇒ The biases
-            count by inputs. Does a bias belong to what a map reads, or to what it gives?
+    3 * num_hiddens → num_heads * … ⇒ W_q, W_k and W_v count once for each head at full size. How many rows do all heads
+        share?
+    from_input + to_output + biases → num_heads * (…) ⇒ Everything counts once for each head. What do heads share?
+    3 * num_hiddens → … // num_heads ∨ 3 * num_hiddens → … // num_heads ; 4 * num_hiddens if → 3 * num_hiddens //
+        num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
+    num_hiddens * num_hiddens → … // num_heads ∨ num_heads * … ⇒ W_o does not count once, at full size.
+    + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ∨ 3 * num_hiddens → num_hiddens ∨ 4 * num_hiddens ∨ 3 * num_hiddens →
+        num_hiddens ; 4 * → 2 * ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
+    num_hiddens * num_hiddens → num_hiddens * input_size ∨ 3 * num_hiddens * input_size → 3 * num_hiddens * num_hiddens
+        ⇒ A map counts as if it read something else. What does W_o read, and what the others?
+    + biases → ∅ ⇒ The biases are missing.
+    if bias else 0 → ∅ ⇒ Biases count even where bias is False.
+    4 * num_hiddens if → num_hiddens if ∨ 3 * num_hiddens if ⇒ Not all of the four maps have their biases counted.
+    4 * num_hiddens if → 4 if ∨ 1 if ∨ 3 * input_size + num_hiddens if ∨ 4 * input_size if ⇒ Biases do not count by
+        outputs. How many numbers does a map give, each with a bias?
     """,
 )
 def parameter_count(num_hiddens, num_heads, input_size, bias):
@@ -71,26 +56,23 @@ def parameter_count(num_hiddens, num_heads, input_size, bias):
     idea="List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
     begin="Begin with one map of all tokens of one example.",
     mistakes="""
-        batch_size * (maps + pairs) → batch_size * (maps + pairs) // 2 ⇒ This is exactly half: multiplications without
-            the additions that come with them?
-        batch_size * (maps + pairs) → num_heads * batch_size * (maps + pairs) ⇒ Everything counts once for each head.
-            What share of num_hiddens has a head?
-        2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a
-            head compare?
-        num_tokens * num_tokens * num_hiddens → num_tokens * num_tokens * num_hiddens // num_heads ⇒ Scores and averages
-            count for one head only.
-        4 * 2 → 3 * 2 ⇒ Three maps are counted. Which is the fourth?
-        4 * 2 → 4 ⇒ In the maps only multiplications count; each comes with an addition.
-        maps + pairs → pairs ⇒ Only scores and averages count; the four maps are missing.
-        maps + pairs → maps ⇒ Only the four maps count; scores and averages are missing.
-        2 * 2 → 2 ⇒ Scores and averages count half. Both are products, and each multiplication comes with an addition.
-        batch_size * → ∅ ⇒ A single example counts.
-        batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ The maps count for every example, scores and averages
-            for one.
-        num_tokens * num_tokens → num_tokens ⇒ Scores and averages grow with the tokens, not with their square. How many
-            pairs are there?
-        num_hiddens * num_hiddens → num_hiddens ⇒ The maps grow with num_hiddens, not with its square. How many numbers
-            has such a map?
+    batch_size * (maps + pairs) → … // 2 ⇒ This is exactly half. | Does a multiplication count without the addition that
+        comes with it?
+    batch_size * (maps + pairs) → num_heads * … ⇒ Everything counts once for each head. What share of num_hiddens has a
+        head?
+    2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a head
+        compare?
+    num_tokens * num_tokens * num_hiddens → … // num_heads ⇒ Scores and averages count for one head only.
+    4 * 2 → 3 * 2 ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
+    4 * 2 → 4 ⇒ The maps count half. | Does each multiplication of a map come with an addition?
+    maps + pairs → pairs ⇒ The four maps are missing.
+    maps + pairs → maps ⇒ Scores and averages are missing.
+    2 * 2 → 2 ⇒ Scores and averages together count half. | Are scores and averages both counted, each multiplication
+        with an addition?
+    batch_size * → ∅ ∨ batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ Not everything counts for each example.
+        Where does batch_size come in?
+    num_tokens * num_tokens → num_tokens ⇒ Scores and averages grow with the tokens. How many pairs are there?
+    num_hiddens * num_hiddens → num_hiddens ⇒ The maps grow with num_hiddens. How many numbers has such a map?
     """,
 )
 def operation_count(batch_size, num_tokens, num_hiddens, num_heads):
@@ -123,39 +105,26 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
     idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
     begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
     mistakes="""
-        math.sqrt(head_size) → math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the vectors
-            that a head compares?
-        math.sqrt(head_size) → math.sqrt(queries.shape[-1]) ⇒ The scores are divided by the root of the queries' input
-            size. How large are the vectors that a head compares?
-        math.sqrt(head_size) → math.sqrt(num_heads) ⇒ The scores are divided by the root of the number of heads.
-        math.sqrt(head_size) → head_size ⇒ The scores are divided by the size of a head, not by its root.
-        / math.sqrt(head_size) → ∅ ⇒ The scores are not divided by anything.
-        , valid_lens) → , None) ⇒ Padding gets weight: valid_lens has no effect.
-        masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) → torch.softmax(q @ k.mT / math.sqrt(head_size), -1)
-            * (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) ⇒ Padding adds nothing to the averages, but
-            takes its share in the softmax. What is masked, scores or weights?
-        output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output →
-            return torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
-        W_o[:, own].T → W_o[own] ⇒ A head meets rows of W_o; which columns does it own?
-        slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) *
-            head_size) → slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ⇒ A head takes every
-            num_heads-th row of the stacks; its rows follow one another.
-        W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @
-            W_v[:head_size].T ⇒ Every head uses the rows of head 0.
-        W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ⇒ The heads meet the columns of W_o in reverse order.
-        W_o[:, own] → W_o[:, i::num_heads] ⇒ A head meets every num_heads-th column of W_o; its columns follow one
-            another.
-        W_o[:, own] → W_o[:, :head_size] ⇒ Every head is mixed by the columns of head 0.
-        return output → return output / num_heads ⇒ The heads' parts are averaged, not added.
-        range(num_heads) → range(1) ⇒ Only head 0 reaches the output. Where does the loop end?
-        output + weights → weights ⇒ Only the last head reaches the output. Does each overwrite the one before?
-        range(num_heads) → range(num_heads - 1) ⇒ The last head does not reach the output. Where does the loop end?
-        range(num_heads) → range(1, num_heads) ⇒ Head 0 does not reach the output. From where are heads counted?
-        @ v @ W_o → @ W_o ⇒ The weights do not meet the values, and the product with W_o fails.
-        k.mT → k ⇒ The product of queries and keys fails: both have the features last. What must be turned?
-        k.mT → k.T ⇒ All axes of the keys are reversed, the batch too, and the product fails. Which two should change
-            places?
-        W_q[own].T → W_q[own] ⇒ The product with W_q fails: its rows are features of the head. What must be turned?
+    math.sqrt(head_size) → math.sqrt(len(W_q)) ∨ math.sqrt(queries.shape[-1]) ∨ math.sqrt(num_heads) ⇒ The scores are
+        divided by the root of another size. How large are the vectors that a head compares?
+    math.sqrt(head_size) → head_size ⇒ The scores are divided by the size of a head, not by its root.
+    / math.sqrt(head_size) → ∅ ⇒ The scores are not divided by anything.
+    , valid_lens) → , None) ⇒ Padding gets weight. | Where does valid_lens come in?
+    masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) → torch.softmax(q @ k.mT / math.sqrt(head_size), -1) *
+        (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) ⇒ Padding adds nothing to the averages, but takes its
+        share in the softmax. | What is masked, scores or weights?
+    output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output → return
+        torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
+    W_o[:, own].T → W_o[own] ∨ W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ∨ W_o[:, i::num_heads] ∨ W_o[:,
+        :head_size] ⇒ A head does not meet its own columns of W_o. Which ones stand side by side?
+    slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) * head_size) →
+        slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ∨ W_q[own].T, keys @ W_k[own].T, values
+        @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @ W_v[:head_size].T ⇒ A head does not use its
+        own rows of the stacks, which follow one another.
+    return output → … / num_heads ⇒ The heads' parts are averaged, not added.
+    range(num_heads) → range(1) ∨ range(num_heads - 1) ∨ range(1, num_heads) ∨ output + weights → weights ⇒ Not all
+        heads reach the output. Where does the loop begin and end, and what is overwritten?
+    values @ W_v → values @ W_k ⇒ An error is raised: the values meet W_k. Which matrix is theirs?
     """,
 )
 def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
@@ -196,91 +165,83 @@ def previous_token(W_q, W_k):
     Source: the scores are those of Vaswani et al. 2017, section 3.2.1; heads of this kind occur in trained models
     (Voita et al. 2019, "Analyzing Multi-Head Self-Attention", call them positional).
     """
-    weights = position_weights(matrix("W_q", W_q), matrix("W_k", W_k))
-    wanted = [0, *range(NUM_TOKENS - 1)]
-    shares = [weights[token, target].item() for token, target in enumerate(wanted)]
+    weights = position_weights(W_q, W_k)
+    shares = [row[target].item() for row, target in zip(weights, WANTED, strict=True)]
     if min(shares) >= ENOUGH:
         return f"Every token gives at least {floor(min(shares))} of its weight to the one before it, token 0 to itself."
-    raise MistakeError(describe(weights, wanted, shares))
-
-
-def matrix(name: str, value: Tensor) -> Tensor:
-    """The value, if it can be W_q or W_k of one head on one-hot positions.
-
-    Raises:
-        MistakeError: it cannot.
-    """
-    needed = f"{name} must be a tensor of shape (head_size, {NUM_TOKENS}), a column for each position"
-    if type(value) is not Tensor or value.dim() != 2 or value.shape[1] != NUM_TOKENS or not len(value):
-        raise MistakeError(f"{needed}; yours is {kind_of(value)}.")
-    if value.is_complex() or not value.isfinite().all():
-        raise MistakeError(f"{name} holds numbers that are not real or not finite.")
-    return value.double()
+    raise MistakeError(describe(weights, shares))
 
 
 def position_weights(W_q: Tensor, W_k: Tensor) -> Tensor:
     """Attention weights (6, 6) among one-hot positions.
 
     Raises:
-        MistakeError: queries and keys differ in size, or are too large to compare.
+        MistakeError: there are none, or too large scores.
     """
+    for name, W in (("W_q", W_q), ("W_k", W_k)):
+        if type(W) is not Tensor or W.dim() != 2 or W.shape[1] != NUM_TOKENS or not len(W) or W.is_complex():
+            shape = f"shape (head_size, {NUM_TOKENS}), a column for each position"
+            raise MistakeError(f"{name} must be a tensor of real numbers of {shape}; yours is {kind_of(W)}.")
     if len(W_q) != len(W_k):
         raise MistakeError(
-            f"Queries and keys are compared entry by entry: W_q makes queries of size {len(W_q)}, "
-            f"W_k keys of size {len(W_k)}."
+            f"Queries and keys are compared entry by entry: W_q makes queries of size {len(W_q)}, W_k keys of size "
+            f"{len(W_k)}."
         )
-    scores = W_q.T @ W_k / math.sqrt(len(W_q))
+    scores = W_q.double().T @ W_k.double() / math.sqrt(len(W_q))
     if not scores.isfinite().all():
-        raise MistakeError("The scores overflow: take smaller numbers.")
+        raise MistakeError("The scores are not finite. Do the matrices hold infinity or NaN, or do they overflow?")
     return torch.softmax(scores, dim=-1)
 
 
-def describe(weights: Tensor, wanted: list[int], shares: list[float]) -> str:
+NO_ONE, ANY = -1, None
+WANTED = [0, 0, 1, 2, 3, 4]
+STRAY: dict[str, list[int | None]] = {  # what is said → whom tokens 0 to 5 look at most
+    "Every token attends to itself. Whose key should its query match?": [0, 1, 2, 3, 4, 5],
+    "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. Are the roles of W_q and W_k "
+    "exchanged, or is a shift the wrong way round?": [ANY, 2, 3, 4, 5, ANY],  # the ends depend on the kind of shift
+    "Tokens attend to the one two before: token 2 looks at token 0, and should look at token 1.": [
+        ANY,
+        ANY,
+        0,
+        1,
+        2,
+        3,
+    ],
+    "The others are right, but token 0 looks at no key most. What does its query ask for?": [NO_ONE, 0, 1, 2, 3, 4],
+    "The others are right, but token 0 attends to the last one, as if positions were a ring.": [5, 0, 1, 2, 3, 4],
+}
+
+
+def describe(weights: Tensor, shares: list[float]) -> str:
     """What a head does instead of attending to the previous token."""
-    looks, least, last = [most(row) for row in weights], [most(-row) for row in weights], NUM_TOKENS - 1
+    looks = [most(row) for row in weights]
     token = next(token for token, share in enumerate(shares) if share < ENOUGH)
-    if is_even(weights):
+    if weights.max() - weights.min() < TIED:
         return f"Every token spreads its weight evenly, 1/{NUM_TOKENS} on each: the scores of a row hardly differ."
-    if looks == wanted:
+    if looks == WANTED:
         return (
             f"Every token looks most where it should, but not sharply enough: token {token} gives only "
             f"{floor(shares[token])} of its weight there, {ENOUGH} is asked. What makes a softmax sharper?"
         )
-    if looks == list(range(NUM_TOKENS)):
-        return "Every token attends to itself. Whose key should its query match?"
-    if looks[1:last] == list(range(2, NUM_TOKENS)):  # where token 0 looks depends on how the shift treats it
-        return (
-            "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. "
-            "Are the roles of W_q and W_k exchanged, or is a shift the wrong way round?"
-        )
-    if looks[2:] == list(range(NUM_TOKENS - 2)):
-        return "Tokens attend to the one two before: token 2 looks at token 0, and should look at token 1."
-    if looks[1:] == wanted[1:] and is_even(weights[0]):
-        return "The others are right, but token 0 spreads its weight evenly: its query matches all keys alike."
-    if looks == [last, *wanted[1:]]:
-        return f"The others are right, but token 0 attends to the last one, token {last}, as if positions were a ring."
-    if len(set(looks)) == 1 and looks[0] is not None:
+    for text, stray in STRAY.items():
+        if all(seen in (look, ANY) for look, seen in zip(looks, stray, strict=True)):
+            return text
+    if len(set(looks)) == 1 and NO_ONE not in looks:
         return f"Every token attends to token {looks[0]}: queries of different tokens must look for different things."
-    if least == wanted:
+    if [most(-row) for row in weights] == WANTED:
         return "Every token gives the least weight where it should give the most: is a sign wrong?"
-    if all(is_even(row[:t]) and row[:t].sum() > ENOUGH for t, row in enumerate(weights) if t):
+    if all(row[:t].sum() > ENOUGH and row[:t].max() - row[:t].min() < TIED for t, row in enumerate(weights) if t):
         return "Tokens spread their weight over all tokens before them; only the one just before is asked for."
-    top = [str(other) for other, weight in enumerate(weights[token]) if weights[token].max() - weight < TIED]
     return (
-        f"Token {token} gives {floor(shares[token])} of its weight to token {wanted[token]}, {ENOUGH} is asked; "
-        f"the most, {floor(weights[token].max().item())}, goes to token {' and token '.join(top)}."
+        f"Token {token} gives {floor(shares[token])} of its weight to token {WANTED[token]}, {ENOUGH} is asked; "
+        f"the most, {floor(weights[token].max().item())}, goes to token {weights[token].argmax()}."
     )
 
 
-def most(row: Tensor) -> int | None:
-    """Where a row is largest; None where two are about equally large."""
+def most(row: Tensor) -> int:
+    """Where a row is largest; ``NO_ONE`` where two are about equally large."""
     first, second = row.topk(2).values.tolist()
-    return int(row.argmax()) if first - second >= TIED else None
-
-
-def is_even(weights: Tensor) -> bool:
-    """Whether weights hardly differ."""
-    return bool(weights.max() - weights.min() < TIED)
+    return int(row.argmax()) if first - second >= TIED else NO_ONE
 
 
 def floor(share: float) -> str:

@@ -38,32 +38,21 @@ class Result:
         value = self.got.value if isinstance(self.right, Tensor) else as_tensor(self.got.value)
         return value if type(value) is Tensor and not value.is_complex() else None
 
-    @cached_property
-    def place(self) -> list[int] | None:
-        """The first wrong place, if the shape is right."""
-        if self.numbers is None or not self.has_right_shape:
-            return None
-        return first_difference(self.numbers, self.expected)
-
-    @property
-    def has_right_shape(self) -> bool:
-        return self.numbers is not None and self.numbers.shape == self.expected.shape
-
     def problem(self, in_words: Callable[[float, float], tuple[str, str]] = two_numbers) -> str | None:
         """What is wrong with it, as far as one can see; None if nothing is."""
+        got, right = self.numbers, self.expected
         if self.got.error:
-            kind, message = self.got.error
             line = f" at “{trimmed(self.got.line, 60)}”" if self.got.line else ""
-            return f"your code raises {kind}{': ' * bool(message)}{message}{line}"
-        if self.numbers is None or (self.numbers.dim() != self.expected.dim() and not isinstance(self.right, Tensor)):
+            return f"your code raises {': '.join(filter(None, self.got.error))}{line}"
+        if got is None or (got.dim() != right.dim() and not isinstance(self.right, Tensor)):
             return f"{needed(self.right)} needed, your function returns {given(self.got.value)}"
-        if not self.has_right_shape:
-            return f"the shape must be {tuple(self.expected.shape)}, yours is {tuple(self.numbers.shape)}"
-        if self.place is not None:
-            got, right = in_words(self.numbers[tuple(self.place)].item(), self.expected[tuple(self.place)].item())
-            return f"{f'place {self.place} holds' if self.place else 'the result is'} {got} instead of {right}"
-        if isinstance(self.right, Tensor) and self.right.is_floating_point() > self.numbers.is_floating_point():
-            return f"the result must be floating-point numbers, yours are {self.numbers.dtype}"
+        if got.shape != right.shape:
+            return f"the shape must be {tuple(right.shape)}, yours is {tuple(got.shape)}"
+        if (place := first_difference(got, right)) is not None:
+            yours, other = in_words(got[tuple(place)].item(), right[tuple(place)].item())
+            return f"{f'place {place} holds' if place else 'the result is'} {yours} instead of {other}"
+        if isinstance(self.right, Tensor) and right.is_floating_point() > got.is_floating_point():
+            return f"the result must be floating-point numbers, yours are {got.dtype}"
         return None
 
 
@@ -97,10 +86,8 @@ def needed(right: Any) -> str:
 
 def given(value: Any) -> str:
     """What came instead: "a str", "a list of 3 that holds a str", "a tuple of 2"."""
-    if isinstance(value, list | tuple) and value:
-        parts = {kind_of(part) for part in value}
-        return f"{kind_of(value)} that holds {', '.join(sorted(parts))}"
-    return kind_of(value)
+    parts = sorted({kind_of(part) for part in value}) if isinstance(value, list | tuple) else []
+    return f"{kind_of(value)} that holds {', '.join(parts)}" if parts else kind_of(value)
 
 
 def first_difference(got: Tensor, right: Tensor) -> list[int] | None:
@@ -126,15 +113,14 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 
 def imitates(program: Callable, results: Sequence[Result]) -> bool:
     """Whether a program gives what the answer gave, in every call: one equal result would be no evidence."""
-    for result in results:
-        outcome = outcome_of(program, result.trial)
-        if result.got.error or outcome.error:
-            if result.got.error != outcome.error:
-                return False
-            continue
-        got, other = as_tensor(result.got.value), as_tensor(outcome.value)
-        if got is None or other is None or got.shape != other.shape or got.is_complex():
-            return False
-        if first_difference(got, other) is not None:
-            return False
-    return True
+    return all(alike(outcome_of(program, result.trial), result.got) for result in results)
+
+
+def alike(first: Outcome, second: Outcome) -> bool:
+    """Whether two calls came to the same numbers, or to the same error."""
+    if first.error or second.error:
+        return first.error == second.error
+    one, other = as_tensor(first.value), as_tensor(second.value)
+    if one is None or other is None or one.shape != other.shape or other.is_complex():
+        return False
+    return first_difference(one, other) is None

@@ -1,6 +1,7 @@
 """A small input that keeps what a learner predicts, and the answer, folded until then; nothing is ever graded."""
 
 import html
+from typing import Any
 
 from mha_lib.exercises import kept_work
 from mha_lib.exercises.help_in_steps import Page
@@ -33,28 +34,21 @@ class Prediction:
 
     def still(self) -> dict[str, str]:
         """What is left of it where nothing can be typed."""
-        page = self.page()
-        return {"text/plain": repr(page), "text/html": page._repr_html_()}
+        return {"text/plain": repr(self.page()), "text/html": self.page()._repr_html_()}
 
     def __repr__(self) -> str:
         return repr(self.page())
 
     def _ipython_display_(self) -> None:
+        """Show what was typed, or an input; the text takes its place, so that a saved notebook keeps no input."""
+        import ipywidgets
         from IPython.display import display
 
         if self.predicted:
             display(self.page())
-        else:
-            self.ask()
-
-    def ask(self) -> None:
-        """Show an input; the text takes its place, so that nothing of the input stays in a saved notebook."""
-        import ipywidgets
-        from IPython.display import display
-
-        field = ipywidgets.Text(
-            placeholder="Type what you expect, then press Enter", continuous_update=False, layout={"width": "40em"}
-        )
+            return
+        placeholder = "Type what you expect, then press Enter"
+        field = ipywidgets.Text(placeholder=placeholder, continuous_update=False, layout={"width": "40em"})
         field.add_class("mha-prediction")
         shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
 
@@ -82,7 +76,8 @@ class Answer:
         title, state = "The answer", ""
         if self.predicted:
             title, state = f"You predicted: {html.escape(self.predicted)}. It turns out:", " open"
-        return f"<details{state}><summary>{title}</summary>{''.join(map(_as_html, self.shown))}</details>"
+        drawn = "".join(as_html(part) for part in self.shown)
+        return f"<details{state}><summary>{title}</summary>{drawn}</details>"
 
 
 def predict(name: str) -> Prediction:
@@ -109,6 +104,6 @@ def predicted(name: str) -> str:
     return kept_work.kept().get(f"prediction {name}", {}).get("text", "")
 
 
-def _as_html(part: object) -> str:
-    drawn = getattr(part, "_repr_html_", None)
-    return drawn() if drawn else f"<pre>{html.escape(str(part))}</pre>"
+def as_html(part: Any) -> str:
+    """Part of an answer as a notebook shows it; what has no HTML of its own as text."""
+    return part._repr_html_() if hasattr(part, "_repr_html_") else f"<pre>{html.escape(str(part))}</pre>"

@@ -11,7 +11,7 @@ from mha_lib.exercises.edits import rows_of, with_edits
 from mha_lib.exercises.exercise import exercise, judged
 from mha_lib.exercises.naming import Result, plain
 from mha_lib.exercises.running import MistakeError, NotYetError, run
-from mha_lib.exercises.wording import as_sentence, kind_of, trimmed
+from mha_lib.exercises.wording import as_sentence
 from mha_lib.heads import spearman
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
@@ -76,9 +76,9 @@ def head_roles(answer: list[str] | dict[int, str]) -> str:
     Analyzing Multi-Head Self-Attention, 2019.
     """
     roles, right = roles_from(answer), roles_of_unknown_heads()
+    exchanged = {"previous": "next", "next": "previous"}
     if roles == right[::-1]:
         raise MistakeError("These are the right words in reverse order. Which head comes first?")
-    exchanged = {"previous": "next", "next": "previous"}
     if roles == [exchanged.get(role, role) for role in right]:
         raise MistakeError(
             "“previous” and “next” have changed places throughout, the rest is right. A row belongs to the word that "
@@ -92,41 +92,33 @@ def head_roles(answer: list[str] | dict[int, str]) -> str:
 
 
 def roles_from(answer: Any) -> list[str]:
-    """A role for each head, in order.
-
-    Raises:
-        NotYetError: some are still dots.
-        MistakeError: there is not one known role for each head.
-    """
-    count = len(roles_of_unknown_heads())
-    if isinstance(answer, dict) and set(answer) <= set(range(count)):
-        answer = [answer.get(head) for head in range(count)]
-    if not isinstance(answer, list | tuple) or len(answer) != count:
-        raise MistakeError(f"A list of {count} words is needed, one for each head from 0 to {count - 1}.")
+    """A role for each head, in order; a ``MistakeError`` if there is none, a ``NotYetError`` if some are dots."""
+    heads = range(len(roles_of_unknown_heads()))
+    if isinstance(answer, dict) and set(answer) <= set(heads):
+        answer = [answer.get(head) for head in heads]
+    if not isinstance(answer, list | tuple) or len(answer) != len(heads):
+        raise MistakeError(f"A list of {len(heads)} words is needed, one for each head from 0 to {heads[-1]}.")
     if any(role is None or role is ... for role in answer):
         raise NotYetError("Put a word in the place of every dots.")
     roles = [role.strip().lower() if isinstance(role, str) else role for role in answer]
-    for role in roles:
+    for head, role in enumerate(roles):
         if role not in ROLES:
-            name = f"“{trimmed(role, 40)}”" if isinstance(role, str) else kind_of(role)
-            raise MistakeError(f"{name} is not one of the words to choose from: {', '.join(ROLES)}.")
+            raise MistakeError(f"What is said of head {head} is not one of the words: {', '.join(ROLES)}.")
     return roles
 
 
 def objection(weights: Tensor, claim: str, role: str) -> str:
     """Why a head (9, 9) of some role has not the one that is claimed, by what its weights do there."""
     itself, alike = wanted("itself"), wanted("same word")
-    own, others = (weights * itself).sum(dim=1), (weights * (alike - itself)).sum(dim=1)
-    repeated = alike.sum(dim=1) > 1
     if claim == "even":
-        return (
-            f"an even look gives 1/{len(WORDS)} = {1 / len(WORDS):.2f} to each; here the largest weight of a row is "
-            f"{weights.amax(dim=1).mean():.2f} on average."
-        )
+        largest = weights.amax(dim=1).mean()
+        return f"an even look gives 1/9 = 0.11 to each; here the largest weight of a row is {largest:.2f} on average."
     if {claim, role} == {"itself", "same word"}:
+        repeated = alike.sum(dim=1) > 1
+        own, others = ((weights * places).sum(dim=1)[repeated].mean() for places in (itself, alike - itself))
         return (
-            f"words that occur more than once give {own[repeated].mean():.2f} of their weight to their own place, and "
-            f"{others[repeated].mean():.2f} to the places where the same word stands again, on average."
+            f"words that occur more than once give {own:.2f} of their weight to their own place, and {others:.2f} to "
+            "the places where the same word stands again, on average."
         )
     share, even = (weights * wanted(claim)).sum(dim=1).mean(), wanted(claim).mean()
     return (
@@ -161,8 +153,8 @@ MISREADINGS = """
     .abs() > 2 → == 0 ⇒ Heads are ordered by their weight on the diagonal. And one that looks at the previous token?
     .abs() > 2 → == -1 ⇒ Heads are ordered by their weight on the previous token. And one that looks at the next?
     .abs() > 2 → == 1 ⇒ Heads are ordered by their weight on the next token. And one that looks back?
-    .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, from the beginning to the end, so that looks back
-        and looks ahead cancel. Has a distance a sign?
+    .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, so that looks back and ahead cancel. Has a
+        distance a sign?
     (weights * is_far).sum(dim=-1) → (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) ⇒ Heads
         are ordered by how far the attended tokens lie from one another. From which token is far measured?
     .abs() > 2 → .cumsum(0) == apart[0] ⇒ Heads are ordered by their weight on the first token. Is no other one far?
@@ -189,58 +181,42 @@ def reach(function: Callable[[Tensor], Tensor]) -> str:
     numbers = [numbers_from(outcome, weights) for outcome, (weights, _) in zip(outcomes, mixes, strict=True)]
     if all((result == result[0]).all() for result in numbers):
         raise MistakeError("All heads get the same number, whatever they look at.")
-    for (_, names), result in zip(mixes, numbers, strict=True):
-        if disorder(names, result):
-            raise MistakeError(misread(mixes, numbers) or confused(names, result))
+    if any(disorder(names, result) for (_, names), result in zip(mixes, numbers, strict=True)):
+        raise MistakeError(what_is_measured(mixes, numbers))
     return "Heads that look near and heads that look far are told apart, sharp or soft, before or after."
 
 
 def numbers_from(outcome: Any, weights: Tensor) -> Tensor:
-    """The number of each head.
-
-    Raises:
-        MistakeError: there is not one finite number for each.
-    """
+    """The number of each head; a ``MistakeError`` if there is not one finite number for each."""
     result = Result((weights,), outcome, weights.new_zeros(weights.shape[1]))
-    if result.numbers is not None and result.numbers.shape == weights.shape[:2]:
-        raise MistakeError("There is one number for each example and head. How do the examples become one?")
-    if result.numbers is not None and result.numbers.dim() == 0:
-        raise MistakeError("There is one number for all heads together. Over which axes is the mean taken?")
-    if result.numbers is None or not result.has_right_shape:
-        problem = result.problem()
-        assert problem is not None  # the shape, at least
-        raise MistakeError(as_sentence(problem))
+    if result.numbers is None or result.numbers.shape != result.expected.shape:
+        axes = {4: " All weights are still there.", 2: " How do the examples become one?", 0: " Which axes must stay?"}
+        hint = "" if result.numbers is None else axes.get(result.numbers.dim(), "")
+        raise MistakeError(as_sentence(result.problem() or "") + hint)
     if not plain(result.numbers).isfinite().all():
         raise MistakeError("Some heads get NaN or infinity. What happens where a weight is 0?")
     return plain(result.numbers)
 
 
-def disorder(names: list[str], numbers: Tensor) -> bool:
-    """Whether some near head's number is not smaller than some far head's."""
-    near = torch.tensor([name in NEAR for name in names])
-    return bool(numbers[near].max() >= numbers[~near].min())
+def disorder(names: list[str], numbers: Tensor) -> str:
+    """A far head whose number is not larger than that of some near head, in words; "" if there is none."""
+    found = dict(zip(names, numbers.tolist(), strict=True))
+    high, low = max(NEAR, key=found.__getitem__), min(FAR, key=found.__getitem__)
+    told = f"A head that looks at {low} gets {found[low]:.3g}, one that looks at {high} gets {found[high]:.3g}"
+    return f"{told}; the first must get the larger number." if found[high] >= found[low] else ""
 
 
-def misread(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str | None:
-    """What numbers measure instead of reach, if they rank the heads of every mix just as that does."""
-    if all(not disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
+def what_is_measured(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str:
+    """What numbers measure instead of reach, if they rank the heads of every mix just as that does; else a disorder."""
+    disorders = [disorder(names, result) for (_, names), result in zip(mixes, numbers, strict=True)]
+    if not any(disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
         return "It tells them apart, but upside down. Which heads must get the larger number?"
     for text, edits in rows_of(MISREADINGS):
         measure = with_edits(share_beyond_two, edits)
         alike = [spearman(measure(weights), result) for (weights, _), result in zip(mixes, numbers, strict=True)]
         if min(alike) > 0.999 or max(alike) < -0.999:
             return text
-    return None
-
-
-def confused(names: list[str], numbers: Tensor) -> str:
-    """The pair of heads that is furthest out of order."""
-    found = dict(zip(names, numbers.tolist(), strict=True))
-    high, low = max(NEAR, key=found.__getitem__), min(FAR, key=found.__getitem__)
-    return (
-        f"A head that looks at {low} gets {found[low]:.3g}, one that looks at {high} gets {found[high]:.3g}; the first "
-        "must get the larger number."
-    )
+    return next(filter(None, disorders))
 
 
 def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
@@ -257,39 +233,28 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     idea="Two things differ from a mean of entropies: what each entropy is divided by, and which queries count.",
     begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
     mistakes="""
-        valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ⇒ The entropies are divided by the logarithm of
-            all keys. Who can look at all?
-        valid_lens.log()[:, None, None] → valid_lens.max().log() ⇒ All examples are held against the longest one.
-        total / valid_lens.sum() → rows.mean(dim=(0, 2)) ⇒ Padded queries have a say.
-        (rows * valid) → rows ⇒ Padded queries are counted above the fraction bar, but not below.
-        total / valid_lens.sum() → (rows * valid).mean(dim=(0, 2)) ⇒ Padded queries are left out above the fraction bar,
-            but counted below.
-        < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:,
-            None, None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example takes part.
-        < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:,
-            None, None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count.
-            Which way round is the mask?
-        entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
-            valid_lens.log()).sum() ⇒ Queries of long examples count more than others. Is a sum divided by a sum?
-        / valid_lens.log()[:, None, None] → ∅ ⇒ This is the entropy itself, which grows with the number of keys.
-        entr(weights).sum(dim=-1) → entr(weights).sum(dim=-1) / math.log(2) ⇒ Every number is 1.443 times too large. Are
-            there bits above, and nats below?
-        total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:, None]).mean(dim=0) ⇒ Queries of short
-            examples count more than others. What is averaged first?
-        valid_lens.log() → valid_lens ⇒ The entropies are divided by the number of keys. Which entropy has an even look?
-        entropies / valid_lens.log()[:, None, None] → entropies.exp() / valid_lens[:, None, None] ⇒ The exponential of
-            the entropy is compared. Is that the entropy?
-        torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. What is a weight of 0 times its
-            logarithm?
-        total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each
-            example and head. How do the examples become one?
-        total / valid_lens.sum() → rows ⇒ There is a number for each query still.
-        / valid_lens.sum() → ∅ ⇒ This is the sum over the valid queries, not their mean.
-        / valid_lens.sum() → / len(valid_lens) ⇒ The sum is divided by the number of examples. Of how many queries is
-            it?
-        valid_lens.log()[:, None, None] → valid_lens.log() ∨ valid_lens.log()[:, None, None] → valid_lens.log()[:, None]
-            ⇒ An error is raised: the lengths do not meet the examples. Which axis is theirs?
-        """,
+    valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ∨ valid_lens.max().log() ⇒ Entropies are held against
+        an even look at more keys than are valid. How many can a query look at?
+    total / valid_lens.sum() → rows.mean(dim=(0, 2)) ∨ (rows * valid).mean(dim=(0, 2)) ∨ (rows * valid) → rows ⇒ Padded
+        queries are counted, above the fraction bar or below. Over which queries is the mean?
+    < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:, None,
+        None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example counts.
+    < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:, None,
+        None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count. Which way
+        round is the mask?
+    entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
+        valid_lens.log()).sum() ∨ total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:,
+        None]).mean(dim=0) ⇒ Queries of short and long examples do not count alike. | Is a mean taken of means, or a sum
+        divided by a sum?
+    / valid_lens.log()[:, None, None] → ∅ ⇒ This grows with the number of keys. | What are entropies divided by?
+    entr(weights).sum(dim=-1) → … / math.log(2) ⇒ Every number is 1.443 times too large. | Are there bits above, and
+        nats below?
+    valid_lens.log() → valid_lens ⇒ Entropies are divided by the number of keys. Which entropy has an even look?
+    torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. | What is 0 times its logarithm?
+    total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each example
+        and head. | How do the examples become one?
+    / valid_lens.sum() → ∅ ∨ / len(valid_lens) ⇒ The sum is not divided by the number of valid queries.
+    """,
 )
 def evenness(weights, valid_lens):
     """An entropy that can be compared between examples of different lengths, averaged over all valid queries alike.
@@ -319,36 +284,24 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
     idea="Follow one value on its way: it is taken through its head's share of W_o, then weighed, then measured.",
     begin="Begin by cutting W_o into the heads' columns, which stand side by side.",
     mistakes="""
-        values @ columns.mT → values ⇒ This is the length of what a head says. What becomes of it on its way out?
-        W_o.unflatten → W_o.T.unflatten ⇒ The values are sent through the rows of W_o. What does a head own of it?
-        W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) → W_o.unflatten(1, (-1, weights.shape[1])).permute(2,
-            0, 1) ⇒ A head gets every num_heads-th column. Which columns stand side by side?
-        .transpose(0, 1) → .transpose(0, 1)[:1] ⇒ Every head is sent through the columns of head 0.
-        .transpose(0, 1) → .transpose(0, 1).flip(0) ⇒ The heads' columns are taken in reverse order.
-        weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ weights * lengths[:, :, None] → lengths ⇒
-            All queries hear the same: the weights have no say.
-        lengths[:, :, None] → columns.norm(dim=(1, 2))[:, None, None] ⇒ The size of the columns stands for what arrives.
-            What do the values say?
-        arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is
-            a product's length the product of the lengths?
-        norm(dim=-1) → square().sum(dim=-1) ⇒ The length of what arrives is squared, the weight is not.
-        norm(dim=-1) → square().mean(dim=-1).sqrt() ⇒ The squares are averaged, where a length sums them.
-        norm(dim=-1) → abs().sum(dim=-1) ⇒ Absolute values are added up. What is the length of a vector?
-        norm(dim=-1) → sum(dim=-1) ⇒ The features are added up, and their signs cancel. What is the length of a vector?
-        norm(dim=-1) → abs().amax(dim=-1) ⇒ The largest feature stands for the length. And the others?
-        lengths[:, :, None] → arriving.norm() ⇒ All is multiplied by one length, that of everything that arrives.
-        weights * lengths[:, :, None] → torch.nn.functional.normalize(weights * lengths[:, :, None], p=1, dim=-1) ⇒
-            Every row sums to 1. Does it still show how much a head says?
-        weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
-            taken. What do single keys add?
-        weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ These are the vectors. What of them
-            is asked for?
-        [:, :, None] → [..., None] ∨ [:, :, None] → ∅ ⇒ An error is raised: the lengths do not meet the keys. Which axis
-            do they lack?
-        values @ columns.mT → values @ columns ⇒ The product fails: head_size meets num_hiddens. What must be turned?
-        values @ columns.mT → values @ W_o ∨ values @ columns.mT → values @ W_o.T ⇒ The product fails: a head's values
-            meet the whole of W_o. Which columns are theirs?
-        """,
+    values @ columns.mT → values ⇒ This is the length of what a head says. | What becomes of a value on its way out?
+    W_o.unflatten → W_o.T.unflatten ⇒ The values are sent through the rows of W_o. What does a head own of it?
+    W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) → W_o.unflatten(1, (-1, weights.shape[1])).permute(2, 0, 1)
+        ∨ .transpose(0, 1) → …[:1] ∨ ….flip(0) ⇒ A head does not meet its own columns of W_o. Which ones stand side by
+        side?
+    weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ lengths ⇒ All queries hear the same: the weights
+        have no say.
+    arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is a
+        product's length the product of the lengths?
+    norm(dim=-1) → square().sum(dim=-1) ∨ square().mean(dim=-1).sqrt() ∨ abs().sum(dim=-1) ∨ sum(dim=-1) ⇒ Another
+        number is taken of a vector than its length. What is the length of a vector?
+    weights * lengths[:, :, None] → torch.nn.functional.normalize(…, p=1, dim=-1) ⇒ Every row sums to 1. | Does a row
+        that sums to 1 show how much a head says?
+    weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
+        taken. What do single keys add?
+    weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ The vectors come back. What of them is
+        asked for?
+    """,
 )
 def heard(weights, values, W_o):
     """A map of what reaches the output, which a map of weights is not: the length of what each key adds through a head.

@@ -7,6 +7,7 @@ can hold the check up. What they return comes back as plain data, and what they 
 import copy
 import gc
 import inspect
+import io
 import multiprocessing
 import os
 import pickle
@@ -27,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, name_of_argument, named, trimmed
+from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, named, names_of, trimmed
 
 SECONDS = 10.0  # that one call may take, also on a busy machine
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
@@ -66,12 +67,11 @@ def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     """
     if not callable(function):
         raise MistakeError(f"Give the function itself, without calling it; this is {kind_of(function)}.")
-    outcomes = []
-    for outcome in in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]:
-        if isinstance(outcome, Exception):
-            raise outcome
-        outcomes.append(outcome)
-    return outcomes
+    outcomes = in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]
+    for reason in outcomes:
+        if isinstance(reason, Exception):
+            raise reason
+    return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
 def can_fork() -> bool:
@@ -92,32 +92,31 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
         answer_trials(sending, function, trials)
     sending.close()
     try:
-        return receive(receiving, function, trials)
+        outcomes: list[Outcome | Exception] = []
+        for trial in trials:
+            which = call_in_words(function, trial)
+            outcomes.append(receive(receiving, f" {which}" if which else ""))
+            if isinstance(outcomes[-1], MistakeError):
+                break
+        return outcomes
     finally:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         receiving.close()
 
 
-def receive(receiving: Connection, function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
-    """Collect what the forked process sends, and print what it prints."""
-    outcomes: list[Outcome | Exception] = []
+def receive(receiving: Connection, where: str) -> Outcome | Exception:
+    """What the forked process sends of one call; what it prints meanwhile is printed."""
     deadline = time.monotonic() + SECONDS
-    while len(outcomes) < len(trials):
-        which = call_in_words(function, trials[len(outcomes)])
-        where = f" {which}" if which else ""
-        if not receiving.poll(max(0, deadline - time.monotonic())):
-            return [*outcomes, MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")]
+    while receiving.poll(max(0, deadline - time.monotonic())):
         try:
             kind, content = pickle.loads(receiving.recv_bytes())
         except EOFError:
-            return [*outcomes, MistakeError(f"Your code ended the process that it ran in{where}.")]
+            return MistakeError(f"Your code ended the process that it ran in{where}.")
         if kind == "outcome":
-            outcomes.append(content)
-            deadline = time.monotonic() + SECONDS
-        else:
-            getattr(sys, kind).write(content)
-    return outcomes
+            return content
+        getattr(sys, kind).write(content)
+    return MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
@@ -133,7 +132,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
         os._exit(0)
 
 
-class PassedOn:
+class PassedOn(io.TextIOBase):
     """A stream whose text is printed by the process at the other end of the pipe."""
 
     def __init__(self, sending: Connection, name: str) -> None:
@@ -142,9 +141,6 @@ class PassedOn:
     def write(self, text: str) -> int:
         self.sending.send_bytes(pickle.dumps((self.name, str(text))))
         return len(text)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
@@ -163,11 +159,11 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
         if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error)):
             return NotYetError("Write the function first, then run both cells.")
         return Outcome(error=error_in_words(error), line=line)
-    for number, (before, after) in enumerate(zip(arguments, given, strict=True)):
+    for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
         if not same(before, after):
-            name = name_of_argument(function, number, len(arguments))
+            what = f"`{name}`" if name else "an argument"
             return MistakeError(
-                f"Your code changes {name} in place, which spoils the caller's tensor even where the result is right: "
+                f"Your code changes {what} in place, which spoils the caller's tensor even where the result is right: "
                 "work on a new tensor."
             )
     if result is None or result is ...:

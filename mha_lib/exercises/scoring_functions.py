@@ -8,30 +8,28 @@ from torch import Tensor
 
 from mha_lib.attention import valid_keys
 from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.running import MistakeError, error_in_words, run
+from mha_lib.exercises.running import MistakeError, run
 
-OVER_QUERIES = "Columns sum to 1, rows do not. Over what do you normalise?"
-OVER_EXAMPLES = "Weights sum to 1 over the examples of the batch, which have nothing to do with each other."
+SOFTMAX_AXES = """
+    dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
+    dim=-1) → dim=0) ∨ dim=0).nan_to_num(0) ⇒ The softmax runs over the examples of the batch.
+    """
 MASK = """
-    .masked_fill(~valid, {lowest}), dim=-1){times_valid} → , dim=-1) ⇒ Nothing is masked: padding gets weight.
-    {lowest}), dim=-1){times_valid} → 0.0), dim=-1) ⇒ Padding keeps real weight, as if its score were 0. What is exp(0)?
-    scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} → scores, dim=-1) * valid ⇒ Padding has weight
-        0, but what is left of a row does not sum to 1. Does the mask come before the softmax or after?
-    ~valid, {lowest}), dim=-1){times_valid} → valid, {lowest}), dim=-1) ⇒ The weight is on the padding, and on
-        nothing else. Which way round is the mask?
-    < → <= ⇒ One key too many takes part. From which number are keys counted?
-    {lengths} → {lengths} - 1 ⇒ One key too few takes part. From which number are keys counted?
+    .masked_fill(~valid, {lowest}), dim=-1){times_valid} → , dim=-1) ⇒ Padding gets weight. | Where is the mask?
+    {lowest}), dim=-1){times_valid} → 0.0), dim=-1) ⇒ Padding keeps real weight. | Which score leads to a weight of 0?
+    scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} → scores, dim=-1) * valid ⇒ Padding has weight 0, but
+        what is left of a row does not sum to 1. | Does the mask come before the softmax, or after?
+    ~valid, {lowest}), dim=-1){times_valid} → valid, {lowest}), dim=-1) ⇒ The weight is on the padding, and on nothing
+        else. | Which way round is the mask?
+    < → <= ∨ {lengths} → … - 1 ⇒ One key too many takes part, or one too few. | From which number are keys counted?
     {lengths} → valid_lens.max() ⇒ All rows share one length, the largest of the batch.
-    scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ⇒
-        Whole rows are masked, those of late queries, and no key is. Along which axis does the mask run?
-    dim=-1 → dim=-2 ∨ dim=-1) → dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. Over what do you normalise?
-    dim=-1 → dim=0 ∨ dim=-1) → dim=0).nan_to_num(0) ⇒ Weights sum to 1 over the examples of the batch, which
-        have nothing to do with each other.
+    scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ∨
+        scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ;
+        ~valid, {lowest}) → ~valid, -1e9) ⇒ Rows of late queries are masked. | Along which axis does the mask run?
     torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) → scores.masked_fill(~valid, 0) ⇒ These are scores with
-        0 for padding; no softmax has made weights of them.
-    ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, {lowest}) → ~valid, -1e4) ∨ ~valid, {lowest}) → ~valid, -1e3) ∨
-        ~valid, {lowest}) → ~valid, -100.0) ∨ ~valid, {lowest}) → ~valid, -20.0) ⇒ Padding gets weight instead of
-        exactly 0. Is the number in the place of its score lower than every score can be?
+        0 for padding. | What makes weights of scores?
+    ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, -1e4) ∨ ~valid, -1e3) ∨ ~valid, -100.0) ∨ ~valid, -20.0) ⇒ Padding gets
+        weight instead of exactly 0. | Is the number for padding lower than every score can be?
     """
 
 
@@ -44,26 +42,19 @@ MASK = """
     idea="What is the variance of one product of two entries, and of a sum of d such products?",
     begin="Begin with the product of queries and turned keys; only the divisor is new.",
     mistakes="""
-        / (std**2 * math.sqrt(d)) → ∅ ⇒ These are bare dot products, not divided by anything.
-        std**2 * math.sqrt(d) → math.sqrt(d) ⇒ The divisor is √d, which is right for entries of standard deviation 1.
-        std**2 → std ⇒ One factor std is missing in the divisor. How many factors does a product have?
-        std**2 * math.sqrt(d) → std**4 * d ⇒ The divisor is the variance of a score. Is it that, or its root?
-        std**2 → std**4 ⇒ The divisor holds std⁴. What does the root cover?
-        std**2 * math.sqrt(d) → math.sqrt(std * d) ⇒ The divisor is √(std · d). What is the variance of one product?
-        std**2 * math.sqrt(d) → std * math.sqrt(std * d) ⇒ The divisor holds std to the power 1½.
-        math.sqrt(d) → d ⇒ The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
-        * math.sqrt(d) → ∅ ⇒ The size of the vectors has no say in the result.
-        / (std**2 * math.sqrt(d)) → * (std**2 * math.sqrt(d)) ⇒ The products are multiplied by what should divide them.
-        (std**2 * math.sqrt(d)) → std**2 * math.sqrt(d) ⇒ The products are divided by std², but multiplied by √d. What
-            does a / b * c mean without brackets?
-        queries.shape[-1] → queries.shape[1] ⇒ The number of queries stands for d; d is the size of one vector.
-        queries.shape[-1] → keys.shape[1] ⇒ The number of keys stands for d; d is the size of one vector.
-        queries.shape[-1] → len(queries) ⇒ The number of examples stands for d; d is the size of one vector.
-        queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
-        queries @ keys.mT → queries @ keys.T ⇒ All axes of the keys are reversed, the batch too, and the product fails.
-            Which two of the three axes should change places?
-        queries @ keys.mT → queries @ keys ⇒ The product fails: both tensors have the features last. What must be
-            turned, so that features meet features?
+    / (std**2 * math.sqrt(d)) → ∅ ⇒ These are bare dot products, not divided by anything.
+    std**2 * math.sqrt(d) → math.sqrt(d) ⇒ The divisor holds no std. How does the size of entries change a product?
+    std**2 → std ∨ std**4 ∨ std**2 * math.sqrt(d) → math.sqrt(std * d) ∨ std * math.sqrt(std * d) ⇒ The divisor holds
+        std to a wrong power. What is the variance of one product, and what does the root cover?
+    std**2 * math.sqrt(d) → std**4 * d ⇒ The divisor is the variance of a score. Is it that, or its root?
+    math.sqrt(d) → d ⇒ The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
+    * math.sqrt(d) → ∅ ⇒ The size of the vectors has no say in the result.
+    / (std**2 * math.sqrt(d)) → * (std**2 * math.sqrt(d)) ⇒ The products are multiplied by what should divide them.
+    (std**2 * math.sqrt(d)) → std**2 * math.sqrt(d) ⇒ The products are divided by std², but multiplied by √d. What does
+        a / b * c mean without brackets?
+    queries.shape[-1] → queries.shape[1] ∨ keys.shape[1] ∨ len(queries) ⇒ The number of queries, keys or examples stands
+        for d. Which axis holds one vector?
+    queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
     """,
 )
 def scaled_scores(queries, keys, std):
@@ -76,41 +67,39 @@ def scaled_scores(queries, keys, std):
     return queries @ keys.mT / (std**2 * math.sqrt(d))  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 
-def at_far_scores(trials: list[tuple[Tensor, Tensor]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """The same where all scores are high, or low, or padding alone is high: valid keys must keep their weights."""
-    valid = [valid_keys(lengths, scores.shape[-1]) for scores, lengths in trials]
-    high = [(scores + 30 * ~mask, lengths) for (scores, lengths), mask in zip(trials, valid, strict=True)]
-    return {
+def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    """The same, and the last stage again where all scores are high, or low, or padding alone is high."""
+    trials = list(stages.values())[-1]
+    padding = [~valid_keys(lengths, scores.shape[-1]) for scores, lengths in trials]
+    return stages | {
         "where all scores are 100 higher": [(scores + 100, lengths) for scores, lengths in trials],
         "where all scores are 3 million lower": [(scores - 3e6, lengths) for scores, lengths in trials],
-        "where padding scores 30 higher": high,
+        "where padding scores 30 higher": [(s + 30 * mask, n) for (s, n), mask in zip(trials, padding, strict=True)],
     }
 
 
-def trials_1d() -> dict[str, list[tuple[Tensor, Tensor]]]:
-    any_sizes = [
-        (torch.randn(2, 3, 4), torch.tensor([1, 3])),
-        (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
-        (torch.randn(2, 4, 3), torch.tensor([3, 2])),
-    ]
-    # With as many queries as examples a length taken for a row's raises nothing, so this mistake can be told.
-    square = [(torch.randn(2, 2, 5), torch.tensor([2, 4])), (torch.randn(3, 3, 6), torch.tensor([5, 2, 3]))]
-    return {"": square, "in other sizes": any_sizes} | at_far_scores(any_sizes)
-
-
 @exercise(
-    trials=trials_1d,
+    # With as many queries as examples a length taken for a row's raises nothing, so this mistake can be told.
+    trials=lambda: with_far_scores(
+        {
+            "": [(torch.randn(2, 2, 5), torch.tensor([2, 4])), (torch.randn(3, 3, 6), torch.tensor([5, 2, 3]))],
+            "in other sizes": [
+                (torch.randn(2, 3, 4), torch.tensor([1, 3])),
+                (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
+                (torch.randn(2, 4, 3), torch.tensor([3, 2])),
+            ],
+        }
+    ),
     praise="Padding gets exactly 0, every row sums to 1, and each example has its own length.",
     idea="Padding must have lost before the softmax shares anything out.",
     begin="Begin with the keys' numbers, and hold them against the lengths, to which you give two new axes.",
     mistakes=(
         """
-        [:, None, None] → [:, None] ∨ valid_lens[:, None, None] → valid_lens.repeat(scores.shape[1]).reshape(
-            scores.shape[:2])[:, :, None] ⇒ Rows of one example have different lengths; its one length is for all.
-        valid_lens[:, None, None] → valid_lens ⇒ Lengths meet keys, not examples, and an error is raised. Which axis of
-            the scores does a length belong to?
+    [:, None, None] → [:, None] ∨ valid_lens[:, None, None] → valid_lens.repeat(scores.shape[1]).reshape(
+        scores.shape[:2])[:, :, None] ⇒ Rows of one example have different lengths. | Which axis do lengths belong to?
     """,
         MASK.format(lengths="valid_lens[:, None, None]", lowest="-torch.inf", times_valid=""),
+        SOFTMAX_AXES,
     ),
 )
 def masked_softmax_1d(scores, valid_lens):
@@ -123,70 +112,55 @@ def masked_softmax_1d(scores, valid_lens):
 
 
 def trials_2d() -> dict[str, list[tuple[Tensor, Tensor]]]:
-    empty_rows = [
-        (torch.randn(2, 3, 4), torch.tensor([[2, 0, 4], [1, 3, 0]])),
-        (torch.randn(3, 2, 5), torch.tensor([[5, 1], [0, 0], [3, 0]])),
-    ]
-    square = [  # with as many queries as keys, lengths along the wrong axis raise nothing
-        (torch.randn(2, 4, 4), torch.tensor([[3, 2, 3, 2], [2, 2, 3, 3]])),
-        (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 3], [2, 4, 4, 3, 4], [3, 3, 2, 4, 2]])),
-    ]
-    return {"": square, "where some lengths are 0": empty_rows} | at_far_scores(empty_rows)
+    """With as many queries as keys, where lengths along the wrong axis raise nothing; then with empty rows."""
+    return {
+        "": [
+            (torch.randn(2, 4, 4), torch.tensor([[3, 2, 3, 2], [2, 2, 3, 3]])),
+            (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 3], [2, 4, 4, 3, 4], [3, 3, 2, 4, 2]])),
+        ],
+        "where some lengths are 0": [
+            (torch.randn(2, 3, 4), torch.tensor([[2, 0, 4], [1, 3, 0]])),
+            (torch.randn(3, 2, 5), torch.tensor([[5, 1], [0, 0], [3, 0]])),
+        ],
+    }
 
 
 def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Do nothing if the gradient of the scores, through the function's weights, is finite.
-
-    Raises:
-        MistakeError: there is no gradient, or NaN in it, or something on its way was changed in place.
-    """
+    """A ``MistakeError`` if no finite gradient of the scores comes back through the weights."""
 
     def gradient_of_scores(scores: Tensor, valid_lens: Tensor) -> Tensor:
         scores = scores.clone().requires_grad_()
-        weights = function(scores, valid_lens)
-        if not weights.requires_grad:
-            raise MistakeError(
-                "The weights are right, but no gradient flows back from them to the scores. Are they "
-                "tensors all the way?"
-            )
-        try:
-            return torch.autograd.grad(weights.square().sum(), scores)[0]
-        except RuntimeError as error:
-            raise MistakeError(
-                f"The weights are right, but the gradient does not find its way back ({error_in_words(error)[1]})."
-            ) from None
+        return torch.autograd.grad(function(scores, valid_lens).square().sum(), scores)[0]
 
-    scores, valid_lens = trials_2d()["where some lengths are 0"][0]
-    gradient = run(gradient_of_scores, [(scores, valid_lens)])[0].value
-    if not gradient.isfinite().all():
-        place = gradient.isfinite().logical_not().nonzero()[0].tolist()
+    (outcome,) = run(gradient_of_scores, trials_2d()["where some lengths are 0"][:1])
+    told = "The weights are right, but the gradient of the scores"
+    if outcome.error:
+        raise MistakeError(f"{told} does not find its way back ({outcome.error[1]}).")
+    if not outcome.value.isfinite().all():
+        place = outcome.value.isfinite().logical_not().nonzero()[0].tolist()
         raise MistakeError(
-            f"The weights are right, but the gradient of the scores holds NaN at {place}, where the "
-            "length is 0. Does NaN arise on the way, and is replaced later?"
+            f"{told} holds NaN at {place}, where the length is 0. Does NaN arise, and is replaced later?"
         )
 
 
 @exercise(
-    trials=trials_2d,
+    trials=lambda: with_far_scores(trials_2d()),
     then=require_finite_gradient,
     praise="A query that may look at nothing gets nothing, and no NaN, in the gradient either.",
     idea="Where a row is empty, a softmax over −∞ divides 0 by 0. What if the row were low, but finite?",
     begin="Begin with the mask of valid keys; it is needed twice, before the softmax and after.",
     mistakes=(
         """
-        valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
-        valid_lens[:, :, None] → valid_lens[:, None, :] ⇒ Key number j is held against the length of query number j. A
-            row has one length for all its keys.
-        valid_lens[:, :, None] → valid_lens ⇒ An error is raised: lengths meet keys, not queries. Where does a new axis
-            belong?
-        lowest), dim=-1) * valid → -torch.inf), dim=-1) ⇒ A row whose length is 0 is NaN: 0 divided by 0.
-        * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights for all
-            keys, padding too, as if the masked scores were low, but equally low.
-        ~valid → ~valid & (valid_lens > 0)[:, :, None] ; * valid → ∅ ⇒ A row whose length is 0 listens to all keys as if
-            nothing were masked.
-        valid_lens[:, :, None] → valid_lens.clamp(min=1)[:, :, None] ⇒ A row whose length is 0 listens to the first key.
+    valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
+    valid_lens[:, :, None] → valid_lens[:, None, :] ⇒ Key number j is held against the length of query number j.
+    lowest), dim=-1) * valid → -torch.inf), dim=-1) ⇒ A row whose length is 0 is NaN. | What does a softmax make of a
+        row of −∞?
+    * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights, padding too. |
+        What does a softmax make of scores that are equally low?
+    valid_lens[:, :, None] → valid_lens.clamp(min=1)[:, :, None] ⇒ A row whose length is 0 listens to the first key.
     """,
         MASK.format(lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid"),
+        SOFTMAX_AXES,
     ),
 )
 def masked_softmax_2d(scores, valid_lens):
@@ -213,34 +187,29 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
     praise="Queries and keys of different sizes meet, every pair in one table, and the values are averaged.",
     idea="Every query meets every key: their projections are added, bent by tanh, and w_v makes one number of them.",
     begin="Begin with both projections, and give each a new axis of length 1, in different places.",
-    mistakes=f"""
-        torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
-            W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by keys that nothing bends. What
-            is left of a query in the softmax, if nothing bends the sum?
-        (queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None] → (0 * queries @ W_q.T)[:, :, None] + (keys @
-            W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by the bent keys alone. Does the
-            query take part, and does it meet the key before tanh?
-        torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(features @ w_v) ⇒ tanh bends the finished score,
-            not the features that w_v weighs.
-        [:, :, None] + → [:, :, None] * ⇒ Query and key are multiplied; in additive attention they are added.
-        [:, :, None] + → [:, :, None] - ⇒ The key is taken away from the query; the two are added.
-        features @ w_v → features.sum(dim=-1) ⇒ The features are summed as they are; w_v has no say.
-        features @ w_v → features @ w_v / math.sqrt(len(w_v)) ⇒ Scores are divided by the root of h, which tanh, unlike
-            a dot product, does not need.
-        features @ w_v → features @ w_v / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of the query's
-            size, which tanh, unlike a dot product, does not need.
-        dim=-1) → dim=-2) ⇒ {OVER_QUERIES}
-        dim=-1) → dim=0) ⇒ {OVER_EXAMPLES}
-        torch.softmax(features @ w_v, dim=-1) → features @ w_v ⇒ The values are averaged with scores; no softmax has
-            made weights of them.
-        @ values → ∅ ⇒ These are the weights; the values are not averaged yet.
-        torch.tanh( → torch.sigmoid( ⇒ The sum is bent by a sigmoid, not by tanh.
-        torch.tanh( → torch.relu( ⇒ The sum is bent by ReLU, not by tanh.
-        [:, :, None] + (keys @ W_k.T)[:, None] → + keys @ W_k.T ⇒ Queries and keys are added one to one, and an error
-            is raised. How does every query meet every key?
-        queries @ W_q.T → queries @ W_q ⇒ The product fails: W_q has h rows, one for each feature. What must be turned?
-        keys @ W_k.T → keys @ W_k ⇒ The product fails: W_k has h rows, one for each feature. What must be turned?
+    mistakes=(
+        """
+    torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
+        W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by unbent keys. | Is the sum bent by
+        tanh?
+    queries @ W_q.T → 0 * … ⇒ All queries of an example get one and the same answer, by the bent keys alone. | Does the
+        query meet the key before tanh?
+    torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(…) ⇒ tanh bends the finished score, not the features
+        that w_v weighs.
+    [:, :, None] + → [:, :, None] * ⇒ Query and key are multiplied; in additive attention they are added.
+    [:, :, None] + → [:, :, None] - ⇒ The key is taken away from the query; the two are added.
+    features @ w_v → features.sum(dim=-1) ⇒ The features are summed as they are. Where is w_v?
+    features @ w_v → … / math.sqrt(len(w_v)) ∨ … / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of a
+        size. Does tanh need that?
+    torch.softmax(features @ w_v, dim=-1) → features @ w_v ⇒ The values are averaged with bare scores. What makes
+        weights of them?
+    @ values → ∅ ⇒ Weights come back. | Where do the values come in?
+    torch.tanh( → torch.sigmoid( ∨ torch.relu( ⇒ The sum is not bent by tanh, but by another function.
+    [:, :, None] + (keys @ W_k.T)[:, None] → [:, None] + (keys @ W_k.T)[:, :, None] ⇒ An error is raised: the table has
+        a row for each key. Where do the new axes of queries and keys belong?
     """,
+        SOFTMAX_AXES,
+    ),
 )
 def additive_attention(queries, keys, values, W_q, W_k, w_v):
     """Attention with the score w_vᵀ tanh(W_q q + W_k k), all keys valid.
@@ -259,30 +228,24 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
     praise="A distance is a dot product in which long keys pay for their length.",
     idea="Multiply the square out. Which of the three terms is the same for all keys, and what does it change?",
     begin="Begin with all dot products; then take from each what its key has to pay.",
-    mistakes=f"""
-        - keys.square().sum(dim=-1)[:, None] / 2 → ∅ ⇒ These are the weights of the bare dot product: the lengths of the
-            keys have no say. (A term that is the same for all keys of a row does not count.)
-        / 2 → ∅ ⇒ The keys' squared norm counts twice as much as it should, beside the dot product.
-        - keys.square() → + keys.square() ⇒ Long keys gain where they should lose.
-        keys.square().sum(dim=-1) → keys.norm(dim=-1) ⇒ The keys' norm is not squared.
-        queries @ keys.mT → 2 * queries @ keys.mT ; / 2 → ∅ ⇒ All scores are twice what they should be.
-        scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) / 2 ⇒
-            The distance is not squared.
-        scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) ⇒ The
-            distance is neither squared nor halved.
-        queries @ keys.mT - → -queries @ keys.mT + ⇒ The most distant keys get the most weight.
-        softmax(scores → softmax(scores / math.sqrt(keys.shape[-1]) ⇒ All scores are divided by √d, which belongs to
-            the scaled dot product.
-        keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ The dot product alone is divided by √d, which belongs to the
-            scaled dot product.
-        softmax(scores, dim=-1) → softmax(scores, dim=-2) ⇒ {OVER_QUERIES}
-        torch.softmax(scores, dim=-1) → scores ⇒ These are the scores without the queries' norm; there is no softmax.
-        torch.softmax(scores, dim=-1) → scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ These are the scores;
-            there is no softmax.
-        torch.softmax(scores, dim=-1) → scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() ⇒ These are the
-            heights of the kernel; the weights of a query do not sum to 1.
-        dim=-1)[:, None] → dim=-1)[:, :, None] ⇒ The keys' norms stand along the axis of the queries, and an error is
-            raised. Which axis do the keys have in the scores?
+    mistakes="""
+    - keys.square().sum(dim=-1)[:, None] / 2 → ∅ ⇒ These are the weights of bare dot products. | The lengths of the keys
+        have no say; what is the same for all keys of a row does not count.
+    / 2 → ∅ ⇒ The keys' squared norm is not halved beside the dot product.
+    - keys.square() → + keys.square() ⇒ Long keys gain. | Which sign has the keys' squared norm?
+    keys.square().sum(dim=-1) → keys.norm(dim=-1) ⇒ The keys' norm is not squared.
+    queries @ keys.mT → 2 * … ; / 2 → ∅ ⇒ All scores are twice what they should be. | Where is the ½?
+    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) / 2 ∨
+        scores = -torch.cdist(queries, keys) ⇒ The distance is not squared.
+    queries @ keys.mT - → -queries @ keys.mT + ⇒ The most distant keys get the most weight. | What is the sign of the
+        score?
+    softmax(scores → … / math.sqrt(keys.shape[-1]) ∨ keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ Something is
+        divided by √d. Does a distance need that?
+    softmax(scores, dim=-1) → softmax(scores, dim=-2) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
+    torch.softmax(scores, dim=-1) → scores ∨ scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ Scores come back. |
+        Where is the softmax?
+    torch.softmax(scores, dim=-1) → scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() ⇒ The weights of a
+        query do not sum to 1. | What comes after the exponential?
     """,
 )
 def distance_weights(queries, keys):

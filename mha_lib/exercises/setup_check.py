@@ -22,39 +22,26 @@ def check_setup() -> bool:
     Returns:
         whether everything is there.
     """
-    problems = [_check_python(), *(_check_package(name) for name in PACKAGES), _check_d2l()]
-    everything = not any(problems)
+    major, minor = sys.version_info[:2]
+    too_old = "" if (major, minor) >= (3, 11) else f"this is Python {major}.{minor}; 3.11 or newer is needed"
+    lines = [("python", "runs all of this", too_old)]
+    lines += [(name, purpose, problem_with(name, requirement)) for name, (purpose, requirement) in PACKAGES.items()]
+    try:
+        other_libraries.load_d2l()
+        lines.append(("d2l", "the book's own layer, in 03", ""))
+    except ImportError as error:
+        lines.append(("d2l", "the book's own layer, in 03", str(error)))
+    for name, purpose, problem in lines:
+        print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
+    everything = not any(problem for _, _, problem in lines)
     print("Everything is here." if everything else "Mend the lines marked with ✗, restart the kernel, run this again.")
     return everything
 
 
-def _check_python() -> bool:
-    """Whether Python is too old."""
-    major, minor = sys.version_info[:2]
-    problem = "" if (major, minor) >= (3, 11) else f"this is Python {major}.{minor}; 3.11 or newer is needed"
-    return _report("python", "runs all of this", problem)
-
-
-def _check_package(name: str) -> bool:
-    """Whether a package cannot be imported."""
-    purpose, requirement = PACKAGES[name]
+def problem_with(name: str, requirement: str) -> str:
+    """Why a package cannot be imported, with the command that brings it; "" if it can."""
     try:
         importlib.import_module(name)
     except ImportError as error:
-        return _report(name, purpose, f"{error}; run this in a cell: %pip install {requirement}")
-    return _report(name, purpose, "")
-
-
-def _check_d2l() -> bool:
-    """Whether the book's package, used for comparison in 03, cannot be imported."""
-    try:
-        other_libraries.load_d2l()
-    except ImportError as error:
-        return _report("d2l", "the book's own layer, in 03", str(error))
-    return _report("d2l", "the book's own layer, in 03", "")
-
-
-def _report(name: str, purpose: str, problem: str) -> bool:
-    """Print a line; whether it tells of a problem."""
-    print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
-    return bool(problem)
+        return f"{error}; run this in a cell: %pip install {requirement}"
+    return ""

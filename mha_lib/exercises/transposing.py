@@ -15,9 +15,8 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     """Two tags and the digits in which they differ, "10 (token 0, head 1)" and "100 (token 1, head 0)"; or numbers."""
     if got == right or not {got, right} <= set(TAGS.flatten().tolist()):
         return two_numbers(got, right)
-    digits = list(zip(DIGITS, read_tag(int(got)), read_tag(int(right)), strict=True))
-    wrong = ", ".join(f"{name} {digit}" for name, digit, other in digits if digit != other)
-    belongs = ", ".join(f"{name} {digit}" for name, other, digit in digits if digit != other)
+    digits = [row for row in zip(DIGITS, read_tag(int(got)), read_tag(int(right)), strict=True) if row[1] != row[2]]
+    wrong, belongs = (", ".join(f"{row[0]} {row[side]}" for row in digits) for side in (1, 2))
     return f"{got:.0f} ({wrong})", f"{right:.0f} ({belongs})"
 
 
@@ -27,41 +26,33 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     idea="The tables stand in the order example 0 head 0, example 0 head 1, …: write the numbers of the tables down.",
     begin="Begin with which example and which head a table is; Python's divmod gives both at once.",
     mistakes="""
-        table // num_heads → table % num_heads ; table % num_heads → table // num_heads ⇒ Quotient and remainder of the
-            table's number have changed places. Do the heads of one example follow one another?
-        table // num_heads → table ⇒ The table's number is given out as the example's. How many tables has an example?
-        head * head_size → head * num_heads ⇒ A head's columns begin num_heads apart. How many columns does each own?
-        head * head_size + column → column ⇒ The feature is counted within its head. What stands to its left in the
-            input?
-        head * head_size + column → column * num_heads + head ⇒ The heads' columns alternate. Do they in the input?
-        row, head * head_size + column → column, head * head_size + row ⇒ The column is taken for the token, and the row
-            for the feature. What does a row of a table stand for?
-        row, head * head_size + column → head * head_size + column, row ⇒ Feature and token are right, but given in each
-            other's place.
-        table // num_heads → table // head_size ; table % num_heads → table % head_size ⇒ The tables are counted in
-            groups of head_size. How many tables has one example?
-        table // num_heads → table // head_size ⇒ The example is found by head_size. How many tables has one example?
-        table % num_heads → table % head_size ⇒ The head is found by head_size. How many tables has one example?
-        head * head_size + column → head + column ⇒ The columns of the heads overlap. How far apart do two heads begin?
-        head * head_size + column → head ⇒ The number of the head stands where the feature is asked for.
-        row, head * head_size + column → row, head, column ∨ row, head * head_size + column → head, row, column ⇒ Four
-            numbers come back, head and column apart. Which single column of the input are they?
-        table % num_heads → table ⇒ The table's number is taken for the head's. Does it start anew with each example?
-        head * head_size + column → example * head_size + column ⇒ The example's number is taken for the head's.
-        table // num_heads → table / num_heads ⇒ The example's number is no whole number. What is the rest of the
-            division?
-        + column → ∅ ⇒ This is the first column of the head. Which one within it?
-        table % num_heads → num_heads - 1 - table % num_heads ⇒ The heads are counted from the last one back.
-        head * head_size + column → head * head_size + column + 1 ⇒ The feature is counted from 1; all is counted from 0
-            here.
-        example, row, → row, example, ⇒ Example and token are given in each other's place.
-        head * head_size + column → (head + 1) * head_size + column ⇒ The feature lies one head too far right. Is head 1
-            the first?
-        table // num_heads → (table - 1) // num_heads ; table % num_heads → (table - 1) % num_heads ; example, row, →
-            example, row - 1, ; + column → + column - 1 ⇒ Table, row and column are read as if they were counted from 1.
-        head * head_size + column → (head - 1) * head_size + column ⇒ The feature lies one head too far left. Is head 0
-            the first?
-        """,
+    table // num_heads → table % num_heads ; table % num_heads → table // num_heads ⇒ Quotient and remainder of the
+        table's number have changed places. Do the heads of one example follow one another?
+    table // num_heads → table ∨ table % num_heads → table ⇒ The table's number is taken for that of the example or
+        head. Do heads start anew with each example?
+    head * head_size → head * num_heads ∨ head * head_size + column → head + column ⇒ The heads' columns do not begin
+        head_size apart. How many does each own?
+    head * head_size + column → column ⇒ The feature is counted within its head. What stands to its left?
+    head * head_size + column → column * num_heads + head ⇒ The heads' columns alternate. Do they in the input?
+    row, head * head_size + column → column, head * head_size + row ⇒ Column and row have changed places. What does a
+        row of a table stand for?
+    row, head * head_size + column → head * head_size + column, row ∨ example, row, → row, example, ⇒ The numbers come
+        in another order. In which are they asked for?
+    table // num_heads → table // head_size ; table % num_heads → table % head_size ∨ table // num_heads → table //
+        head_size ∨ table % num_heads → table % head_size ⇒ Tables are counted by head_size. How many tables has one
+        example?
+    row, head * head_size + column → row, head, column ∨ head, row, column ⇒ Head and column come back apart. Which
+        single column of the input are they?
+    head * head_size + column → example * head_size + column ⇒ The example's number is taken for the head's.
+    table // num_heads → table / num_heads ⇒ The example's number is no whole number. Which division is whole?
+    + column → ∅ ⇒ This is the first column of the head. Which one within it?
+    table % num_heads → num_heads - 1 - … ⇒ The heads are counted from the last one back.
+    head * head_size + column → … + 1 ∨ table // num_heads → (table - 1) // num_heads ; table % num_heads → (table - 1)
+        % num_heads ; example, row, → example, row - 1, ; + column → + column - 1 ⇒ Something is counted from 1. From
+        what is all counted here?
+    head * head_size → (head + 1) * head_size ∨ (head - 1) * head_size ⇒ The feature lies one head too far. Which number
+        has the first head?
+    """,
 )
 def origin(table, row, column, num_heads, head_size):
     """The rule of ``transpose_qkv``, read backwards: where a number of the folded tensor comes from.
@@ -73,53 +64,32 @@ def origin(table, row, column, num_heads, head_size):
     return example, row, head * head_size + column
 
 
-VIEW = (
-    "The last step asks for a view, and an error is raised: a view reads the numbers in the order in which they lie in "
-    "memory. Do they still lie in the order that is wanted, once axes have changed places?"
-)
-
-
 @exercise(
     trials=lambda: [(TAGS, 2), (torch.randn(2, 4, 15), 3), (torch.randn(3, 5, 8), 4), (torch.randn(5, 2, 6), 2)],
     numbers_in_words=tags_in_words,
     praise="Every number is where it belongs: table i · num_heads + head holds that head's share of example i.",
     idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
     begin="Begin with a reshape that touches nothing but the last axis.",
-    mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows. What must move before axes are joined?
-        .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ All tables of head 0 come first. Should all of example 0?
-        num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
-            dealt out in turn. Which features does head 0 own?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens. Which two axes have changed places?
-        .transpose(1, 2) → .permute(2, 1, 0, 3) ⇒ Examples and heads have changed places. Which two axes should?
-        .transpose(1, 2) → .transpose(2, 3) ∨ .transpose(1, 2) → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1,
-            num_heads ⇒ Heads and features have changed places; no head has moved in front of the tokens.
-        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; b * num_heads, n → b * d //
-            num_heads, num_heads ⇒ Tokens have changed places with the features of a head. Which two axes should?
-        .transpose(1, 2) → .transpose(0, 1) ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
-            num_heads → b * n ⇒ Tokens have changed places with examples. Which two axes should?
-        .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. Which axis should they share with the
-            examples?
-        .transpose(1, 2) → ∅ ; .reshape(b * num_heads, n, -1) → ∅ ⇒ The features are cut, and nothing has moved yet.
-        num_heads, d // num_heads → d // num_heads, num_heads ∨ num_heads, d // num_heads → d // num_heads, num_heads ;
-            b * num_heads, n, -1 → -1, n, num_heads ⇒ The last axis is cut into head_size heads. How many heads should
-            there be?
-        .transpose(1, 2) → ∅ ; b * num_heads, n → b * n, num_heads ⇒ The tokens are folded into the batch, and heads
-            stand as rows. Which belong into the batch?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ; n, -1) → -1, n) ⇒ Every table lies on its side, with features as rows.
-        b * num_heads, n, → b, num_heads * n, ⇒ The heads lie below one another, as further tokens. Into which axis
-            should they be folded?
-        n, num_heads, d → num_heads, n, d ∨ n, num_heads, d → num_heads, n, d ; b * num_heads, n → b * n, num_heads ⇒
-            The reshape cuts tokens, not features. Along which axis do the heads lie?
-        .transpose(1, 2) → .transpose(1, 2).flip(1) ⇒ The heads of every example stand in reverse order.
-        .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
-        .reshape(b * num_heads, n, -1) → .transpose(1, 2).flatten(2).repeat_interleave(num_heads, dim=0) ⇒ Every head
-            has all features. How many does one own?
-        return X.reshape( → return X.view( ⇒ {VIEW}
-        d // num_heads → d / num_heads ∨ d // num_heads → d / num_heads ; X.reshape(b, → X.view(b, ⇒ A size that is no
-            whole number raises an error. Which division gives a whole number?
-        d // num_heads → d ⇒ An error is raised: each head is to have all features. How many does one own?
-        """,
+    mistakes="""
+    .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows. | What must move before axes are joined?
+    .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ All tables of head 0 come first. | Do the heads of one example follow one
+        another?
+    num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
+        dealt out in turn. | Which features does head 0 own?
+    .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ Rows are cut across tokens. | Which two axes change places?
+    .transpose(1, 2) → .permute(2, 1, 0, 3) ∨ .transpose(2, 3) ∨ .transpose(1, 3) ∨ .transpose(0, 1) ∨ .transpose(1, 2)
+        → .transpose(2, 3) ; b * num_heads, n, -1 → b * n, -1, num_heads ∨ .transpose(1, 2) → .transpose(1, 3) ; b *
+        num_heads, n → b * d // num_heads, num_heads ∨ .transpose(1, 2) → .transpose(0, 1) ; n, -1 → num_heads, -1 ; b *
+        num_heads → b * n ⇒ Two axes have changed places. Are they those that should?
+    num_heads, d // num_heads → d // num_heads, num_heads ∨ num_heads, d // num_heads → d // num_heads, num_heads ; b *
+        num_heads, n, -1 → -1, n, num_heads ⇒ The last axis is cut into head_size heads. How many are there?
+    .transpose(1, 2) → ∅ ; b * num_heads, n → b * n, num_heads ⇒ The tokens are folded into the batch, and heads stand
+        as rows. Which belong into the batch?
+    n, num_heads, d → num_heads, n, d ∨ n, num_heads, d → num_heads, n, d ; b * num_heads, n → b * n, num_heads ⇒ The
+        reshape cuts tokens, not features. Along which axis do the heads lie?
+    .transpose(1, 2) → ….flip(1) ⇒ The heads of every example stand in reverse order.
+    .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
+    """,
 )
 def transpose_qkv(X, num_heads):
     """The split into heads, with the heads folded into the batch, in the order of examples first, then heads.
@@ -143,37 +113,26 @@ def transpose_qkv(X, num_heads):
     praise="Every number is back at its token, head after head. A round trip alone would not have shown that.",
     idea="The moves of transpose_qkv, from the last to the first, each undone.",
     begin="Begin with a reshape that touches nothing but the first axis: which of its two parts changes faster?",
-    mistakes=f"""
-        .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side. What must move back beside the features first?
-        tables // num_heads, num_heads, → num_heads, tables // num_heads, ; .transpose(1, 2) → .permute(1, 2, 0, 3) ⇒
-            Heads of different examples stand side by side. Are the tables that follow one another heads of one example?
-        tables // num_heads, num_heads, → num_heads, tables // num_heads, ∨ tables // num_heads, num_heads, → num_heads,
-            tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut into heads of
-            examples, not examples of heads. Which changes faster?
-        .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ The heads' features alternate. Do all of head 0 come first?
-        .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens. Which two axes have changed places?
-        .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; .reshape(-1, n, num_heads * p) →
-            .flatten(2) ⇒ Heads have changed places with features. Which two axes should?
-        .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads have an axis again, but they are not back
-            beside the features.
-        .reshape(-1, n, num_heads * p) → ∅ ⇒ The heads stand beside their features, but still on an axis of their own.
-        .transpose(1, 2) → ∅ ; -1, n, num_heads * p → -1, num_heads * n, p ⇒ The heads lie below one another, as further
-            tokens. Where do they belong?
-        .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ Each head is one long row of all its
-            tokens. Which two axes should be joined?
-        .reshape(-1, n, num_heads * p) → .sum(dim=2) ⇒ The heads are added up; they belong side by side.
-        .reshape(-1, n, num_heads * p) → .mean(dim=2) ⇒ The heads are averaged; they belong side by side.
-        .transpose(1, 2) → .transpose(1, 2).flip(2) ⇒ The heads stand side by side in reverse order.
-        .reshape(-1, n, num_heads * p) → [:, :, 0] ⇒ Only head 0 is left.
-        return X.reshape( → return X.view( ⇒ {VIEW}
-        tables // num_heads, num_heads → tables / num_heads, num_heads ∨ X.reshape(tables // num_heads → X.view(tables /
-            num_heads ⇒ A size that is no whole number raises an error. Which division gives a whole number?
-        X.reshape(tables // num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, -1) ∨ X.reshape(tables //
-            num_heads, num_heads, n, p) → X.reshape(tables, n, num_heads, p // num_heads) ⇒ An error is raised: features
-            are split once more. Which axis holds the heads here?
-        X.reshape(tables // num_heads, → X.reshape(tables, ⇒ An error is raised: the first axis stays as long as it was.
-            How many examples are there?
-        """,
+    mistakes="""
+    .transpose(1, 2) → ∅ ⇒ Rows of one head stand side by side. | What must move back beside the features first?
+    tables // num_heads, num_heads, → num_heads, tables // num_heads, ; .transpose(1, 2) → .permute(1, 2, 0, 3) ⇒ Heads
+        of different examples stand side by side. | Are tables that follow one another heads of one example?
+    tables // num_heads, num_heads, → num_heads, tables // num_heads, ∨ tables // num_heads, num_heads, → num_heads,
+        tables // num_heads, ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ The first axis is cut into heads of
+        examples, not examples of heads. Which changes faster?
+    .transpose(1, 2) → .permute(0, 2, 3, 1) ⇒ The heads' features alternate. | Do all features of head 0 come first?
+    .transpose(1, 2) → .transpose(2, 3) ⇒ Rows are cut across tokens. | Which two axes change places?
+    .transpose(1, 2) → .transpose(1, 3) ∨ .transpose(1, 2) → .transpose(1, 3) ; .reshape(-1, n, num_heads * p) →
+        .flatten(2) ⇒ Heads have changed places with features. Which two axes should?
+    .transpose(1, 2) → ∅ ; -1, n, num_heads * p → -1, num_heads * n, p ⇒ The heads lie below one another, as further
+        tokens. Where do they belong?
+    .transpose(1, 2) → ∅ ; .reshape(-1, n, num_heads * p) → .flatten(2) ⇒ Each head is one long row of all its tokens.
+        Which two axes should be joined?
+    .reshape(-1, n, num_heads * p) → .sum(dim=2) ∨ .mean(dim=2) ⇒ The heads are added up or averaged. Where does each
+        belong in the output?
+    .transpose(1, 2) → ….flip(2) ⇒ The heads stand side by side in reverse order.
+    .reshape(-1, n, num_heads * p) → [:, :, 0] ⇒ Only head 0 is left.
+    """,
 )
 def transpose_output(X, num_heads):
     """The way back: the heads side by side again.
@@ -187,7 +146,7 @@ def transpose_output(X, num_heads):
 
 
 RIGHT = "valid_lens.repeat_interleave(num_heads, dim=0)"
-FOR_QUERIES = f"{RIGHT} → {RIGHT} if valid_lens.dim() == 1 else"
+FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
 
 
 @exercise(
@@ -202,36 +161,28 @@ FOR_QUERIES = f"{RIGHT} → {RIGHT} if valid_lens.dim() == 1 else"
     idea="Tables that follow one another are heads of one example, and share its lengths.",
     begin="Begin with the order for two examples and two heads: which length does each of the four tables get?",
     mistakes=f"""
-        {RIGHT} → torch.cat([valid_lens] * num_heads) ∨ {FOR_QUERIES} torch.cat([valid_lens] * num_heads) ⇒ The examples
-            take turns: the second table has the length of example 1. Whose head is the second table?
-        {RIGHT} → torch.stack([valid_lens] * num_heads) ⇒ Each repeat of the batch is a row of its own. On how many axes
-            do the tables stand?
-        {RIGHT} → torch.stack([valid_lens] * num_heads, dim=1) ∨ {FOR_QUERIES} torch.stack([valid_lens] * num_heads,
-            dim=1) ⇒ The heads of an example have an axis of their own. On how many axes do the tables stand?
-        {RIGHT} → valid_lens ∨ {FOR_QUERIES} valid_lens ⇒ Nothing is repeated. How many tables need a length?
-        {RIGHT} → valid_lens * num_heads ⇒ The lengths are multiplied. Is it the lengths that should grow, or their
-            number?
-        dim=0) → dim=0) // num_heads ⇒ The order is right, but the lengths are divided among the heads. Does a head see
-            fewer tokens, or fewer features?
-        {RIGHT} → valid_lens[:1].repeat_interleave(len(valid_lens) * num_heads, dim=0) ⇒ All tables have the length of
-            example 0.
-        dim=0) → dim=0).clamp(min=valid_lens.max().item()) ⇒ All tables have one length, the largest of the batch.
-        num_heads, dim=0) → len(valid_lens), dim=0) ⇒ Each length is repeated once for every example. How many tables
-            has an example?
-        , dim=0 → ∅ ⇒ One length an example is right. With one a query all lengths stand in a single row.
-        dim=0 → dim=-1 ⇒ One length an example is right. With one a query each length is repeated beside itself. Which
-            axis holds the tables?
-        , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ⇒ One length an example is right. With one a query single
-            lengths are repeated, where a whole row belongs together.
-        {RIGHT} → valid_lens.repeat(1, num_heads) ∨ {FOR_QUERIES} valid_lens.repeat(1, num_heads) ⇒ The lengths are
-            repeated to the right, along the last axis. Which axis holds the tables?
-        {FOR_QUERIES} valid_lens[:, 0].repeat_interleave(num_heads) ∨ {FOR_QUERIES}
-            valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One length an example is right. With one a query, a
-            single one of an example's lengths is left.
-        {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ {RIGHT} → valid_lens[:, None].repeat(1,
-            num_heads).flatten() ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ One length an example is right. With one
-            a query an error is raised: there is an axis more than the code counts on.
-        """,
+    {RIGHT} → torch.cat([valid_lens] * num_heads) ∨ {FOR_QUERIES} torch.cat([valid_lens] * num_heads) ⇒ The examples
+        take turns. | Of which example is the second table a head?
+    {RIGHT} → torch.stack([valid_lens] * num_heads) ∨ torch.stack([valid_lens] * num_heads, dim=1) ∨ {FOR_QUERIES}
+        torch.stack([valid_lens] * num_heads, dim=1) ⇒ The repeats have an axis of their own. On how many axes do the
+        tables stand?
+    {RIGHT} → valid_lens ∨ {FOR_QUERIES} valid_lens ⇒ Nothing is repeated. How many tables need a length?
+    {RIGHT} → valid_lens * num_heads ⇒ The lengths are multiplied. Should they grow, or their number?
+    dim=0) → dim=0) // num_heads ⇒ The order is right, but the lengths are divided among the heads. Does a head see
+        fewer tokens, or fewer features?
+    {RIGHT} → valid_lens[:1].repeat_interleave(len(valid_lens) * num_heads, dim=0) ∨ … .clamp(min=valid_lens.max()) ⇒
+        All tables have one length. Which one should a table have?
+    num_heads, dim=0) → len(valid_lens), dim=0) ⇒ Each length is repeated once for every example. How many tables has an
+        example?
+    , dim=0 → ∅ ∨ , dim=-1 ∨ , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ∨ {RIGHT} → {FOR_QUERIES} valid_lens[:,
+        0].repeat_interleave(num_heads) ∨ {FOR_QUERIES} valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One length
+        an example is right, one a query is not. Does each table get the whole row of its example?
+    {RIGHT} → valid_lens.repeat(1, num_heads) ∨ {FOR_QUERIES} valid_lens.repeat(1, num_heads) ⇒ The lengths are repeated
+        to the right, along the last axis. Which axis holds the tables?
+    {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ valid_lens[:, None].repeat(1, num_heads).flatten()
+        ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ One length an example is right, and one a query raises an error:
+        there is an axis more than the code counts on.
+    """,
 )
 def lengths_for_heads(valid_lens, num_heads):
     """Lengths for tables in which every head of every example is a problem of its own.
@@ -248,23 +199,17 @@ def lengths_for_heads(valid_lens, num_heads):
     idea="Give the heads, the three parts and the rows of a part an axis each; then it is a matter of two axes.",
     begin="Begin with a reshape of the first axis only, its parts named in the order in which they lie there.",
     mistakes="""
-        parts.transpose(0, 1) → W ⇒ The first third of the rows is given out as W_q. Does W_q stand in one piece?
-        num_heads, 3, -1, size) → -1, 3, size) ⇒ The rows are dealt out in turn. What follows a head's first query row?
-        .transpose(0, 1) → .permute(1, 2, 0, 3) ⇒ Each row is in its own matrix, but there the heads alternate. Do all
-            rows of head 0 come first?
-        return W_q, W_k, W_v → return W_k, W_q, W_v ⇒ W_q and W_k are exchanged.
-        return W_q, W_k, W_v → return W_q, W_v, W_k ⇒ W_k and W_v are exchanged.
-        num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head
-            in each matrix?
-        num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut
-            into heads. Which of the two comes first in W?
-        parts.transpose(0, 1).reshape(3, -1, size) → parts[0] ⇒ These are the three parts of head 0 alone.
-        .reshape(3, -1, size) → ∅ ⇒ The heads still have an axis of their own in every matrix.
-        return W_q, W_k, W_v → return parts ⇒ These are the parts head by head. Which three matrices are asked for?
-        parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
-        parts.transpose(0, 1).reshape(3, -1, size) → W.chunk(3, dim=1) ⇒ The columns are cut in three. Which axis holds
-            the heads' rows?
-        """,
+    parts.transpose(0, 1) → W ⇒ The first third of the rows is given out as W_q. Does W_q stand in one piece?
+    num_heads, 3, -1, size) → -1, 3, size) ⇒ The rows are dealt out in turn. What follows a head's first query row?
+    .transpose(0, 1) → .permute(1, 2, 0, 3) ⇒ Each row is in its own matrix, but there the heads alternate. Do all rows
+        of head 0 come first?
+    return W_q, W_k, W_v → return W_k, W_q, W_v ∨ return W_q, W_v, W_k ⇒ Two of the three matrices are exchanged.
+    num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head in
+        each matrix?
+    num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut into
+        heads. Which of the two comes first in W?
+    parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
+    """,
 )
 def split_fused(W, num_heads):
     """The matrices of a fused projection in which each head's rows stand together.

@@ -13,7 +13,7 @@ COLOURS = {  # JupyterLab's own where there is one, so that its light and dark t
     "wrong": "var(--jp-warn-color1, #b26a00)",
     "not yet": "var(--jp-border-color1, #888)",
 }
-SHADE = "var(--jp-info-color1, #1976d2)"
+SHADE = "color-mix(in srgb, var(--jp-info-color1, #1976d2) {:.0f}%, transparent)"
 LARGEST = 8  # rows and columns of a table that is shown
 
 
@@ -56,29 +56,24 @@ class Verdict:
         )
 
     def tables(self) -> str:
-        """Yours beside what was expected, shaded by value, where both are tables."""
-        pair = self.got, self.expected
-        if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair):
+        """Yours beside what was expected, the darker the larger, where both are tables."""
+        pair = {"yours": self.got, "expected": self.expected}
+        if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair.values()):
             return ""
-        corners = [X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for X in pair]
-        top = max(corner.nan_to_num(0, 0, 0).abs().max().item() for corner in corners) or 1.0
-        yours, expected = (corner.tolist() for corner in corners)
-        tables = table("yours", yours, top) + table("expected", expected, top)
+        corners = {title: X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for title, X in pair.items()}
+        top = max(corner.nan_to_num(0, 0, 0).abs().max().item() for corner in corners.values()) or 1.0
+        tables = ""
+        for title, corner in corners.items():
+            shares = (corner.abs() / top).nan_to_num(0, 0, 0)  # what is no finite number has no shade
+            tables += f"<table style='border-collapse:collapse;margin:0'><caption>{title}</caption>"
+            for numbers, row in zip(corner.tolist(), (45 * shares).tolist(), strict=True):
+                cells = (
+                    f"<td style='padding:.1em .5em;text-align:right;background:{SHADE.format(p)}'>{x:.3g}</td>"
+                    for x, p in zip(numbers, row, strict=True)
+                )
+                tables += f"<tr>{''.join(cells)}</tr>"
+            tables += "</table>"
         return f"<div style='display:flex;gap:2em;flex-wrap:wrap'>{tables}</div>"
-
-
-def table(title: str, rows: list[list[float]], top: float) -> str:
-    """A table of numbers, the darker the larger."""
-    lines = ("".join(cell(number, abs(number) / top) for number in row) for row in rows)
-    cells = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table style='border-collapse:collapse;margin:0'><caption>{title}</caption>{cells}</table>"
-
-
-def cell(number: float, share: float) -> str:
-    """A number on a ground that is shaded by its share of the largest; what is no finite number has none."""
-    percent = f"{45 * share:.0f}" if share <= 1 else "0"
-    style = f"padding:.1em .5em;text-align:right;background:color-mix(in srgb, {SHADE} {percent}%, transparent)"
-    return f"<td style='{style}'>{number:.3g}</td>"
 
 
 def marked_up(text: str) -> str:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 FEW = 12  # whole numbers in a tensor that a message writes out
 SHORT = 40  # characters of any other argument that a message writes out
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
 @dataclass(frozen=True)
@@ -20,24 +19,22 @@ class Foreign:
 
 
 def call_in_words(function: Callable, arguments: tuple) -> str:
-    """Which call it is: "for (6, 3, 5, False)", "with hours of shape (5,) and sigma = 2.0".
-
-    What would be long is left out; "" if that is all.
-    """
+    """Which call it is: "with hours of shape (5,) and sigma = 2.0"; what would be long is left out."""
     names = names_of(function, len(arguments))
-    shown = [(name, value) for name, value in zip(names, arguments, strict=True) if is_shown(value)]
-    if not shown:
-        return ""
-    if not any(isinstance(value, Tensor) for _, value in shown):
-        written = ", ".join(repr(value) for _, value in shown)
-        return f"for ({written})" if len(shown) > 1 else f"for {written}"
-    *most, last = [argument_in_words(name, value) for name, value in shown]
-    return f"with {', '.join(most)} and {last}" if most else f"with {last}"
+    shown = [argument_in_words(name, value) for name, value in zip(names, arguments, strict=True)]
+    *most, last = [words for words in shown if words] or [""]
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"with {listed}" if listed else ""
 
 
-def name_of_argument(function: Callable, number: int, count: int) -> str:
-    """One of ``count`` arguments, counted from 0: "`scores`", or "its first argument" where it has no name."""
-    return f"`{name}`" if (name := names_of(function, count)[number]) else f"its {ORDINALS[number]} argument"
+def argument_in_words(name: str, value: Any) -> str:
+    """An argument with its name: a few whole numbers and what is no tensor as they are, else the shape."""
+    if not isinstance(value, Tensor):
+        written = f"{name} = {value!r}" if name else repr(value)
+        return written if len(written) <= SHORT else ""
+    if not value.is_floating_point() and value.numel() <= FEW:
+        return f"{name or 'the numbers'} {value.tolist()}"
+    return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
 
 
 def names_of(function: Callable, count: int) -> list[str]:
@@ -47,29 +44,13 @@ def names_of(function: Callable, count: int) -> list[str]:
     return (names + [""] * count)[:count]
 
 
-def is_shown(value: Any) -> bool:
-    """Whether an argument has room in a message."""
-    return isinstance(value, Tensor) or len(repr(value)) <= SHORT
-
-
-def argument_in_words(name: str, value: Any) -> str:
-    """An argument with its name: a few whole numbers and what is no tensor as they are, else the shape."""
-    if not isinstance(value, Tensor):
-        return f"{name} = {value!r}" if name else repr(value)
-    if not value.is_floating_point() and value.numel() <= FEW:
-        return f"{name or 'the numbers'} {value.tolist()}"
-    return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
-
-
 def kind_of(value: Any) -> str:
     """A value's type in words: "a list", "a tensor of shape (2, 3)"."""
     if type(value) is Foreign:
         return value.kind
     if type(value) is Tensor:
         return f"a tensor of shape {tuple(value.shape)}"
-    if type(value) is tuple:
-        return f"a tuple of {len(value)}"
-    return named(type(value).__name__)
+    return f"a tuple of {len(value)}" if type(value) is tuple else named(type(value).__name__)
 
 
 def named(kind: str) -> str:

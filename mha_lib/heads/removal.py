@@ -4,7 +4,7 @@ A head lives in its rows of W_q, W_k and W_v and in its columns of W_o. A layer 
 what the whole layer gives with that head's gate at 0. Where heads share rows of W_k and W_v (grouped queries), these
 go with the last of them.
 
-A plan says which heads stay: ``{"layer 1": [0, 3], "layer 2": []}``. Blocks that it does not name stay whole.
+A plan says which heads stay: ``{"layer 0": [0, 3], "layer 1": []}``. Blocks that it does not name stay whole.
 """
 
 import copy

@@ -12,6 +12,7 @@ Learning and Induction Heads". The task and its sizes are ours.
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +102,8 @@ class AttentionOnly(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(NUM_LETTERS, NUM_HIDDENS)
         self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS, bias=False)
-        self.layers = nn.ModuleList(RotaryAttention(num_heads, keys_from_before) for _ in range(num_layers))
+        layers = nn.ModuleList(RotaryAttention(num_heads, keys_from_before) for _ in range(num_layers))
+        self.layers = cast(Sequence[RotaryAttention], layers)  # to torch, they are any modules
         self.norms = nn.ModuleList(nn.LayerNorm(NUM_HIDDENS) for _ in range(num_layers + 1))
 
     def forward(self, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
@@ -149,7 +151,7 @@ class BirthRun:
     previous_token: Tensor
     induction: Tensor
     states: list[dict[str, Tensor]]
-    sizes: dict[str, int | bool]
+    sizes: dict[str, Any]
 
     def model_at(self, step: int) -> AttentionOnly:
         """The model as it was after one of the kept steps.
@@ -189,7 +191,7 @@ def train_on_repeats(
     keep = list(keep)
     if not keep or keep[0] < 0 or keep != sorted(set(keep)):
         raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
-    sizes: dict = dict(num_layers=num_layers, num_heads=num_heads, keys_from_before=keys_from_before)
+    sizes: dict[str, Any] = dict(num_layers=num_layers, num_heads=num_heads, keys_from_before=keys_from_before)
     rows = held_out_repeats()
     steps: Iterable[int] = range(keep[-1] + 1)
     if progress:

@@ -11,9 +11,8 @@ it has: the sum of three embeddings, normalised, then blocks that are normalised
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from safetensors.torch import load
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import check_fit
-from mha_lib.models.transformer import Block, Encoder
+from mha_lib.models.transformer import Encoder
 from mha_lib.models.weights_package import WeightsPackage
 
 PACKAGE = WeightsPackage(
@@ -111,8 +110,6 @@ class MiniLM(Encoder):
         super().__init__(
             embedding, num_hiddens=384, num_outputs=384, num_layers=6, num_heads=12, ffn_num_hiddens=1536, dropout=0.1
         )
-        blocks = {f"layer {number}": block for number, block in enumerate(self.blocks.values())}
-        self.blocks = cast(Mapping[str, Block], nn.ModuleDict(blocks))  # to torch, its values are any modules
         self.output = nn.Identity()
         for block in self.blocks.values():
             assert block.feed_forward is not None  # since ffn_num_hiddens was given

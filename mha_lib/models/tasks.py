@@ -143,7 +143,7 @@ class Digits(Task):
         return output[..., 0, :]
 
     def token_labels(self, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:
-        labels = ["class"] + [f"r{row}c{column}" for row in range(1, 5) for column in range(1, 5)]
+        labels = ["class"] + [f"r{row}c{column}" for row in range(4) for column in range(4)]
         return [(labels, labels)] * 2
 
 

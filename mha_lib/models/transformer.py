@@ -220,7 +220,7 @@ class Encoder(Transformer):
         ffn_num_hiddens: int = 96,
         dropout: float = 0.2,
     ):
-        names = [f"layer {number}" for number in range(1, num_layers + 1)]
+        names = [f"layer {number}" for number in range(num_layers)]
         blocks = {name: Block(num_hiddens, num_heads, ffn_num_hiddens, dropout) for name in names}
         super().__init__(blocks, num_hiddens, num_outputs)
         self.embedding = embedding

@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_lib.heads.coalitions import mean_ranks
-from mha_lib.pictures.heat_maps import grid_shape, labels, tick
-from mha_lib.pictures.picture import LINES, WEIGHT_COLOURS, Picture
+from mha_lib.pictures.heat_maps import grid_shape, labels
+from mha_lib.pictures.palette import weight_colours
+from mha_lib.pictures.picture import Canvas, Picture, font
+
+# Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
+LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 
 
 def regression_curves(
@@ -52,7 +57,7 @@ def regression_curves(
         panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
     finish_axes(panel, x_label, y_label)
     what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
-    return Picture(figure, what, read_distances(truth, curves) if known else read_ranges(curves), caption)
+    return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
@@ -68,10 +73,47 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
     """One line: how far each curve lies from the truth, where all of them have a prediction."""
     if not curves:
         return "No curve yet."
-    everywhere = ~sum(curve.isnan() for curve in curves.values()).bool()
+    everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
     distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
     where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
     return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
+
+
+def draw_pooling(
+    points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
+) -> Canvas:
+    """Points by their weight from a query, the curve through them, and below the attention row.
+
+    Args:
+        points, curve: x and y of each, rising in x.
+        weights: the query's, one for each point.
+        query: its x.
+        units: what x and y are counted in, with a space in front.
+    """
+    (xs, ys), (low, high) = points, (curve[0][0].item(), curve[0][-1].item())
+    bottom, top = ys.min().item(), ys.max().item()
+    width, height, left = 600, 250, 40
+    canvas = Canvas(left + width, height + 62)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (x - low) / (high - low) * width
+        return across, height - (y - bottom) / ((top - bottom) or 1) * height
+
+    for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
+        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}", size=11, anchor="ma")
+    for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
+        canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
+        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}", size=11, anchor="rm")
+    fills = weight_colours(weights.numpy())
+    for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
+        (across, up), size = place(x, y), 5 + 14 * weight**0.5
+        box = across - size / 2, up - size / 2, size, size
+        canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
+        canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
+    through = [place(x, y) for x, y in zip(*(part.tolist() for part in curve), strict=True)]
+    canvas.line(through, colour="value", thickness=3)
+    canvas.line([place(query, bottom), place(query, top)], colour="query", thickness=2)
+    return canvas
 
 
 def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:
@@ -172,28 +214,29 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
             raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
     names = labels("block_names", block_names, num_blocks, block_names)
     rows, columns = grid_shape(len(importances), columns)
-    width, height = 0.36 * num_heads * columns + 1.2, (0.36 * num_blocks + 0.4) * rows + 0.5
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    first = []
-    for number, (panel, (name, importance)) in enumerate(zip(axes.flat, importances.items(), strict=False)):
-        places = mean_ranks(importance)
-        panel.imshow(places.tolist(), cmap=f"{WEIGHT_COLOURS}_r", vmin=1, vmax=places.numel())
-        panel.set_title(name, fontsize=9)
+    left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
+    width, height = cell * num_heads + 20, top + cell * num_blocks + 12
+    canvas, first = Canvas(left + columns * width - 20, rows * height + 16), []
+    for number, (name, importance) in enumerate(importances.items()):
+        places, x, y = mean_ranks(importance), left + number % columns * width, number // columns * height
+        canvas.text(x, y + 12, name, size=11, anchor="ls", colour="text")
         for block, row in enumerate(places.tolist()):
+            if number % columns == 0:
+                canvas.text(left - 6, y + top + (block + 0.5) * cell, names[block], size=10, anchor="rm")
             for head, place in enumerate(row):
-                colour = "white" if place <= places.numel() / 2 else "black"
-                panel.text(head, block, f"{place:g}", color=colour, ha="center", va="center", fontsize=8)
-        heads = [str(head) for head in range(num_heads)]
-        tick(panel.xaxis, heads, "heads" if number + columns >= len(importances) else None)
-        tick(panel.yaxis, names, None if number % columns else "blocks")
+                grey = round(40 + 205 * (place - 1) / max(places.numel() - 1, 1))
+                corner = x + cell * head, y + top + cell * block
+                canvas.box(*corner, cell - 2, cell - 2, fill=(grey, grey, grey), radius=3)
+                ink = "white" if grey < 118 else "black"
+                canvas.text(corner[0] + 16, corner[1] + 16, f"{place:g}", size=10, anchor="mm", colour=ink)
+        for head in range(num_heads if number + columns >= len(importances) else 0):
+            middle = x + (head + 0.5) * cell, y + top + num_blocks * cell + 2
+            canvas.text(*middle, f"head {head}" if head == 0 else str(head), size=10, anchor="ma")
         (block, head), *others = (places == places.min()).nonzero().tolist()
         leader = f"{1 + len(others)} heads alike" if others else f"{names[block]}, head {head}"
         first.append(f"{name}: {leader}")
-    for panel in axes.flat[len(importances) :]:
-        panel.axis("off")
     what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"
-    return Picture(figure, what, "In the first place, by " + "; ".join(first) + ".")
+    return Picture(canvas, what, "In the first place, by " + "; ".join(first) + ".")
 
 
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:

@@ -1,24 +1,17 @@
-"""Heat maps of attention weights: on a grid, over an image, beside their scores."""
+"""Heat maps of attention weights: on a grid, over an image, over words, beside their scores."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 from torch import Tensor
 
-from mha_lib.pictures.picture import IMAGE_COLOURS, WEIGHT_COLOURS, Picture
+from mha_lib.pictures.palette import is_dark, weight_colours
+from mha_lib.pictures.picture import PAD, Canvas, Picture, font
 
-PAPER = LinearSegmentedColormap.from_list("paper", ["white", "white"])
-INK = "0.25"  # the outline of the ink on a map of weights, whose colours belong to the weights alone
-LETTER = 0.06  # inches, a letter of a label
 MOST_LABELS = 20
+FAINT = 0.04  # bows for less weight than this are left out, as in sentence_explorer.js
+TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
 
 
 def heatmaps(
@@ -49,33 +42,67 @@ def heatmaps(
     query_labels = labels("query_labels", query_labels, num_queries, [str(i) for i in range(num_queries)])
     key_labels = labels("key_labels", key_labels, num_keys, [str(i) for i in range(num_keys)])
     titles = labels("titles", titles, num_heads, [f"head {h}" for h in range(num_heads)])
-    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
-    rows, columns = grid_shape(num_heads, columns)
-    longest = max(num_queries, num_keys)
-    side = min(2.6, max(1.7, 0.2 * longest))
-    width, height = side * num_keys / longest, side * num_queries / longest
-    upright = upright_height(key_labels, width)
-    figure = Figure(figsize=(width * columns + 1.1, height * rows + upright + 0.5), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for panel, title, matrix in zip(axes.flat, titles, weights.tolist(), strict=False):
-        panel.imshow(matrix, cmap=WEIGHT_COLOURS, vmin=0, vmax=1)
-        panel.set_title(title, fontsize=9)
-        hatch_masked(panel, lengths, num_keys)
-    for number, panel in enumerate(axes.flat[:num_heads]):
-        tick(panel.xaxis, key_labels, "keys" if number + columns >= num_heads else None, upright > 0)
-        tick(panel.yaxis, query_labels, "queries" if number % columns == 0 else None)
-    for panel in axes.flat[num_heads:]:
-        panel.axis("off")
-    add_colour_bar(figure, axes, Normalize(0, 1), WEIGHT_COLOURS)
+    masked = masked_keys(valid_lens, num_queries, num_keys)
+    _, columns = grid_shape(num_heads, columns)
+    side = min(250, max(150, 20 * max(num_queries, num_keys)))
+    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, (query_labels, key_labels))
     what = f"Heat maps of attention weights, {num_heads} × ({num_queries} queries × {num_keys} keys)"
-    return Picture(figure, what, read_strongest(weights, titles, query_labels, key_labels), caption)
+    return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
 
-def add_colour_bar(figure: Figure, axes: Iterable[Axes], scale: Normalize, colours: str) -> None:
-    """One colour bar for all panels."""
-    bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes)
-    bar.set_label("attention weight", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
+def masked_keys(valid_lens: Tensor | None, num_queries: int, num_keys: int) -> Tensor:
+    """Which keys are beyond their query's valid length: (num_queries, num_keys)."""
+    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
+    return torch.arange(num_keys) >= lengths[:, None]
+
+
+def draw_maps(
+    maps: Sequence[Tensor],
+    titles: Sequence[str],
+    columns: int,
+    side: float,
+    masks: Sequence[Tensor | None] = (),
+    names: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    *,
+    numbers: bool = False,
+) -> Canvas:
+    """Maps of weights (num_queries, num_keys) in rows of ``columns``, the longer side of each so long, with the scale.
+
+    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
+    """
+    masks, (queries, keys) = masks or [None] * len(maps), names
+    cells = [side / max(*one.shape, 1) for one in maps]
+    left = max((font(40).getlength(name) / 4 for name in queries), default=-8) + 8
+    longest = max((font(40).getlength(name) / 4 for name in keys), default=0)
+    step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)
+    is_upright = bool(keys) and longest + 3 > cells[0] * step
+    below = (longest + 8 if is_upright else 16) if keys else 0
+    widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
+    pitch = max(*widths, *(font(40).getlength(title) / 4 for title in titles)) + GAP
+    heights = [one.shape[0] * cell for one, cell in zip(maps, cells, strict=True)]
+    rows = [max(heights[start : start + columns]) for start in range(0, len(maps), columns)]
+    width = max(left + min(columns, len(maps)) * pitch - GAP, left + 340 if keys else 300)
+    canvas = Canvas(width, sum(rows) + TITLE * len(rows) + (len(rows) - 1) * GAP / 2 + below + SCALE_HEIGHT + 8)
+    for number, (one, title, cell, masked) in enumerate(zip(maps, titles, cells, masks, strict=True)):
+        row, column = divmod(number, columns)
+        x, y = left + column * pitch, sum(rows[:row]) + TITLE * (row + 1) + row * GAP / 2
+        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers)
+        if column == 0:
+            for i in range(0, len(queries), step):
+                canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
+        for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
+            place = x + (i + 0.5) * cell, y + heights[number] + 4
+            if is_upright:
+                canvas.upright(*place, keys[i], colour="key")
+            else:
+                canvas.text(*place, keys[i], size=10, anchor="ma", colour="key")
+    y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
+    canvas.scale(left, y)
+    canvas.text(left + 176, y + 4, "attention weight", size=10, anchor="lm")
+    if keys:
+        canvas.text(left + 176, y + 18, "rows: queries", size=10, anchor="lm", colour="query")
+        canvas.text(left + 256, y + 18, "columns: keys", size=10, anchor="lm", colour="key")
+    return canvas
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
@@ -87,16 +114,6 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
         query, key = divmod(int(matrix.argmax()), matrix.shape[1])
         parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}")
     return "Strongest link, query → key: " + "; ".join(parts) + ("; …" if len(weights) > 4 else ".")
-
-
-def hatch_masked(panel: Axes, lengths: Tensor, num_keys: int) -> None:
-    """Hatch the cells of keys beyond each query's valid length."""
-    for query, length in enumerate(lengths.tolist()):
-        if length < num_keys:
-            corner = (length - 0.5, query - 0.5)
-            panel.add_patch(
-                Rectangle(corner, num_keys - length, 1, hatch="////", fill=False, edgecolor="0.6", linewidth=0)
-            )
 
 
 def weights_over_image(
@@ -129,31 +146,99 @@ def weights_over_image(
             f"image must divide into {patch_rows} × {patch_columns} patches, got {height} × {width} pixels"
         )
     titles = labels("titles", titles, num_heads, [f"head {h}" for h in range(num_heads)])
-    rows, columns = grid_shape(num_heads + 1, columns)
-    scale = Normalize(0, float(weights.max()))
-    extent = (0, width, height, 0)
-    ink = image / image.max()
-    figure = Figure(figsize=(1.7 * columns + 0.9, 1.85 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for panel in axes.flat:
-        panel.axis("off")
-    axes.flat[0].imshow(ink.tolist(), cmap="gray_r", extent=extent)
-    axes.flat[0].set_title(f"query: {query}", fontsize=9)
-    if query_patch is not None:
-        patch_height, patch_width = height / patch_rows, width / patch_columns
-        corner = (query_patch[1] * patch_width, query_patch[0] * patch_height)
-        outline = Rectangle(corner, patch_width, patch_height, fill=False, edgecolor="#D55E00", linewidth=3)
-        axes.flat[0].add_patch(outline)
-    for panel, title, grid in zip(axes.flat[1:], titles, weights.tolist(), strict=False):
-        panel.set_title(title, fontsize=9)
-        panel.imshow(grid, cmap=IMAGE_COLOURS, norm=scale, extent=extent)
-        panel.add_collection(LineCollection(ink_outline(ink), colors=INK, linewidths=1))
-    add_colour_bar(figure, axes, scale, IMAGE_COLOURS)
+    _, columns = grid_shape(num_heads, max(columns - 1, 1))
+    top = float(weights.max())
+    canvas = draw_over_image(image, weights, titles, columns, 120, top, f"query: {query}", query_patch)
     peaks = [divmod(int(grid.argmax()), patch_columns) for grid in weights]
     reading = "Most weight on patch (row, column): " + "; ".join(
         f"{title} {peak}" for title, peak in zip(titles, peaks, strict=True)
     )
-    return Picture(figure, f"Attention of {query} over an image, {num_heads} heads", reading + ".")
+    return Picture(canvas, f"Attention of {query} over an image, {num_heads} heads", reading + ".")
+
+
+def draw_over_image(
+    image: Tensor,
+    weights: Tensor,
+    titles: Sequence[str],
+    columns: int,
+    side: float,
+    top: float,
+    name: str,
+    query_patch: tuple[int, int] | None,
+) -> Canvas:
+    """An image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
+
+    The longer side of a map is ``side`` pixels long. On the maps the ink is an outline, since colour is the weight's.
+    """
+    num_heads, patch_rows, patch_columns = weights.shape
+    ink, cell = image / image.max().clamp(min=1e-12), side / max(patch_rows, patch_columns)
+    rows, beside = -(-num_heads // columns), 1.5 * side + 2 * GAP
+    step, pitch = cell * patch_rows + TITLE + GAP / 2, cell * patch_columns + GAP
+    canvas = Canvas(beside + columns * pitch - GAP, max(rows * step, TITLE + 1.5 * side + 12 + SCALE_HEIGHT))
+    pixel, large = 1.5 * cell * patch_rows / len(ink), 1.5 * cell
+    canvas.text(0, 12, name, size=10, anchor="ls")
+    for (row, column), darkness in np.ndenumerate(ink.numpy()):
+        grey = round(245 - 225 * float(darkness))
+        canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
+    for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
+        x, y = beside + number % columns * pitch, TITLE + number // columns * step
+        canvas.heat_map(x, y, cell, grid / (top or 1), title=title)
+        unit = cell * patch_rows / len(ink)
+        for (x1, y1), (x2, y2) in ink_outline(ink):
+            canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)
+        _outline_query(canvas, x, y, cell, query_patch)
+    _outline_query(canvas, 0, TITLE, large, query_patch)
+    canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{top:.2f}")))
+    return canvas
+
+
+def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tuple[int, int] | None) -> None:
+    if place is not None:
+        row, column = place
+        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
+
+
+def draw_words(
+    words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
+) -> Canvas:
+    """Words in the colour of one head's weights from one of them, bows to them, and a strip for every head below.
+
+    Args:
+        words: n of them, in one line.
+        weights: of all heads from the chosen word, (num_layers, num_heads, n).
+        query: which word looks.
+        head: (layer, head) of the head that is shown in large.
+        titles: a large one and a small one.
+    """
+    own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
+    fills = [tuple(fill) for fill in rows[head]]
+    widths = [font(32).getlength(word) / 2 + 14 for word in words]
+    middles = [sum(widths[:i]) + 4 * i + width / 2 for i, width in enumerate(widths)]
+    far = [abs(middle - middles[query]) for middle in middles]
+    line = 0.2 * max(far) + 56  # the words' upper edge
+    canvas = Canvas(sum(widths) + 4 * len(widths), line + 48 + 22 * len(rows))
+    canvas.text(0, 0, titles[0], size=17, colour="text")
+    canvas.text(0, 26, titles[1])
+    for i in own.argsort():
+        if i != query and own[i] >= FAINT:
+            bow = middles[query], middles[i], line, 0.2 * far[i] + 6
+            canvas.bow(*bow, colour=fills[i], thickness=1 + 6 * float(own[i]))
+    for i, word in enumerate(words):
+        box, chosen = (middles[i] - widths[i] / 2, line, widths[i], 30), "query" if i == query else None
+        canvas.box(*box, fill=fills[i], line=chosen, thickness=2, radius=6)
+        ink = "white" if is_dark(np.array(fills[i])) else "black"
+        canvas.text(middles[i], line + 15, word, size=16, anchor="mm", colour=ink)
+    strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
+    for layer, strips in enumerate(rows):
+        y = line + 48 + 22 * layer
+        canvas.text(0, y + 8, f"layer {layer}", size=10, anchor="lm")
+        for number, shades in enumerate(strips):
+            x, cell = 54 + number * strip, (strip - 6) / len(shades)
+            for i, fill in enumerate(shades):
+                canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
+            if (layer, number) == head:
+                canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
+    return canvas
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -196,21 +281,6 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def tick(axis: Axis, names: Sequence[str], title: str | None, upright: bool = False) -> None:
-    """Name the ticks of an outer axis of a heat map (of many, as many as fit); without a title, leave them out."""
-    step = -(-len(names) // MOST_LABELS)
-    shown = names[::step] if title else [""] * len(names[::step])
-    axis.set_ticks(range(0, len(names), step), shown, fontsize=7, rotation=90 if upright else 0)
-    axis.set_label_text(title or "", fontsize=8)
-
-
-def upright_height(names: Sequence[str], width: float) -> float:
-    """Inches below a heat map so many inches wide that its key labels need to stand upright; 0 if they fit lying."""
-    longest = max(map(len, names), default=0)
-    fits = (longest + 1) * LETTER * min(len(names), MOST_LABELS) <= width
-    return 0.0 if fits else longest * LETTER
-
-
 def scores_to_weights(
     scores: Tensor,
     weights: Mapping[str, Tensor],
@@ -240,37 +310,57 @@ def scores_to_weights(
     num_queries, num_keys = scores.shape
     query_labels = labels("query_labels", query_labels, num_queries, [f"q{i}" for i in range(num_queries)])
     key_labels = labels("key_labels", key_labels, num_keys, [f"k{i}" for i in range(num_keys)])
-    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
-    count, width = 1 + len(weights), 0.44 * num_keys
-    upright = upright_height(key_labels, width)
-    figure = Figure(figsize=((width + 0.7) * count, 0.36 * num_queries + upright + 0.9), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)[0]
-    for panel, name, matrix in zip(axes, ["scores", *weights], [scores, *weights.values()], strict=True):
-        is_weights = name != "scores"
-        panel.imshow(matrix.tolist(), cmap=WEIGHT_COLOURS if is_weights else PAPER, vmin=0, vmax=1, aspect="auto")
-        panel.set_title(name, fontsize=9)
-        hatch_masked(panel, lengths, num_keys)
-        write_numbers(panel, matrix, row_sums=is_weights)
-        tick(panel.xaxis, key_labels, "keys", upright > 0)
-        tick(panel.yaxis, query_labels, None if is_weights else "queries")
+    masked = masked_keys(valid_lens, num_queries, num_keys)
+    canvas = draw_scores(scores, weights, masked, query_labels, key_labels)
     what = f"Scores, queries × keys {num_queries} × {num_keys}, and the weights made of them: {', '.join(weights)}"
-    return Picture(figure, what, read_leaks(weights, lengths, num_keys))
+    return Picture(canvas, what, read_leaks(weights, masked))
 
 
-def write_numbers(panel: Axes, matrix: Tensor, row_sums: bool) -> None:
-    """Write every number into its cell, and the sum of each row to the right."""
-    for query, row in enumerate(matrix.tolist()):
-        for key, number in enumerate(row):
-            ink, halo = ("white", "none") if row_sums and number > 0.6 else ("black", "white")
-            text = panel.text(key, query, f"{number:.2f}".replace("-", "−"), ha="center", va="center", fontsize=8)
-            text.set(color=ink, path_effects=[withStroke(linewidth=2.5, foreground=halo)])
-        if row_sums:
-            panel.text(len(row) - 0.4, query, f"Σ {sum(row):.2f}", va="center", fontsize=8, color="0.35")
+def draw_scores(
+    scores: Tensor, weights: Mapping[str, Tensor], masked: Tensor, queries: Sequence[str], keys: Sequence[str]
+) -> Canvas:
+    """Scores as numbers, and beside them weights as numbers on their colour, with the sum of each row."""
+    longest = [max(font(40).getlength(name) / 4 for name in names) for names in (queries, keys)]
+    left, cell = longest[0] + 8, 38
+    width, is_upright = cell * scores.shape[1] + 52, longest[1] > cell - 4
+    below = longest[1] + 8 if is_upright else 18
+    canvas = Canvas(left + width * (1 + len(weights)) - GAP, TITLE + cell * len(scores) + below)
+    for number, (name, matrix) in enumerate({"scores": scores, **weights}.items()):
+        x = left + number * width
+        canvas.text(x, 12, name, size=10, anchor="ls")
+        for key, key_name in enumerate(keys):
+            place = x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4
+            if is_upright:
+                canvas.upright(*place, key_name, colour="key")
+            else:
+                canvas.text(*place, key_name, size=10, anchor="ma", colour="key")
+        for query, row in enumerate(matrix.tolist()):
+            y = TITLE + cell * query
+            if number == 0:
+                canvas.text(left - 6, y + cell / 2, queries[query], size=10, anchor="rm", colour="query")
+            else:
+                canvas.text(x + cell * len(row) + 4, y + cell / 2, f"Σ {sum(row):.2f}", size=10, anchor="lm")
+            for key, value in enumerate(row):
+                is_masked = bool(masked[query, key])
+                _write(canvas, x + cell * key, y, cell, value, is_weight=number > 0, is_masked=is_masked)
+    return canvas
 
 
-def read_leaks(weights: Mapping[str, Tensor], lengths: Tensor, num_keys: int) -> str:
+def _write(canvas: Canvas, x: float, y: float, cell: float, value: float, *, is_weight: bool, is_masked: bool) -> None:
+    """A cell with its number, hatched where its key is masked."""
+    fill = weight_colours(np.nan_to_num(value)) if is_weight else None
+    canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
+    dark = fill is not None and is_dark(fill)
+    if is_masked:
+        for share in (0.5, 1.0):
+            line = [(x, y + share * (cell - 2)), (x + share * (cell - 2), y)]
+            canvas.line(line, colour="edge" if dark else "soft", thickness=0.5)
+    text = f"{value:.2f}".replace("-", "−")
+    canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")
+
+
+def read_leaks(weights: Mapping[str, Tensor], masked: Tensor) -> str:
     """One line: what masked keys get under each rule or, where none is masked, each rule's largest weight."""
-    masked = torch.arange(num_keys) >= lengths[:, None]
     if not masked.any():
         largest = [f"{name} {matrix.max():.2f}" for name, matrix in weights.items()]
         return f"Largest weight: {'; '.join(largest)}."

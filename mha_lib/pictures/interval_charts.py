@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from mha_lib.pictures.charts import check_curves, finish_axes, styled
-from mha_lib.pictures.picture import LINES, Picture
+from mha_lib.pictures.charts import LINES, check_curves, finish_axes, styled
+from mha_lib.pictures.picture import Picture
 
 Interval = tuple[float, float, float]  # mean, lower end, upper end
 

@@ -6,9 +6,10 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_lib.attention import MultiHeadAttention, valid_keys
-from mha_lib.pictures.live import LivePicture, check_place, pack, refuse
-from mha_lib.pictures.still import Canvas, Still
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.pictures.heat_maps import draw_maps, masked_keys
+from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
+from mha_lib.pictures.picture import Canvas
 
 MOST_HEADS = 25
 
@@ -30,21 +31,18 @@ class LayerExplorer(LivePicture):
         example, head, cell: what is shown in large; cells are counted row by row.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: queries or keys have a shape that does not fit.
     """
 
-    module, choices = "layer_explorer", ("num_heads", "valid_lens", "ones", "example", "head", "cell")
+    module = "layer_explorer"
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    num_hiddens, divisors = traitlets.Int().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    sizes = traitlets.List[Any]().tag(sync=True)
-    num_heads, valid_lens = traitlets.Int().tag(sync=True), traitlets.Any().tag(sync=True)
-    ones = traitlets.Bool(False).tag(sync=True)
-    example, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
-    cell = traitlets.Int(0).tag(sync=True)
+    num_heads, valid_lens = choice(traitlets.Int()), choice(traitlets.Any())
+    ones = choice(traitlets.Bool(False))
+    example = Place(lambda self: len(self.tensors[0]))
+    head = Place(lambda self: self.num_heads)
+    cell = Place(lambda self: self.tensors[0].shape[1] * self.tensors[1].shape[1])
 
-    def __init__(self, layer: MultiHeadAttention, queries: Tensor, keys: Tensor, **first: object):
+    def __init__(self, layer: MultiHeadAttention, queries: Tensor, keys: Tensor, **first: Any):
         for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
             if X.dim() != 3 or X.shape[-1] != projection.in_features or not X.numel():
                 size = projection.in_features
@@ -54,18 +52,19 @@ class LayerExplorer(LivePicture):
         self.layer, self.tensors = layer, (queries.detach(), keys.detach())
         tensors = {"W_q": layer.W_q.weight, "W_k": layer.W_k.weight, "queries": queries, "keys": keys}
         biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
-        size, num_keys = layer.W_q.out_features, keys.shape[1]
-        super().__init__(
-            title="Heads of one layer",
-            **pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}),
-            num_hiddens=size,
-            divisors=[heads for heads in range(1, min(size, MOST_HEADS) + 1) if size % heads == 0],
-            sizes=[len(queries), queries.shape[1], num_keys],
-            **{"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first},
-        )
+        self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
+        most = min(self.num_hiddens, MOST_HEADS)
+        self.divisors = [heads for heads in range(1, most + 1) if self.num_hiddens % heads == 0]
+        data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
+            "num_hiddens": self.num_hiddens,
+            "divisors": self.divisors,
+            "sizes": [len(queries), queries.shape[1], num_keys],
+        }
+        first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
+        super().__init__("Heads of one layer", data, **first)
 
     @classmethod
-    def random(cls, num_hiddens: int = 100, num_heads: int = 5, *, seed: int = 0, **first: object) -> "LayerExplorer":
+    def random(cls, num_hiddens: int = 100, num_heads: int = 5, *, seed: int = 0, **first: Any) -> "LayerExplorer":
         """A fresh layer on random numbers, two examples of 4 queries and 6 keys: the sizes of d2l 11.5.2."""
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
@@ -83,19 +82,8 @@ class LayerExplorer(LivePicture):
 
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):
-        batch, _, num_keys = self.sizes
-        value = proposal["value"]
-        lengths = value.tolist() if isinstance(value, Tensor) else value
-        is_list = isinstance(lengths, list | tuple) and len(lengths) == batch
-        if not is_list or any(type(length) is not int or not 0 <= length <= num_keys for length in lengths):
-            refuse("valid_lens", f"{batch} whole numbers from 0 to {num_keys}", value)
-        return list(lengths)
-
-    @traitlets.validate("example", "head", "cell")
-    def _validate_place(self, proposal):
-        name, (batch, num_queries, num_keys) = proposal["trait"].name, self.sizes
-        counts = {"example": batch, "head": self.num_heads, "cell": num_queries * num_keys}
-        return check_place(name, proposal["value"], counts[name])
+        batch, num_keys = self.tensors[1].shape[:2]
+        return checked_lengths(proposal["value"], batch, num_keys, f"{batch} whole numbers from 0 to {num_keys}")
 
     @traitlets.observe("num_heads")
     def _stay_among_the_heads(self, change):
@@ -113,22 +101,16 @@ class LayerExplorer(LivePicture):
             layer(queries, keys, keys, torch.tensor(self.valid_lens))
         return layer.attention_weights
 
-    def still(self) -> Still:
-        weights, (_, num_queries, num_keys) = self.weights(), self.sizes
-        masked = ~valid_keys(torch.tensor(self.valid_lens), num_keys)
-        columns, cell = min(self.num_heads, 5), 22
-        width, height = num_keys * cell + 16, num_queries * cell + 30
-        rows = -(-self.num_heads // columns)
-        canvas = Canvas(columns * width, len(weights) * rows * height + 40)
-        for example, heads in enumerate(weights.numpy()):
-            hidden = masked[example].expand(num_queries, num_keys).numpy()
-            for head, own in enumerate(heads):
-                x, y = head % columns * width, (example * rows + head // columns) * height
-                canvas.text(x, y + 4, f"example {example}, head {head}", size=11)
-                canvas.heat_map(x, y + 22, cell, own, masked=hidden, numbers=True)
-        canvas.scale(0, len(weights) * rows * height + 8, 160, {0: "0", 0.5: ".5", 1: "1"})
+    def draw(self) -> tuple[Canvas, str, str]:
+        weights = self.weights()
+        batch, num_heads, num_queries, num_keys = weights.shape
+        titles = [f"example {example}, head {head}" for example in range(batch) for head in range(num_heads)]
+        masks = [masked_keys(torch.tensor(length), num_queries, num_keys) for length in self.valid_lens]
+        all_masks = [mask for mask in masks for _ in range(num_heads)]
+        columns, side = next(c for c in (5, 4, 3, 2, 1) if num_heads % c == 0), 26 * max(num_queries, num_keys)
+        canvas = draw_maps(list(weights.flatten(0, 1)), titles, columns, side, all_masks, numbers=True)
         largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(0, 2, 3)))
         state = f"{self.num_heads} heads of {self.num_hiddens // self.num_heads} features, valid_lens {self.valid_lens}"
         inputs = ", all inputs ones" if self.ones else ""
-        alt = f"{self.title}: {state}{inputs}. Largest weight of each head: {largest}. Hatched keys are masked."
-        return Still(canvas.png(), canvas.width, alt, f"{state}. Hatched keys are masked: they get no weight.")
+        alt = f"{state}{inputs}. Largest weight of each head: {largest}. Hatched keys are masked."
+        return canvas, alt, f"{state}. Hatched keys are masked: they get no weight."

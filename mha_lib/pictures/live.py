@@ -9,7 +9,7 @@ import functools
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,10 +20,11 @@ from IPython import get_ipython
 from torch import Tensor
 
 from mha_lib.pictures.palette import STYLE
-from mha_lib.pictures.still import Still
+from mha_lib.pictures.picture import Canvas, Picture
 
 MODULES = Path(__file__).with_name("js")
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -59,7 +60,7 @@ def bundle(entry: str) -> str:
 
     add(entry)
     *neighbours, last = texts.values()
-    return "\n".join([*map(_without_exports, neighbours), last])
+    return "\n".join([*(EXPORT.sub("", text) for text in neighbours), last])
 
 
 def pack(tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -76,34 +77,73 @@ def integers(numbers: Any) -> bytes:
     return np.asarray(numbers, "<u2").tobytes()
 
 
+def shares(weights: Tensor) -> bytes:
+    """Weights from 0 to 1 as one byte each."""
+    return (255 * weights).round().numpy().astype(np.uint8).tobytes()
+
+
+def choice(trait: traitlets.TraitType) -> Any:
+    """Make a trait one that a reader of the picture moves, too."""
+    return trait.tag(sync=True, choice=True)
+
+
+class Place(traitlets.Int):
+    """A choice among ``count(picture)`` places, counted from 0."""
+
+    def __init__(self, count: Callable[[Any], int]):
+        super().__init__(0)
+        self.count = count
+        choice(self)
+
+    def validate(self, obj: Any, value: Any) -> int:
+        place, end = super().validate(obj, value), self.count(obj)
+        if not 0 <= place < end:
+            refuse(self.name or "place", f"between 0 and {end - 1}", place)
+        return place
+
+
 class LivePicture(anywidget.AnyWidget):
     """A picture that the browser computes and Python can move. A subclass names its module and its choices.
 
-    Attributes:
+    Args:
         title: what the picture is, for screen readers and alt texts.
+        data: what the module reads and nothing changes: JSON, and bytes.
+        first: first values of the choices.
+
+    Attributes:
         module: its file in ``js/``, without the ending.
         choices: the traits that a reader moves; ``observe`` and ``ipywidgets.link`` work on them.
+
+    Raises:
+        traitlets.TraitError: at once or later: a choice cannot be; the message names it, what it needs and what it got.
     """
 
     module = ""
     choices: tuple[str, ...] = ()
     title = traitlets.Unicode("A live picture").tag(sync=True)
+    data = traitlets.Dict().tag(sync=True)
     _shown: ClassVar[dict[str, tuple[str, list["LivePicture"]]]] = {}  # by cell: the run, and what it showed
 
     def __init_subclass__(cls, **kwargs: Any):
         if "module" in vars(cls):  # not so for the class of its own that each object gets with its traits
             cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text()
+            traits = {name: one for name, one in vars(cls).items() if isinstance(one, traitlets.TraitType)}
+            cls.choices = tuple(name for name, one in traits.items() if one.metadata.get("choice"))
         super().__init_subclass__(**kwargs)
 
-    def still(self) -> Still:
-        """The present state as an image with words."""
+    def __init__(self, title: str, data: dict[str, Any], **first: Any):
+        # In the order in which they are declared, since the places of one may depend on another.
+        ordered = {name: first.pop(name) for name in self.choices if name in first}
+        super().__init__(title=title, data=data, **ordered, **first)
+
+    def draw(self) -> tuple[Canvas, str, str]:
+        """The present state without a browser: an image, the words that say it whole, and what to notice."""
         raise NotImplementedError
 
-    def page_state(self) -> dict[str, Any]:
-        """All that the module reads, by name: what a page without a kernel must hold."""
-        inherited = anywidget.AnyWidget.class_trait_names(sync=True)
-        names = [name for name in self.trait_names(sync=True) if name not in inherited and not name.startswith("_")]
-        return {name: getattr(self, name) for name in names}
+    def still(self) -> Picture:
+        """The present state as an image with words."""
+        canvas, reading, caption = self.draw()
+        return Picture(canvas, self.title, reading, caption)
 
     def __repr__(self) -> str:
         return self.still().alt
@@ -134,69 +174,52 @@ class LivePicture(anywidget.AnyWidget):
 
 
 def refuse(name: str, need: str, got: Any) -> None:
-    """Raise the error of a choice that cannot be.
-
-    Raises:
-        traitlets.TraitError: always; the message names the choice, what it needs and what it got.
-    """
+    """Raise the ``traitlets.TraitError`` of a choice that cannot be: what it needs and what it got."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
 
 
-def check_place(name: str, place: int, count: int) -> int:
-    """A place among ``count``, counted from 0.
-
-    Raises:
-        traitlets.TraitError: there is no such place.
-    """
-    if not 0 <= place < count:
-        refuse(name, f"between 0 and {count - 1}", place)
-    return place
+def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
+    """Valid lengths as a list, whether given as a list, a tuple or a tensor."""
+    lengths = value.tolist() if isinstance(value, Tensor) else value
+    fits = isinstance(lengths, list | tuple) and len(lengths) == count
+    if not fits or any(type(length) is not int or not 0 <= length <= most for length in lengths):
+        refuse("valid_lens", need, value)
+    return list(lengths)
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:
     """Write a page that shows the picture, alive, in any browser: one file that needs no kernel and no network.
 
-    Args:
-        picture: in the state in which the page shall open.
-        path: where to, such as ``"heads.html"``; a file of that name is replaced.
-
-    Returns:
-        The path.
+    The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
-    path, state = Path(path), page_data(picture)
+    path, state = Path(path), state_of("picture", page_data(picture))
     parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": page_script([picture.module])}
-    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state_of("picture", state), **parts))
+    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts))
     return path
 
 
 def page_script(kinds: Iterable[str]) -> str:
     """A program that puts live pictures in place of a page's still ones, wherever the page holds their state.
 
-    Args:
-        kinds: the modules of the pictures that the page may show.
+    ``kinds`` are the modules of the pictures that the page may show.
     """
-    modules = [f"{kind}: {_as_expression(bundle(f'{kind}.js'))}" for kind in sorted(set(kinds))]
-    return f"(() => {{\n{_without_exports(bundle('page.js'))}\nbringToLife({{ {', '.join(modules)} }});\n}})();\n"
+    texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in sorted(set(kinds))}
+    modules = ", ".join(f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items())
+    return f"(() => {{\n{EXPORT.sub('', bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:
     """What a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
-    text = json.dumps(state).replace("</", "<\\/")
-    return f'<script type="application/json" data-mha-state="{html.escape(key)}">{text}</script>'
+    return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
 
 
 def page_data(picture: LivePicture) -> dict[str, Any]:
-    """All that a picture's module reads; bytes as base64."""
-    encoded = {
-        name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-        for name, value in picture.page_state().items()
-    }
-    return {"kind": picture.module, "state": encoded}
+    """All that a picture's module reads, and its kind."""
+    state = {name: getattr(picture, name) for name in ("title", "data", *picture.choices)}
+    return {"kind": picture.module, "state": state}
 
 
-def _without_exports(module: str) -> str:
-    return re.sub(r"^export ", "", module, flags=re.MULTILINE)
-
-
-def _as_expression(module: str) -> str:
-    return f"(() => {{\n{module.replace('export default', 'return')}}})()"
+def as_json(state: dict[str, Any]) -> str:
+    """JSON for a page; bytes as base64."""
+    encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
+    return encoded.replace("</", "<\\/")

@@ -8,8 +8,9 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import masked_softmax
-from mha_lib.pictures.live import LivePicture, check_place, pack, refuse
-from mha_lib.pictures.still import Canvas, Still
+from mha_lib.pictures.heat_maps import draw_scores, masked_keys
+from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack
+from mha_lib.pictures.picture import Canvas
 
 HEAD_SIZE = 16
 SHIFTS = (0, -3_000_000)
@@ -33,18 +34,16 @@ class MaskExplorer(LivePicture):
         valid_lens: None, one length, or one for each query; a tensor will do.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: ``scores`` has another shape.
     """
 
-    module, choices = "mask_explorer", ("example", "divisor", "shift", "valid_lens")
+    module = "mask_explorer"
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    sizes, example = traitlets.List[Any]().tag(sync=True), traitlets.Int(0).tag(sync=True)
-    divisor, shift = traitlets.Float(1.0).tag(sync=True), traitlets.Int(0).tag(sync=True)
-    valid_lens = traitlets.Any(None, allow_none=True).tag(sync=True)
+    example = Place(lambda self: len(self.scores))
+    divisor, shift = choice(traitlets.Float(1.0, min=0.25, max=32)), choice(traitlets.Enum(SHIFTS, 0))
+    valid_lens = choice(traitlets.Any(None, allow_none=True))
 
-    def __init__(self, scores: Tensor | None = None, **first: object):
+    def __init__(self, scores: Tensor | None = None, **first: Any):
         if scores is None:
             scores, first = random_scores(), {"divisor": math.sqrt(HEAD_SIZE), **first}
         if scores.dim() != 3 or max(scores.shape[1:]) > MOST or not scores.numel():
@@ -53,38 +52,18 @@ class MaskExplorer(LivePicture):
                 f"got {tuple(scores.shape)}"
             )
         self.scores = scores.detach().float()
-        first = {"valid_lens": scores.shape[2] // 2, **first}
-        super().__init__(
-            title="Scores, mask and weights", **pack({"scores": self.scores}), sizes=list(scores.shape), **first
-        )
-
-    @traitlets.validate("example")
-    def _validate_example(self, proposal):
-        return check_place("example", proposal["value"], self.sizes[0])
-
-    @traitlets.validate("divisor")
-    def _validate_divisor(self, proposal):
-        if not 0.25 <= proposal["value"] <= 32:
-            refuse("divisor", "between 0.25 and 32", proposal["value"])
-        return proposal["value"]
-
-    @traitlets.validate("shift")
-    def _validate_shift(self, proposal):
-        if proposal["value"] not in SHIFTS:
-            refuse("shift", f"one of {SHIFTS}", proposal["value"])
-        return proposal["value"]
+        data = pack({"scores": self.scores}) | {"sizes": list(scores.shape)}
+        super().__init__("Scores, mask and weights", data, **{"valid_lens": scores.shape[2] // 2, **first})
 
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):
-        _, num_queries, num_keys = self.sizes
+        _, num_queries, num_keys = self.scores.shape
         value = proposal["value"]
-        plain = value.tolist() if isinstance(value, Tensor) else value
-        lengths = plain if isinstance(plain, list | tuple) else [plain] * num_queries
-        if plain is None:
-            return None
-        if len(lengths) != num_queries or any(type(n) is not int or not 0 <= n <= num_keys for n in lengths):
-            refuse("valid_lens", f"None, a whole number from 0 to {num_keys}, or {num_queries} of them", value)
-        return list(plain) if isinstance(plain, tuple) else plain
+        plain = value.item() if isinstance(value, Tensor) and not value.dim() else value
+        need = f"None, a whole number from 0 to {num_keys}, or {num_queries} of them"
+        if plain is None or isinstance(plain, int):
+            return None if plain is None else checked_lengths([plain], 1, num_keys, need)[0]
+        return checked_lengths(plain, num_queries, num_keys, need)
 
     def weights(self) -> Tensor:
         """What ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
@@ -92,23 +71,15 @@ class MaskExplorer(LivePicture):
         lengths = None if self.valid_lens is None else torch.tensor([self.valid_lens])
         return masked_softmax(scores, lengths)[0]
 
-    def still(self) -> Still:
-        weights, (_, num_queries, num_keys) = self.weights(), self.sizes
-        lengths = torch.tensor(num_keys if self.valid_lens is None else self.valid_lens).expand(num_queries)
-        masked = (torch.arange(num_keys) >= lengths[:, None]).numpy()
-        scores = self.scores[self.example] / self.divisor
-        cell, left = 36, 36 * num_keys + 40
-        canvas = Canvas(2 * left, cell * num_queries + 30)
-        canvas.text(0, 4, f"scores ÷ {self.divisor:g}")
-        canvas.text(left, 4, "masked_softmax")
-        for query, row in enumerate(scores.tolist()):
-            for key, score in enumerate(row):
-                canvas.box(cell * key, 24 + cell * query, cell - 1, cell - 1, line="#767676")
-                canvas.text(cell * (key + 0.5), 24 + cell * (query + 0.5), f"{score:.1f}", size=11, anchor="mm")
-        canvas.heat_map(left, 24, cell, weights.numpy(), masked=masked, numbers=True)
+    def draw(self) -> tuple[Canvas, str, str]:
+        weights, (_, num_queries, num_keys) = self.weights(), self.scores.shape
+        lengths = None if self.valid_lens is None else torch.tensor(self.valid_lens)
+        names = [f"q{i}" for i in range(num_queries)], [f"k{i}" for i in range(num_keys)]
+        masked = masked_keys(lengths, num_queries, num_keys)
+        canvas = draw_scores(self.scores[self.example] / self.divisor, {"masked_softmax": weights}, masked, *names)
         rows = "; ".join(", ".join(f"{weight:.2f}" for weight in row) for row in weights.tolist())
-        alt = f"{self.title}. valid_lens {self.valid_lens}, scores ÷ {self.divisor:g}. Weights by query: {rows}."
-        return Still(canvas.png(), canvas.width, alt, "Hatched keys are masked: exactly no weight falls on them.")
+        alt = f"valid_lens {self.valid_lens}, scores ÷ {self.divisor:g}. Weights by query: {rows}."
+        return canvas, alt, "Hatched keys are masked: exactly no weight falls on them."
 
 
 def random_scores() -> Tensor:

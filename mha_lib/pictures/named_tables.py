@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-ROLES = {"query": "#c2620f", "key": "#2f7fd1", "value": "#1f9460"}  # 3 : 1 and more on white and on black
+from mha_lib.pictures.palette import colours
+
+ROLES = ("query", "key", "value")
 CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 
 
@@ -69,7 +71,7 @@ def _styles(argument: str, roles: str | Sequence[str], count: int) -> list[str]:
     roles = [roles] * count if isinstance(roles, str) else list(roles)
     if not set(roles) <= set(ROLES) or len(roles) not in (0, count):
         raise ValueError(f"{argument} must be {count} of {', '.join(ROLES)}, got {roles}")
-    return [f"{CELL};color:{ROLES[role]}" for role in roles] or [CELL] * count
+    return [f"{CELL};color:{colours()[f'{role}-anywhere']}" for role in roles] or [CELL] * count
 
 
 def _short(number: float) -> str:

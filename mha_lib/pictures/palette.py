@@ -20,8 +20,13 @@ TO_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468],
 @functools.cache
 def colours(dark: bool = False) -> dict[str, str]:
     """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
-    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\);", STYLE.read_text())
-    return {name: pair[dark] for name, *pair in pairs}
+    named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", STYLE.read_text())
+    return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
+
+
+def head_colour(head: int) -> str:
+    """The colour of a head under black figures, the same in every picture; after eight they begin anew."""
+    return colours()[f"head-{head % 8}"]
 
 
 def rgb(colour: str) -> np.ndarray:

@@ -1,35 +1,53 @@
-"""A still picture with its text twin, and the colours that all pictures share."""
+"""A still picture with its text twin, for where no program runs, and the sheet that most of them are drawn on.
+
+Pictures have a light ground, which every theme bears, and few colours, so that notebooks with many of them stay small.
+"""
 
 import base64
+import functools
 import html
 import io
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont
+from PIL import Image, ImageDraw, ImageFont
 
-# Okabe and Ito 2008: told apart with every common kind of colour vision. One colour a head, in this order.
-HEAD_COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2", "#999999")
-WEIGHT_COLOURS = "Blues"
-IMAGE_COLOURS = "Oranges"
-# Colour and dash of the lines in one chart, told apart without colour too.
-LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
-DPI = 120
+from mha_lib.pictures.palette import colours, is_dark, weight_colours
+
+SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
+FINER = 2  # lines are drawn that much larger and then made smaller, which smooths their edges
+PAD = 12  # around a drawing, in pixels of the page
+INCH = 96  # pixels of the page
+MOST_COLOURS = 64
+GROUND = "white"
+Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name of the palette
 
 
 class Picture:
-    """A finished figure with its text twin: what it is, and a one-line reading of what it shows.
+    """A finished drawing with its text twin: what it is, and a one-line reading of what it shows.
 
     In a notebook it shows as an image with alt text and a caption below it: what to notice, or, left out, the reading.
     ``print`` gives the text alone. The image travels inside the HTML, which is the one form whose alt text JupyterLab
     and nbconvert both keep.
+
+    Attributes:
+        drawing: a ``Canvas`` or a figure of matplotlib.
+        png: the image, ``SCALE`` times as large as it is shown.
+        width: how wide it is shown, in pixels of the page.
     """
 
-    def __init__(self, figure: Figure, what: str, reading: str, caption: str | None = None):
-        self.figure, self.what, self.reading = figure, what, reading
+    def __init__(self, drawing: "Figure | Canvas", what: str, reading: str, caption: str | None = None):
+        self.drawing, self.what, self.reading = drawing, what, reading
         self.caption = reading if caption is None else caption
-        self.width = round(figure.get_figwidth() * 96)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
-        self.png = buffer.getvalue()
+        if isinstance(drawing, Figure):
+            buffer = io.BytesIO()
+            drawing.savefig(buffer, format="png", dpi=SCALE * INCH, facecolor=GROUND)
+            self.png, self.width = few_colours(Image.open(buffer)), round(drawing.get_figwidth() * INCH)
+        else:
+            self.png, self.width = few_colours(drawing.image.reduce(FINER)), drawing.width
 
     @property
     def alt(self) -> str:
@@ -39,14 +57,118 @@ class Picture:
     def __repr__(self) -> str:
         return self.alt
 
-    def _repr_html_(self) -> str:
+    def html(self, key: str = "") -> str:
+        """A figure; ``key`` is the name under which a page may hold the live picture's state."""
+        source = base64.b64encode(self.png).decode()
+        live = f' data-mha-live="{html.escape(key)}"' if key else ""
         return (
-            f'<figure style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" style="max-width:100%" '
-            f'src="data:image/png;base64,{base64.b64encode(self.png).decode()}">'
+            f'<figure{live} style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" '
+            f'style="max-width:100%;height:auto;border-radius:8px" src="data:image/png;base64,{source}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
+    def _repr_html_(self) -> str:
+        return self.html()
 
-def head_colour(head: int) -> str:
-    """The colour of a head, the same in every picture."""
-    return HEAD_COLOURS[head % len(HEAD_COLOURS)]
+
+def few_colours(image: Image.Image) -> bytes:
+    """An image as a PNG of few colours."""
+    buffer = io.BytesIO()
+    few = image.convert("RGB").quantize(MOST_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+class Canvas:
+    """A light sheet to draw on. Places are pixels of the page, from the left upper corner inside the margin."""
+
+    def __init__(self, width: float, height: float):
+        self.width, self.height = round(width) + 2 * PAD, round(height) + 2 * PAD
+        self.image = Image.new("RGB", (SCALE * FINER * self.width, SCALE * FINER * self.height), GROUND)
+        self._draw = ImageDraw.Draw(self.image)
+        self.words: list[str] = []  # all that is written
+        self.maps: dict[tuple[float, float], tuple[float, np.ndarray]] = {}  # by corner: a cell's size, and the weights
+
+    def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = "soft"):
+        """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
+        self.words.append(text)
+        (place,) = _fine((x, y))
+        self._draw.text(place, text, fill=_named(colour), font=font(SCALE * FINER * size), anchor=anchor)
+
+    def upright(self, x: float, y: float, text: str, *, size: int = 10, colour: Colour = "soft") -> None:
+        """Write a line that stands upright and ends at the top, with its middle at x."""
+        self.words.append(text)
+        own = font(SCALE * FINER * size)
+        left, top, right, bottom = own.getbbox(text)
+        mask = Image.new("L", (round(right - left), round(bottom - top)))
+        ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=own)
+        mask = mask.rotate(90, expand=True)
+        ((across, down),) = _fine((x, y))
+        self.image.paste(Image.new("RGB", mask.size, _named(colour)), (across - mask.width // 2, down), mask)
+
+    def box(self, x: float, y: float, width: float, height: float, *, fill=None, line=None, thickness=1, radius=0):
+        """Draw a rectangle, its line inside."""
+        ((left, top),), ((right, bottom),) = _fine((x, y)), _fine((x + width, y + height))
+        corners, one = [left, top, max(right - 1, left), max(bottom - 1, top)], SCALE * FINER
+        if radius:
+            self._draw.rounded_rectangle(corners, one * radius, _named(fill), _named(line), one * thickness)
+        else:
+            self._draw.rectangle(corners, _named(fill), _named(line), one * thickness)
+
+    def line(self, points, *, colour: Colour = "soft", thickness: float = 1) -> None:
+        """Draw a line through points (x, y)."""
+        self._draw.line(_fine(*points), _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
+
+    def bow(self, x: float, to: float, y: float, height: float, *, colour: Colour, thickness: float) -> None:
+        """Draw a bow from (x, y) to (to, y), so high."""
+        shares = np.linspace(0, 1, 60)
+        across = x + (to - x) * (3 * shares**2 - 2 * shares**3)
+        self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)
+
+    def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
+        """Weights (rows, columns) from 0 to 1 as cells of one size below a title; masked ones are hatched."""
+        weights = np.asarray(weights)
+        self.maps[x, y] = cell, weights
+        fills, gap = weight_colours(weights), min(1.0, cell / 12)
+        self.text(x, y - 6, title, size=10, anchor="ls")
+        for (row, column), weight in np.ndenumerate(weights):
+            left, top = x + column * cell, y + row * cell
+            if masked is not None and bool(masked[row, column]):
+                for share in (0.5, 1.0):
+                    self.line([(left, top + share * cell), (left + share * cell, top)], thickness=0.5)
+                continue
+            self.box(left, top, cell - gap, cell - gap, fill=tuple(fills[row, column]))
+            if numbers:
+                ink = "white" if is_dark(fills[row, column]) else "black"
+                self.text(left + cell / 2, top + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
+
+    def scale(self, x: float, y: float, width: float = 160, marks: Sequence[tuple[float, str]] = ()) -> None:
+        """The scale of weights; ``marks`` are names by place, 0 to 1."""
+        for step in range(round(width)):
+            self.box(x + step, y, 1, 8, fill=tuple(weight_colours(np.array(step / width))))
+        for place, name in marks or ((0, "0"), (0.5, ".5"), (1, "1")):
+            self.text(
+                x + place * width, y + 11, name, size=10, anchor="la" if place == 0 else "ra" if place == 1 else "ma"
+            )
+
+
+def short(weight: float) -> str:
+    """A weight in a cell: two digits, without the zero in front."""
+    return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
+
+
+@functools.lru_cache
+def font(size: int) -> ImageFont.FreeTypeFont:
+    """The font that matplotlib brings along, which has the signs that pictures need."""
+    return ImageFont.truetype(findfont("DejaVu Sans"), size)
+
+
+def _fine(*places: tuple[float, float]) -> list[tuple[int, int]]:
+    """Places on the page as places in the image."""
+    one = SCALE * FINER
+    return [(round(one * (x + PAD)), round(one * (y + PAD))) for x, y in places]
+
+
+def _named(colour: Any) -> Any:
+    """A colour by its name in the palette, or the colour itself."""
+    return colours().get(colour, colour) if isinstance(colour, str) else colour

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import traitlets
 from torch import Tensor
 
-from mha_lib.pictures.live import LivePicture, check_place
-from mha_lib.pictures.still import Canvas, Still
+from mha_lib.pictures.heat_maps import draw_maps
+from mha_lib.pictures.live import LivePicture, Place, shares
+from mha_lib.pictures.picture import Canvas
 
 
 class Scrubber(LivePicture):
@@ -29,17 +28,14 @@ class Scrubber(LivePicture):
         head, query: the head and the query that the line below reads.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the arguments do not fit together.
     """
 
-    module, choices = "scrubber", ("step", "head", "query")
+    module = "scrubber"
 
-    weights, steps = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    losses, titles = traitlets.List[Any]().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    sizes, tokens = traitlets.List[Any]().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    step, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
-    query = traitlets.Int(0).tag(sync=True)
+    step = Place(lambda self: self.maps.shape[0])
+    head = Place(lambda self: self.maps.shape[1])
+    query = Place(lambda self: self.maps.shape[2])
 
     def __init__(
         self,
@@ -50,58 +46,32 @@ class Scrubber(LivePicture):
         titles: Sequence[str] | None = None,
         queries: Sequence[str] | None = None,
         keys: Sequence[str] | None = None,
-        **first: object,
+        **first: Any,
     ):
         if maps.dim() != 4 or not maps.numel():
             raise ValueError(f"maps must have shape (steps, heads, queries, keys), got {tuple(maps.shape)}")
         num_steps, num_heads, num_queries, num_keys = maps.shape
-        titles = [f"head {head}" for head in range(num_heads)] if titles is None else list(titles)
-        queries, keys = (
-            list(map(str, range(count))) if names is None else list(names)
-            for names, count in ((queries, num_queries), (keys, num_keys))
-        )
+        self.maps, self.steps = maps.detach().float(), [int(step) for step in steps]
+        self.titles = [f"head {head}" for head in range(num_heads)] if titles is None else list(titles)
         given: dict[str, tuple[Sequence[object], int]] = {
-            "steps": (list(steps), num_steps),
-            "titles": (titles, num_heads),
-            "queries": (queries, num_queries),
-            "keys": (keys, num_keys),
+            "steps": (self.steps, num_steps),
+            "titles": (self.titles, num_heads),
+            "queries": (list(map(str, range(num_queries))) if queries is None else list(queries), num_queries),
+            "keys": (list(map(str, range(num_keys))) if keys is None else list(keys), num_keys),
         }
-        given |= {} if losses is None else {"losses": (list(losses), num_steps)}
+        given |= {} if losses is None else {"losses": ([float(loss) for loss in losses], num_steps)}
         for name, (values, count) in given.items():
             if len(values) != count:
-                raise ValueError(
-                    f"{name} must have {count} entries, as maps {tuple(maps.shape)} asks, got {len(values)}"
-                )
-        self.maps = maps.detach().float()
-        super().__init__(
-            title="Attention over a training run",
-            weights=(255 * self.maps).round().numpy().astype(np.uint8).tobytes(),
-            steps=[int(step) for step in steps],
-            losses=[] if losses is None else [float(loss) for loss in losses],
-            titles=titles,
-            sizes=[num_queries, num_keys],
-            tokens=[queries, keys],
-            **first,
-        )
+                raise ValueError(f"{name} must have {count} entries, as maps {(*maps.shape,)} asks, got {len(values)}")
+        named: dict[str, Sequence[object]] = {"losses": []} | {name: values for name, (values, _) in given.items()}
+        super().__init__("Attention over a training run", {"weights": shares(self.maps), **named}, **first)
 
-    @traitlets.validate("step", "head", "query")
-    def _validate_place(self, proposal):
-        name = proposal["trait"].name
-        counts = dict(zip(("step", "head", "query"), self.maps.shape[:3], strict=True))
-        return check_place(name, proposal["value"], counts[name])
-
-    def still(self) -> Still:
+    def draw(self) -> tuple[Canvas, str, str]:
         """The first, the shown and the last step, one below the other."""
-        rows, (num_heads, num_queries, num_keys) = sorted({0, self.step, len(self.steps) - 1}), self.maps.shape[1:]
-        cell = 84 / max(num_queries, num_keys)
-        canvas = Canvas(70 + 96 * num_heads, 20 + 92 * len(rows))
-        for head, title in enumerate(self.titles):
-            canvas.text(70 + 96 * head, 2, title, size=10)
-        for line, step in enumerate(rows):
-            canvas.text(0, 20 + 92 * line, f"step {self.steps[step]}", size=11)
-            for head in range(num_heads):
-                canvas.heat_map(70 + 96 * head, 20 + 92 * line, cell, self.maps[step, head].numpy())
+        rows = sorted({0, self.step, len(self.steps) - 1})
+        titles = [f"step {self.steps[row]}, {title}" for row in rows for title in self.titles]
+        canvas = draw_maps(list(self.maps[rows].flatten(0, 1)), titles, len(self.titles), 130)
         shown = zip(self.titles, self.maps[self.step].amax(dim=(1, 2)).tolist(), strict=True)
         largest = ", ".join(f"{title} {weight:.2f}" for title, weight in shown)
         state = f"Step {self.steps[self.step]} of {self.steps[-1]}"
-        return Still(canvas.png(), canvas.width, f"{self.title}. {state}. Largest weights: {largest}.", f"{state}.")
+        return canvas, f"{state}. Largest weights: {largest}.", f"{state}, between the first and the last."

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import traitlets
 
 from mha_lib.models.pretrained import NAMED_HEADS, SentenceMaps, kept_maps
-from mha_lib.pictures.live import LivePicture, check_place
-from mha_lib.pictures.palette import is_dark, weight_colours
-from mha_lib.pictures.still import Canvas, Still, colour, font
+from mha_lib.pictures.heat_maps import draw_words
+from mha_lib.pictures.live import LivePicture, Place, shares
+from mha_lib.pictures.picture import Canvas
 
 
 class SentenceExplorer(LivePicture):
@@ -29,66 +28,49 @@ class SentenceExplorer(LivePicture):
         layer, head: the head whose weights colour the words.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: there is no sentence, or the models of two sentences have other numbers of layers or heads.
     """
 
-    module, choices = "sentence_explorer", ("example", "query", "layer", "head")
+    module = "sentence_explorer"
 
-    weights, sentences = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    named, sizes = traitlets.List[Any]().tag(sync=True), traitlets.Dict().tag(sync=True)
-    example, query = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
-    layer, head = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
+    example = Place(lambda self: len(self.maps))
+    query = Place(lambda self: len(self.maps[self.example].tokens))
+    layer = Place(lambda self: self.maps[0].weights.shape[0])
+    head = Place(lambda self: self.maps[0].weights.shape[1])
 
     def __init__(
         self,
         sentences: Sequence[SentenceMaps] | None = None,
         *,
         named: Mapping[tuple[int, int], str] = NAMED_HEADS,
-        **first: object,
+        **first: Any,
     ):
-        self.maps = list(kept_maps() if sentences is None else sentences)
+        self.maps, self.named = list(kept_maps() if sentences is None else sentences), dict(named)
         shapes = {tuple(one.weights.shape[:2]) for one in self.maps}
         if len(shapes) != 1:
             raise ValueError(f"sentences must be of one model, with as many layers and heads, got {sorted(shapes)}")
         ((layers, heads),) = shapes
-        rows = [(255 * one.weights).round().numpy().astype(np.uint8).tobytes() for one in self.maps]
-        super().__init__(
-            title="Where the heads of a sentence model look",
-            weights=b"".join(rows),
-            sentences=[{"text": one.sentence, "tokens": list(one.tokens)} for one in self.maps],
-            named=[{"layer": layer, "head": head, "name": name} for (layer, head), name in named.items()],
-            sizes={"layers": layers, "heads": heads},
-            **first,
-        )
-
-    @traitlets.validate("example", "query", "layer", "head")
-    def _validate_place(self, proposal):
-        name = proposal["trait"].name
-        counts = {"example": len(self.maps), "layer": self.sizes["layers"], "head": self.sizes["heads"]}
-        if name == "query":
-            counts["query"] = len(self.maps[self.example].tokens)
-        return check_place(name, proposal["value"], counts[name])
+        data = {
+            "weights": b"".join(shares(one.weights) for one in self.maps),
+            "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in self.maps],
+            "named": [{"layer": layer, "head": head, "name": name} for (layer, head), name in named.items()],
+            "layers": layers,
+            "heads": heads,
+        }
+        super().__init__("Where the heads of a sentence model look", data, **first)
 
     @traitlets.observe("example")
     def _stay_among_the_words(self, change):
         self.query = min(self.query, len(self.maps[change["new"]].tokens) - 1)
 
-    def still(self) -> Still:
+    def draw(self) -> tuple[Canvas, str, str]:
         one = self.maps[self.example]
-        weights = one.weights[self.layer, self.head, self.query].numpy()
-        fills, left, canvas = weight_colours(weights), 0.0, Canvas(760, 84)
-        canvas.text(0, 4, f"from “{one.tokens[self.query]}”, layer {self.layer}, head {self.head}")
-        for i, (word, fill) in enumerate(zip(one.tokens, fills, strict=True)):
-            width = font(28).getlength(word) / 2 + 10
-            chosen = colour("query") if i == self.query else None
-            canvas.box(left, 28, width, 28, fill=tuple(fill), line=chosen, thickness=2)
-            ink = "#ffffff" if is_dark(fill) else "#000000"
-            canvas.text(left + width / 2, 42, word, size=14, anchor="mm", colour=ink)
-            left += width + 3
-        most = int(weights.argmax())
-        state = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({weights[most]:.2f})"
-        shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, weights.tolist(), strict=True))
-        alt = f"{self.title}. {one.sentence}. Layer {self.layer}, head {self.head}, {state}. All weights: {shown}."
-        caption = f"Layer {self.layer}, head {self.head}: {state}. Darker is more weight."
-        return Still(canvas.png(), canvas.width, alt, caption)
+        weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
+        own = weights[self.layer, self.head]
+        most, head = int(own.argmax()), f"Layer {self.layer}, head {self.head}"
+        looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({own[most]:.2f})"
+        titles = looks, f"{head}: {name}" if name else head
+        canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
+        shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
+        alt = f"{one.sentence}. {head}, {looks}. All weights: {shown}."
+        return canvas, alt, f"{head}: {looks}. Darker is more weight; below, all heads from the same word."

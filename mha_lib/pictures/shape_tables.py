@@ -1,14 +1,14 @@
 """Tensors of tagged numbers as tables: where every number goes when heads are split."""
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from collections.abc import Sequence
 
 from mha_lib.attention.shape_trace import ShapeTrace, Step, read_tag, spell_out
-from mha_lib.pictures.picture import Picture, head_colour
+from mha_lib.pictures.palette import head_colour
+from mha_lib.pictures.picture import Canvas, Picture
 
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
-PIECE_GAP, TOKEN_GAP = 0.3, 0.4
+PIECE_GAP, TOKEN_GAP = 0.3, 0.3
+CELL = 40  # pixels, the width of a number
 
 
 def tagged_numbers(trace: ShapeTrace) -> Picture:
@@ -22,27 +22,32 @@ def tagged_numbers(trace: ShapeTrace) -> Picture:
     """
     if not trace.steps:
         raise ValueError("trace must have at least one step, got none")
-    tables = [tables_of(step) for step in trace.steps]
-    heights = [max(table_height(rows) for _, rows in group) + 1.7 for group in tables]
-    width = max(sum(table_width(rows) + 1 for _, rows in group) for group in tables)
-    figure = Figure(figsize=(max(0.42 * width, 6.2), 0.42 * sum(heights) + 0.4), layout="constrained")
-    axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for panel, step, group, height in zip(axes, trace.steps, tables, heights, strict=True):
-        panel.set(xlim=(0, width), ylim=(height - 1.6, -0.9), aspect="equal", anchor="W")
-        panel.axis("off")
+    canvas = draw_tables(trace.steps)
+    what = "Tagged numbers at each step: " + " → ".join(str(tuple(step.tensor.shape)) for step in trace.steps)
+    return Picture(canvas, what, read_tables(trace.steps[-1]))
+
+
+def draw_tables(steps: Sequence[Step]) -> Canvas:
+    """The tables of each step, one step below the other, with the heads' colours."""
+    tables = [tables_of(step) for step in steps]
+    heights = [max(table_height(rows) for _, rows in group) * CELL + 54 for group in tables]
+    width = max(sum(table_width(rows) * CELL + CELL for _, rows in group) for group in tables)
+    canvas, y = Canvas(max(width, 420), sum(heights) + 24), 0.0
+    for step, group, height in zip(steps, tables, heights, strict=True):
         title = f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})"
-        panel.set_title(title, loc="left", fontsize=9, pad=3)
+        canvas.text(0, y, title, colour="text")
         x = 0.0
         for name, rows in group:
-            draw_table(panel, x, name, rows)
-            x += table_width(rows) + 1
-    heads = sorted({read_tag(tag)[2] for tag in trace.steps[0].tensor.flatten().tolist()})
-    handles = [Rectangle((0, 0), 1, 1, color=head_colour(head), alpha=0.55, label=f"head {head}") for head in heads]
-    last = int(trace.steps[0].tensor.flatten()[-1])
-    handles.append(Rectangle((0, 0), 0, 0, alpha=0, label=spell_out(last)))
-    figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize=8, frameon=False)
-    what = "Tagged numbers at each step: " + " → ".join(str(tuple(step.tensor.shape)) for step in trace.steps)
-    return Picture(figure, what, read_tables(trace.steps[-1]))
+            draw_table(canvas, x, y + 36, name, rows)
+            x += (table_width(rows) + 1) * CELL
+        y += height
+    tags = steps[0].tensor.flatten().tolist()
+    heads = sorted({read_tag(tag)[2] for tag in tags})
+    for place, head in enumerate(heads):
+        canvas.box(62 * place, y + 2, 12, 12, fill=head_colour(head), radius=3)
+        canvas.text(62 * place + 16, y + 8, f"head {head}", size=10, anchor="lm")
+    canvas.text(62 * len(heads) + 8, y + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
+    return canvas
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
@@ -66,29 +71,28 @@ def table_width(rows: list[list[list[int]]]) -> float:
 
 def table_height(rows: list[list[list[int]]]) -> float:
     """Height of a table in cells; rows that are cut into groups stand apart, since each is one token's."""
-    return (len(rows) - 1) * row_pitch(rows) + 1
+    return (len(rows) - 1) * row_pitch(rows) + 0.7
 
 
 def row_pitch(rows: list[list[list[int]]]) -> float:
     """How far down in cells the next row begins."""
-    return 1 + TOKEN_GAP * (len(rows[0]) > 1)
+    return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
 
 
-def draw_table(panel: Axes, x: float, name: str, rows: list[list[list[int]]]) -> None:
-    """Draw a table of tagged numbers with its left upper corner at (x, 0); a row of several groups gets a frame."""
-    panel.text(x, -0.25, name, fontsize=8, color="0.35")
+def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
+    """Draw a table of tagged numbers with its left upper corner at (x, y); a row of several groups gets a frame."""
+    canvas.text(x, y - 6, name, size=10, anchor="ls")
     for number, row in enumerate(rows):
-        left, y = x, number * row_pitch(rows)
+        left, top = x, y + number * row_pitch(rows) * CELL
         if len(row) > 1:
-            corner, width = (x - 0.1, y - 0.1), table_width(rows) + 0.2
-            panel.add_patch(Rectangle(corner, width, 1.2, fill=False, edgecolor="0.35", clip_on=False))
+            canvas.box(x - 4, top - 4, table_width(rows) * CELL + 7, CELL * 0.66 + 8, line="soft", radius=5)
         for group in row:
             for tag in group:
-                colour = head_colour(read_tag(tag)[2])
-                panel.add_patch(Rectangle((left, y), 1, 1, facecolor=colour, alpha=0.55, edgecolor="white"))
-                panel.text(left + 0.5, y + 0.52, f"{tag:04d}", ha="center", va="center", fontsize=7)
-                left += 1
-            left += PIECE_GAP
+                canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
+                middle = left + CELL / 2 - 1, top + CELL * 0.33
+                canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
+                left += CELL
+            left += PIECE_GAP * CELL
 
 
 def read_tables(step: Step) -> str:

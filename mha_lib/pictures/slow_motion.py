@@ -3,12 +3,12 @@
 from typing import Any
 
 import torch
-import traitlets
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
-from mha_lib.pictures.live import LivePicture, check_place, pack
-from mha_lib.pictures.still import Canvas, Still, colour
+from mha_lib.pictures.heat_maps import draw_scores, masked_keys
+from mha_lib.pictures.live import LivePicture, Place, pack
+from mha_lib.pictures.picture import Canvas
 
 MOST = 6
 QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
@@ -32,18 +32,17 @@ class SlowMotion(LivePicture):
         step: 0 to 4, for q · k, ÷ √d, mask, softmax and × v.
 
     Raises:
-        traitlets.TraitError: a choice cannot be; the message names it.
         ValueError: the shapes do not fit together.
     """
 
-    module, choices = "slow_motion", ("query", "valid_len", "step")
+    module = "slow_motion"
 
-    parameters, shapes = traitlets.Bytes().tag(sync=True), traitlets.List[Any]().tag(sync=True)
-    query, valid_len = traitlets.Int(0).tag(sync=True), traitlets.Int(0).tag(sync=True)
-    step = traitlets.Int(0).tag(sync=True)
+    query = Place(lambda self: len(self.tensors[0]))
+    valid_len = Place(lambda self: len(self.tensors[1]) + 1)
+    step = Place(lambda _: 5)
 
     def __init__(
-        self, queries: Tensor | None = None, keys: Tensor | None = None, values: Tensor | None = None, **first: object
+        self, queries: Tensor | None = None, keys: Tensor | None = None, values: Tensor | None = None, **first: Any
     ):
         given = zip((queries, keys, values), (QUERIES, KEYS, VALUES), strict=True)
         Q, K, V = (torch.tensor(own) if X is None else X.detach().float() for X, own in given)
@@ -55,14 +54,7 @@ class SlowMotion(LivePicture):
             )
         self.tensors = Q, K, V
         packed = pack({"queries": Q, "keys": K, "values": V})
-        super().__init__(title="Attention in slow motion", **packed, **{"valid_len": len(K), **first})
-
-    @traitlets.validate("query", "valid_len", "step")
-    def _validate_place(self, proposal):
-        name, (queries, keys, _) = proposal["trait"].name, self.tensors
-        return check_place(
-            name, proposal["value"], {"query": len(queries), "valid_len": len(keys) + 1, "step": 5}[name]
-        )
+        super().__init__("Attention in slow motion", packed, **{"valid_len": len(K), **first})
 
     def result(self) -> tuple[Tensor, Tensor]:
         """What torch makes of the present state: the query's weights (num_keys,) and its output (value_size,)."""
@@ -71,29 +63,16 @@ class SlowMotion(LivePicture):
         output = attention(queries[:, self.query : self.query + 1], keys, values, torch.tensor([self.valid_len]))
         return attention.attention_weights[0, 0], output[0, 0]
 
-    def still(self) -> Still:
-        queries, keys, values = self.tensors
-        weights, output = self.result()
-        scores = keys @ queries[self.query]
-        names = ("keys", "q · k", f"÷ √{keys.shape[1]}", "weights", "values")
-        columns = [[_row(k) for k in keys], scores.tolist(), (scores / keys.shape[1] ** 0.5).tolist()]
-        lefts, canvas = (0, 190, 260, 330, 400), Canvas(560, 34 * len(keys) + 70)
-        canvas.text(0, 4, f"query {self.query}: {_row(queries[self.query])}", colour=colour("query"))
-        for left, name in zip(lefts, names, strict=True):
-            canvas.text(left, 28, name, size=11)
-        for row, weight in enumerate(weights.tolist()):
-            y = 48 + 34 * row
-            canvas.text(lefts[0], y + 8, columns[0][row], colour=colour("key"))
-            for left, numbers in zip(lefts[1:3], columns[1:], strict=True):
-                canvas.text(left, y + 8, f"{numbers[row]:.2f}")
-            canvas.heat_map(lefts[3], y, 34, [[weight]], numbers=True)
-            canvas.text(lefts[4], y + 8, _row(values[row]), colour=colour("value"))
-        canvas.text(lefts[4], 50 + 34 * len(keys), f"output: {_row(output)}", colour=colour("value"))
+    def draw(self) -> tuple[Canvas, str, str]:
+        (queries, keys, _), (weights, output) = self.tensors, self.result()
+        scaled, names = queries[self.query] @ keys.T / keys.shape[1] ** 0.5, [f"k{i}" for i in range(len(keys))]
+        masked = masked_keys(torch.tensor(self.valid_len), 1, len(keys))
+        canvas = draw_scores(scaled[None], {"weights": weights[None]}, masked, [f"q{self.query}"], names)
         shown = ", ".join(f"{weight:.2f}" for weight in weights.tolist())
         state = f"Query {self.query}, {self.valid_len} of {len(keys)} keys count"
-        alt = f"{self.title}. {state}: weights {shown}; output {_row(output)}."
-        return Still(canvas.png(), canvas.width, alt, f"The output, {_row(output)}, is the values' average by weight.")
+        caption = f"The output, {_row(output)}, is the values' average by weight."
+        return canvas, f"{state}: weights {shown}; output {_row(output)}.", caption
 
 
 def _row(numbers: Tensor) -> str:
-    return ", ".join(f"{number:.2f}" for number in numbers.tolist())
+    return ", ".join(f"{number:.2f}".replace("-", "−") for number in numbers.tolist())

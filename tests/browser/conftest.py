@@ -19,10 +19,9 @@ SCREENSHOTS = ROOT / "screenshots"
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A JupyterLab on copies of the notebooks and the pictures that they link."""
+    """A JupyterLab on copies of the notebooks."""
     folder = tmp_path_factory.mktemp("lab")
-    for name in ("notebooks", "img"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
     lab = Lab(folder, tmp_path_factory.mktemp("private"))
     yield lab
     lab.stop()

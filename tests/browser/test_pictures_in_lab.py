@@ -56,7 +56,7 @@ def test_python_and_both_views_agree(notebook):
     opened = notebook(SHOW, "explorer", "explorer.query, explorer.gates[1][2]", "explorer.query = 9")
     first, second = sections(opened, 2)
     first.get_by_role("button", name="patch row 1, column 3").click()
-    first.get_by_role("switch", name="layer 2, head 2").press("Space")
+    first.get_by_role("switch", name="layer 1, head 2").press("Space")
     second.locator("[aria-checked=false]").wait_for()
     while output_of(opened, 3) != "(8, 0.0)":  # the kernel hears of one choice after the other
         run_cell(opened, 3)
@@ -92,8 +92,8 @@ def test_a_picture_outlives_its_kernel(notebook):
     opened = notebook(SHOW)
     (view,) = sections(opened)
     opened.do("await jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    view.get_by_role("switch", name="layer 1, head 0").click()
-    view.get_by_text("layer 1, head 0 (off)").first.wait_for()
+    view.get_by_role("switch", name="layer 0, head 0").click()
+    view.get_by_text("layer 0, head 0 (off)").first.wait_for()
 
 
 def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser):
@@ -109,8 +109,8 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser
     page = browser.new_page()
     again = NotebookPage(page, lab, path.name)
     (view,) = sections(again)
-    view.get_by_role("switch", name="layer 1, head 0").click()
-    view.get_by_text("layer 1, head 0 (off)").first.wait_for()
+    view.get_by_role("switch", name="layer 0, head 0").click()
+    view.get_by_text("layer 0, head 0 (off)").first.wait_for()
     page.close()
 
 

@@ -37,7 +37,7 @@ def load(page, module):
 
 RUN = """
 ({ parameters, shapes, blocks, cases }) => {
-    const model = code.transformer(code.unpack(bytes(parameters), shapes), blocks);
+    const model = code.transformer(code.unpack({ parameters: bytes(parameters), shapes }), blocks);
     return cases.map(({ inputs, gates }) => {
         if (inputs.patches) inputs.patches = code.matrix(16, 4, Float32Array.from(inputs.patches));
         const { weights, logits } = model.run(inputs, gates);
@@ -106,7 +106,7 @@ def test_heads_of_a_layer(page):
             layer(queries, keys, keys, torch.tensor([length]))
         found = page.evaluate(
             """({ parameters, shapes, heads, length }) => {
-                const t = code.unpack(bytes(parameters), shapes);
+                const t = code.unpack({ parameters: bytes(parameters), shapes });
                 const [q, k] = ["W_q", "W_k"].map((name, i) =>
                     code.linear([t.queries, t.keys][i], t[`${name}.weight`], t[`${name}.bias`]));
                 return code.attentionWeights(q, k, heads, length).flatMap(head => [...head.data]);

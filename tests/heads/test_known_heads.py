@@ -98,7 +98,7 @@ def test_the_seed_decides_what_is_planted():
     model = encoder()
     batch = examples(model)
     one, same, other = (plant(model, batch, TASK, seed).model.state_dict() for seed in (0, 0, 1))
-    name = "blocks.layer 1.attention.W_o.weight"
+    name = "blocks.layer 0.attention.W_o.weight"
     assert torch.equal(one[name], same[name]) and not torch.equal(one[name], other[name])
 
 

@@ -74,7 +74,7 @@ def test_means_make_a_bias_where_there_was_none(heads):
 def test_a_layer_without_heads_gives_w_os_bias():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": []})
+    pruned = prune(model, {"layer 0": []})
     layer = pruned.attentions[0]
     X = torch.randn(2, 4, 6, dtype=torch.float64)
     assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
@@ -87,7 +87,7 @@ def test_a_layer_without_heads_gives_w_os_bias():
 
 def test_the_weights_that_are_left_are_the_work_that_is_left():
     model = encoder(num_heads=4)
-    pruned = prune(model, {"layer 1": [2], "layer 2": []})
+    pruned = prune(model, {"layer 0": [2], "layer 1": []})
     first, second = pruned.attentions
     assert [tuple(first.W_q.weight.shape), tuple(first.W_v.bias.shape)] == [(2, 8), (2,)]
     assert [tuple(first.W_o.weight.shape), tuple(first.W_o.bias.shape)] == [(8, 2), (8,)]
@@ -98,7 +98,7 @@ def test_the_weights_that_are_left_are_the_work_that_is_left():
 def test_the_whole_model_is_left_as_it_was():
     model = encoder()
     before = copy.deepcopy(model.state_dict())
-    pruned = prune(model, {"layer 1": [1], "layer 2": []}, head_means(model, examples(model)))
+    pruned = prune(model, {"layer 0": [1], "layer 1": []}, head_means(model, examples(model)))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter.add_(1)
@@ -109,7 +109,7 @@ def test_the_whole_model_is_left_as_it_was():
 @pytest.mark.parametrize("training", [False, True])
 def test_mode_dropout_and_frozen_weights_are_kept(training):
     model = encoder().train(training).requires_grad_(training)
-    pruned = prune(model, {"layer 1": [1], "layer 2": []})
+    pruned = prune(model, {"layer 0": [1], "layer 1": []})
     assert all(module.training == training for module in pruned.modules())
     assert all(parameter.requires_grad == training for parameter in pruned.parameters())
     assert pruned.attentions[0].attention.dropout.p == 0.2
@@ -118,7 +118,7 @@ def test_mode_dropout_and_frozen_weights_are_kept(training):
 def test_it_trains_on():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 1": [0, 2], "layer 2": []}).train()
+    pruned = prune(model, {"layer 0": [0, 2], "layer 1": []}).train()
     optimizer = torch.optim.Adam(pruned.parameters(), lr=0.01)
     losses = []
     for _ in range(30):
@@ -132,7 +132,7 @@ def test_it_trains_on():
 
 
 def test_it_saves_and_loads():
-    model, plan = encoder(), {"layer 1": [0, 2], "layer 2": []}
+    model, plan = encoder(), {"layer 0": [0, 2], "layer 1": []}
     batch, pruned = examples(model), prune(encoder(), plan)
     same_plan = prune(encoder(seed=5), plan)
     same_plan.load_state_dict(pruned.state_dict())
@@ -142,23 +142,23 @@ def test_it_saves_and_loads():
     file.seek(0)
     assert torch.equal(outputs(torch.load(file, weights_only=False), batch), outputs(pruned, batch))
     with pytest.raises(RuntimeError, match="size mismatch"):
-        prune(encoder(), {"layer 1": [0], "layer 2": []}).load_state_dict(pruned.state_dict())
+        prune(encoder(), {"layer 0": [0], "layer 1": []}).load_state_dict(pruned.state_dict())
 
 
 def test_pruning_twice_is_pruning_once():
     model = encoder(num_heads=4)
     batch = examples(model)
-    twice = prune(prune(model, {"layer 1": [0, 1, 3], "layer 2": []}), {"layer 1": [2], "layer 2": []})
-    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 1": [3], "layer 2": []}), batch))
+    twice = prune(prune(model, {"layer 0": [0, 1, 3], "layer 1": []}), {"layer 0": [2], "layer 1": []})
+    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 0": [3], "layer 1": []}), batch))
 
 
 def test_heads_stand_as_they_stood_and_unnamed_blocks_stay_whole():
     model = encoder()
     batch = examples(model)
     assert torch.equal(
-        outputs(prune(model, {"layer 2": [2, 0]}), batch), outputs(prune(model, {"layer 2": [0, 2]}), batch)
+        outputs(prune(model, {"layer 1": [2, 0]}), batch), outputs(prune(model, {"layer 1": [0, 2]}), batch)
     )
-    assert [layer.num_heads for layer in prune(model, {"layer 2": [0]}).attentions] == [3, 1]
+    assert [layer.num_heads for layer in prune(model, {"layer 1": [0]}).attentions] == [3, 1]
     assert torch.equal(outputs(prune(model, {}), batch), outputs(model, batch))
 
 
@@ -177,9 +177,9 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
 def test_best_heads():
     model = encoder()
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
-    assert best_heads(model, importance, 3) == {"layer 1": [1, 2], "layer 2": [0]}
-    assert best_heads(model, importance, 0) == {"layer 1": [], "layer 2": []}
-    assert best_heads(model, importance, 6) == {"layer 1": [0, 1, 2], "layer 2": [0, 1, 2]}
+    assert best_heads(model, importance, 3) == {"layer 0": [1, 2], "layer 1": [0]}
+    assert best_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
+    assert best_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
     with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
         best_heads(model, importance, 7)
 
@@ -188,7 +188,7 @@ def test_best_heads_draws_between_equals():
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
     plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
     assert {str(plan) for plan in plans} == {
-        str({"layer 1": [1, 2], "layer 2": [0]}), str({"layer 1": [1], "layer 2": [0, 1]})
+        str({"layer 0": [1, 2], "layer 1": [0]}), str({"layer 0": [1], "layer 1": [0, 1]})
     }  # fmt: skip
 
 
@@ -196,12 +196,12 @@ def test_best_heads_draws_between_equals():
     ("plan", "message"),
     [
         (
-            {"layer 1": [0, 3, -1]},
-            r"plan for 'layer 1' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
+            {"layer 0": [0, 3, -1]},
+            r"plan for 'layer 0' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
         ),
-        ({"layer 2": [True]}, r"plan for 'layer 2' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
-        ({"layer 1": [1, 1]}, r"plan for 'layer 1' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
-        ({"layer 3": []}, r"plan names blocks that do not exist: \['layer 3'\]; there are \['layer 1', 'layer 2'\]"),
+        ({"layer 1": [True]}, r"plan for 'layer 1' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
+        ({"layer 0": [1, 1]}, r"plan for 'layer 0' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
+        ({"layer 2": []}, r"plan names blocks that do not exist: \['layer 2'\]; there are \['layer 0', 'layer 1'\]"),
     ],
 )
 def test_plans_that_do_not_fit(plan, message):

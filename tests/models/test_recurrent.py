@@ -63,6 +63,12 @@ def test_each_written_letter_comes_from_where_it_was_read(words):
     torch.testing.assert_close(logits, model(*words)[0])  # all right: its own letters are the given ones
 
 
+@both
+def test_a_short_training_is_enough_for_words_of_one_letter(attends):
+    assert right_words(fit_recurrent(attends, seed=1, steps=1), length=1) < 0.3
+    assert right_words(fit_recurrent(attends, seed=1, steps=150), length=1) > 0.9
+
+
 def test_all_randomness_comes_from_the_seed():
     before = torch.get_rng_state()
     one, again, other = (fit_recurrent(True, seed, steps=2).output.weight for seed in (3, 3, 4))

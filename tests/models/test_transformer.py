@@ -96,7 +96,7 @@ def test_tokens_of_several_ids_are_their_sum():
 def test_an_attention_may_be_replaced_by_one_with_fewer_heads(encoder):
     torch.manual_seed(2)
     fewer = MultiHeadAttention(12, 2, bias=True, query_size=12, key_size=12, value_size=12).double().eval()
-    encoder.blocks["layer 2"].attention = fewer
+    encoder.blocks["layer 1"].attention = fewer
     encoder(IDS)
     assert [weights.shape[1] for weights in encoder.attention_weights] == [4, 2, 4]
 
@@ -155,7 +155,7 @@ def test_a_class_token_stands_before_the_patches():
 @pytest.mark.parametrize(
     ("gates", "error", "message"),
     [
-        (torch.ones(2, 4), ValueError, r"head_mask must have shape \(3, num_heads\).*layer 1.*got \(2, 4\)"),
+        (torch.ones(2, 4), ValueError, r"head_mask must have shape \(3, num_heads\).*layer 0.*got \(2, 4\)"),
         (torch.ones(4), ValueError, r"head_mask must have shape .*got \(4,\)"),
         ([[1] * 4] * 3, TypeError, "head_mask must be a tensor, got list"),
         (torch.ones(3, 5), ValueError, r"head_mask must have shape \(4,\).*got \(5,\)"),

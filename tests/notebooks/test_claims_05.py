@@ -31,14 +31,15 @@ def test_the_shares_of_its_text_are_the_kept_ones():
     assert "the same word in {} of 100 cases, another the article's noun in {}.".format(*others) in text
 
 
-def test_heads_0_and_4_stand_in_for_each_other():
+def test_head_0_stands_in_for_heads_4_and_5():
     task, model = models.find_task("lookups"), models.shipped_model("lookups")
 
-    def back3(*off):
+    def right(question, *off):
         gates = torch.ones(2, 6)
         gates[0, list(off)] = 0
         with torch.no_grad():
-            right = task.correct(model(task.held_out.inputs, None, gates), task.held_out.targets)
-        return right[..., task.questions.index("back3")].double().mean()
+            answers = task.correct(model(task.held_out.inputs, None, gates), task.held_out.targets)
+        return answers[..., task.questions.index(question)].double().mean()
 
-    assert min(back3(0), back3(4)) > 0.95 and back3(0, 4) < 0.3
+    assert min(right("back3", 0), right("back3", 4)) > 0.95 and right("back3", 0, 4) < 0.3
+    assert right("prev", 0) > 0.95 and right("prev", 0, 5) < right("prev", 5) - 0.1

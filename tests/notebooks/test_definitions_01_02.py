@@ -1,4 +1,4 @@
-"""What the cells of 01 and 02 define is right: each definition is held against the library on random input."""
+"""What the cells of 02 define is right: each definition is held against the library on random input."""
 
 import math
 
@@ -8,24 +8,8 @@ from notebook_tools import ROOT, cell_definitions
 
 import mha_lib
 
-DEFINED_IN_01 = [
-    "nadaraya_watson",
-    "boxcar",
-    "gaussian",
-    "gaussian_scores",
-    "pool",
-    "training_error",
-    "learn_width",
-    "errors_by_width",
-]
 DEFINED_IN_02 = ["masked_softmax", "dot_product_attention", "additive_scores"]
-NOBODY = torch.tensor(False)
 LENGTHS = [None, torch.tensor([5, 0, 2]), torch.tensor([[1, 6, 0, 2], [4, 0, 5, 6], [3, 3, 1, 0]])]
-
-
-@pytest.fixture(scope="module")
-def in_01():
-    return cell_definitions(ROOT / "notebooks" / "01_attention_pooling.ipynb", DEFINED_IN_01)
 
 
 @pytest.fixture(scope="module")
@@ -34,80 +18,9 @@ def in_02():
 
 
 @pytest.fixture
-def readings(in_01):
-    """Queries, keys and values; keys and values are what the definitions know as training data."""
-    torch.manual_seed(5)
-    queries, keys = 4 * torch.rand(7), 4 * torch.rand(11)
-    values = torch.sin(2 * keys) + 0.3 * torch.randn(11)
-    in_01["pool"].__globals__.update(x_train=keys, y_train=values)
-    return queries, keys, values
-
-
-@pytest.fixture
 def sequences():
     torch.manual_seed(6)
     return tuple(torch.randn(3, number, size) for number, size in ((4, 5), (6, 5), (6, 2)))
-
-
-def kernel_pooling(bandwidth, queries, keys, values):
-    layer = mha_lib.KernelPooling(bandwidth)
-    output = layer(queries[None, :, None], keys[None, :, None], values[None, :, None])
-    return output[0, :, 0], layer.attention_weights[0]
-
-
-def left_out(bandwidth, keys, values):
-    """Every key's value as the other keys predict it, one at a time."""
-    others = [torch.arange(len(keys)) != i for i in range(len(keys))]
-    return torch.cat([kernel_pooling(bandwidth, keys[~o], keys[o], values[o])[0] for o in others])
-
-
-def test_gaussian_kernel_of_01_is_kernel_pooling(in_01, readings):
-    for ours, theirs in zip(
-        in_01["nadaraya_watson"](*readings, in_01["gaussian"]), kernel_pooling(1.0, *readings), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
-
-
-def test_boxcar_of_01_averages_what_is_within_half_an_hour(in_01, readings):
-    queries, keys, values = readings
-    windowed, _ = in_01["nadaraya_watson"](*readings, in_01["boxcar"])
-    for query, prediction in zip(queries, windowed, strict=True):
-        near = values[(keys >= query - 0.5) & (keys <= query + 0.5)]
-        torch.testing.assert_close(prediction, near.mean(), equal_nan=True)
-
-
-@pytest.mark.parametrize("sigma", [0.3, 2.5])
-def test_scores_of_01_and_their_softmax(in_01, readings, sigma):
-    queries, keys, _ = readings
-    scores = mha_lib.KernelPooling(sigma).scores(queries[None, :, None], keys[None, :, None])[0]
-    torch.testing.assert_close(in_01["gaussian_scores"](queries, keys, sigma), scores)
-    torch.testing.assert_close(in_01["pool"](queries, sigma), kernel_pooling(sigma, *readings)[0])
-
-
-@pytest.mark.parametrize("w", [0.4, 3.0])
-def test_errors_of_01_with_and_without_a_mask(in_01, readings, w):
-    queries, keys, values = readings
-    for hidden, predictions in (
-        (NOBODY, kernel_pooling(1 / w, keys, keys, values)[0]),
-        (torch.eye(11, dtype=torch.bool), left_out(1 / w, keys, values)),
-    ):
-        error, weights = in_01["training_error"](w, hidden)
-        torch.testing.assert_close(error, torch.nn.functional.mse_loss(predictions, values).sqrt())
-        torch.testing.assert_close(weights @ values, predictions)
-        in_01["errors_by_width"].__globals__["sigmas"] = torch.tensor([9.0, 1 / w])
-        torch.testing.assert_close(in_01["errors_by_width"](keys, values, keys, values, hidden)[1], error)
-    expected = (kernel_pooling(1 / w, *readings)[0] - queries).square().mean().sqrt()
-    torch.testing.assert_close(in_01["errors_by_width"](queries, queries, keys, values, NOBODY)[1], expected)
-
-
-def test_no_width_beats_the_one_learned_in_01(in_01, readings):
-    _, keys, values = readings
-    w = in_01["learn_width"](torch.eye(11, dtype=torch.bool))
-    learned, *others = (
-        (left_out(1 / width, keys, values) - values).square().mean().sqrt()
-        for width in [w, *torch.logspace(-1, 1, 40).tolist()]
-    )
-    assert learned < min(others) + 0.001
 
 
 @pytest.mark.parametrize(

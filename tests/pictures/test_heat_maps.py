@@ -2,7 +2,6 @@
 
 import html
 import io
-import itertools
 import re
 
 import numpy as np
@@ -12,7 +11,9 @@ from PIL import Image
 
 from mha_lib import pictures
 from mha_lib.attention import shape_trace
-from mha_lib.pictures.picture import HEAD_COLOURS
+from mha_lib.pictures.heat_maps import ink_outline
+from mha_lib.pictures.palette import colours, head_colour, rgb, weight_colours
+from mha_lib.pictures.picture import PAD, SCALE
 
 
 @pytest.fixture
@@ -23,45 +24,56 @@ def weights():
     return weights
 
 
-def panels(picture):
-    return [axes for axes in picture.figure.axes if axes.images]
+def maps(picture):
+    """The weights of every map in order, and how large a cell is."""
+    return [torch.as_tensor(weights) for _, weights in picture.drawing.maps.values()]
 
 
-def shown(axes):
-    return torch.as_tensor(axes.images[0].get_array().data)
+def colour_at(picture, x, y):
+    """The colour that most of a little square around a place of the page has: red, green, blue."""
+    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB")).astype(int)
+    column, row = (round(SCALE * (place + PAD)) for place in (x, y))
+    return np.median(pixels[row - 2 : row + 3, column - 2 : column + 3], axis=(0, 1))
 
 
-def test_heatmaps_show_every_head_on_the_same_scale(weights):
+def cells(picture):
+    """Every cell of every map: which map, row and column, its weight, and the colour that it has in the picture."""
+    for number, ((x, y), (cell, weights)) in enumerate(picture.drawing.maps.items()):
+        for (row, column), weight in np.ndenumerate(weights):
+            place = x + (column + 0.25) * cell, y + (row + 0.75) * cell
+            yield number, row, column, weight, colour_at(picture, *place)
+
+
+def is_shade(colour, weight):
+    return np.abs(colour - weight_colours(weight).astype(int)).max() <= 20  # a picture has few colours
+
+
+def test_heatmaps_show_every_head_on_the_one_scale_of_weights(weights):
     picture = pictures.heatmaps(weights)
-    assert len(panels(picture)) == 5
-    for head, axes in enumerate(panels(picture)):
-        assert axes.get_title() == f"head {head}"
-        assert axes.images[0].get_clim() == (0, 1)
-        torch.testing.assert_close(shown(axes), weights[head], check_dtype=False)
-    labels = [axes.get_ylabel() for axes in picture.figure.axes]
-    assert labels.count("attention weight") == 1
+    for head, shown in enumerate(maps(picture)):
+        torch.testing.assert_close(shown, weights[head])
+    assert [f"head {head}" in picture.drawing.words for head in range(6)] == [True] * 5 + [False]
+    assert picture.drawing.words.count("attention weight") == 1
+    assert all(is_shade(colour, weight) for *_, weight, colour in cells(picture))
 
 
 def test_heatmaps_take_one_matrix(weights):
-    torch.testing.assert_close(shown(panels(pictures.heatmaps(weights[3]))[0]), weights[3], check_dtype=False)
+    (shown,) = maps(pictures.heatmaps(weights[3]))
+    torch.testing.assert_close(shown, weights[3])
 
 
-def test_heatmaps_label_the_outer_axes_with_the_tokens(weights):
+def test_heatmaps_name_the_tokens_beside_the_outer_maps(weights):
     queries, keys = list("abcdef"), list("stuvwxyz")
-    axes = panels(pictures.heatmaps(weights, query_labels=queries, key_labels=keys))
-    assert [text.get_text() for text in axes[0].get_yticklabels()] == queries
-    assert [text.get_text() for text in axes[3].get_xticklabels()] == keys
-    assert axes[0].get_ylabel() == "queries" and axes[3].get_xlabel() == "keys"
+    words = pictures.heatmaps(weights, query_labels=queries, key_labels=keys).drawing.words
+    counts = {name: words.count(name) for name in [*queries, *keys]}
+    assert counts == dict.fromkeys(queries, 2) | dict.fromkeys(keys, 3)  # 5 maps in 2 rows and 3 columns
 
 
 @pytest.mark.parametrize("valid_lens", [torch.tensor(5), torch.tensor([8, 0, 3, 5, 8, 1])])
 def test_masked_cells_are_hatched_and_no_others(weights, valid_lens):
-    for axes in panels(pictures.heatmaps(weights, valid_lens=valid_lens)):
-        hatched = torch.zeros(6, 8, dtype=torch.bool)
-        for patch in axes.patches:
-            assert patch.get_hatch()
-            hatched[round(patch.get_y() + 0.5), round(patch.get_x() + 0.5) :] = True
-        assert torch.equal(hatched, torch.arange(8) >= valid_lens.expand(6)[:, None])
+    lengths = valid_lens.expand(6)
+    for _, query, key, weight, colour in cells(pictures.heatmaps(weights + 0.5, valid_lens=valid_lens)):
+        assert is_shade(colour, weight) == (key < lengths[query])
 
 
 def test_the_reading_names_the_strongest_link(weights):
@@ -70,100 +82,77 @@ def test_the_reading_names_the_strongest_link(weights):
     assert "head 2: e → t 0.99" in picture.reading
 
 
-def test_weights_over_image_draws_the_image_and_every_heads_weights(weights):
+def test_weights_over_image_draws_every_heads_weights_and_the_query(weights):
     image = torch.arange(64.0).reshape(8, 8)
     grids = weights[:, :2].reshape(5, 4, 4)
-    picture = pictures.weights_over_image(image, grids, query="patch 5", query_patch=(1, 2))
-    first, *heads = panels(picture)
-    torch.testing.assert_close(shown(first), image / 63, check_dtype=False)
-    outline = first.patches[0]
-    assert (outline.get_x(), outline.get_y(), outline.get_width()) == (4, 2, 2)
-    for head, axes in enumerate(heads):
-        assert axes.get_title() == f"head {head}"
-        torch.testing.assert_close(shown(axes), grids[head], check_dtype=False)
-        assert axes.images[0].get_clim() == (0, pytest.approx(grids.max().item()))
+    picture = pictures.weights_over_image(image, grids, query="patch r1c2", query_patch=(1, 2))
+    for shown, grid in zip(maps(picture), grids, strict=True):
+        torch.testing.assert_close(shown, grid / grids.max())
     row, column = divmod(int(grids[3].argmax()), 4)
     assert f"head 3 ({row}, {column})" in picture.reading
+    assert {"query: patch r1c2", f"{grids.max():.2f}"} <= set(picture.drawing.words)
+    for (x, y), (cell, _) in picture.drawing.maps.items():
+        edge = colour_at(picture, x + 2 * cell + 1.5, y + 1.5 * cell)
+        assert np.abs(edge - rgb(colours()["query"])).max() <= 25
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_colour_of_a_patch_is_its_weight_whatever_its_ink(weights, seed):
     image = torch.rand(8, 8, generator=torch.Generator().manual_seed(seed))
-    grids = weights[:, :2].reshape(5, 4, 4) + 0.05
-    with_ink, without_ink = (
-        pictures.weights_over_image(pixels, grids, query="patch 5") for pixels in (image, torch.full((8, 8), 1e-6))
-    )
-    for panel, blank, grid in zip(panels(with_ink)[1:], panels(without_ink)[1:], grids, strict=True):
-        colours = patch_colours(with_ink, panel)
-        assert np.array_equal(colours, patch_colours(without_ink, blank))
-        assert colours.sum(axis=-1).argmin() == grid.argmax()  # the darkest patch is the heaviest
+    picture = pictures.weights_over_image(image, weights[:, :2].reshape(5, 4, 4), query="class token")
+    assert all(is_shade(colour, weight) for *_, weight, colour in cells(picture))
 
 
-def patch_colours(picture, panel):
-    """The colour that most of a patch has in the finished picture: (4, 4, 3)."""
-    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB")).astype(int)
-    height, width, _ = pixels.shape
-    box = panel.get_position()
-    rows = np.linspace((1 - box.y1) * height, (1 - box.y0) * height, 5).round().astype(int)
-    columns = np.linspace(box.x0 * width, box.x1 * width, 5).round().astype(int)
-    patches = [
-        [pixels[top + 2 : bottom - 2, left + 2 : right - 2] for left, right in itertools.pairwise(columns)]
-        for top, bottom in itertools.pairwise(rows)
-    ]
-    return np.array([[np.median(patch, axis=(0, 1)) for patch in row] for row in patches])
-
-
-def test_the_ink_is_outlined_on_every_head(weights):
+def test_the_outline_runs_around_the_dark_pixels():
     image = torch.rand(8, 6, generator=torch.Generator().manual_seed(0))
-    dark = {(y, x): image[y, x] > image.max() / 2 for y in range(8) for x in range(6)}
+    dark = {(y, x): image[y, x] > 0.5 for y in range(8) for x in range(6)}
     edges = set()
     for y in range(9):
         for x in range(7):
             here, left, above = (bool(dark.get(place, False)) for place in ((y, x), (y, x - 1), (y - 1, x)))
             edges |= {((x, y), (x, y + 1))} if here != left else set()
             edges |= {((x, y), (x + 1, y))} if here != above else set()
-    picture = pictures.weights_over_image(image, weights[:, :2].reshape(5, 8, 2), query="patch 5")
-    for panel in panels(picture)[1:]:
-        (lines,) = panel.collections
-        assert {tuple(map(tuple, line.astype(int).tolist())) for line in lines.get_segments()} == edges
+    assert set(ink_outline(image)) == edges
 
 
-def test_tagged_numbers_draws_every_number_in_the_colour_of_its_head():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w: pictures.heatmaps(w),
+        lambda w: pictures.parameter_sweep(w[0, 0], {"a": w[1, 1]}, x_label="x", y_label="y"),
+    ],
+)
+def test_images_are_twice_as_fine_and_of_few_colours(weights, make):
+    picture = make(weights.clamp(min=0.01))
+    image = Image.open(io.BytesIO(picture.png))
+    assert image.width == 2 * picture.width and image.mode == "P" and len(image.getcolors()) <= 64
+
+
+def numbers_of(step):
+    return [f"{tag:04d}" for tag in step.tensor.flatten().tolist()]
+
+
+def test_tagged_numbers_writes_every_number_of_every_step_and_its_shape():
     trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     picture = pictures.tagged_numbers(trace)
-    assert len(picture.figure.axes) == 4
-    for axes, step in zip(picture.figure.axes, trace.steps, strict=True):
-        numbers = [text for text in axes.texts if text.get_text().isdigit()]
-        assert sorted(int(text.get_text()) for text in numbers) == sorted(step.tensor.flatten().tolist())
-        colours = {patch.get_xy(): patch.get_facecolor()[:3] for patch in axes.patches}
-        for text in numbers:
-            corner = (text.get_position()[0] - 0.5, text.get_position()[1] - 0.52)
-            at = min(colours, key=lambda xy: abs(xy[0] - corner[0]) + abs(xy[1] - corner[1]))
-            expected = HEAD_COLOURS[int(text.get_text()[2])]
-            assert "#{:02X}{:02X}{:02X}".format(*(round(255 * part) for part in colours[at])) == expected
+    written = [word for word in picture.drawing.words if word.isdigit()]
+    assert written == [number for step in trace.steps for number in numbers_of(step)]
+    assert [any(str(tuple(step.tensor.shape)) in word for word in picture.drawing.words) for step in trace.steps] == [
+        True
+    ] * 4
+    pixels = Image.open(io.BytesIO(picture.png)).convert("RGB").getcolors(10**6)
+    for head in range(2):
+        assert any(np.abs(np.array(colour) - rgb(head_colour(head))).max() <= 8 for _, colour in pixels)
     assert "holds the numbers of one head" in picture.reading
-
-
-def test_after_the_first_reshape_every_token_still_stands_in_a_frame_of_its_own():
-    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 4, 2), 4)
-    panel = pictures.tagged_numbers(trace).figure.axes[1]
-    frames = [patch.get_extents() for patch in panel.patches if not patch.get_fill()]
-    numbers = {
-        int(text.get_text()): text.get_transform().transform(text.get_position())
-        for text in panel.texts
-        if text.get_text().isdigit()
-    }
-    inside = [sorted(tag for tag, place in numbers.items() if frame.contains(*place)) for frame in frames]
-    assert sorted(inside) == trace.steps[0].tensor.flatten(0, 1).tolist()
 
 
 @pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
 def test_the_number_in_the_legend_is_in_the_picture(sizes):
     trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(*sizes), sizes[2])
-    figure = pictures.tagged_numbers(trace).figure
-    (legend,) = [text.get_text() for text in figure.legends[0].get_texts() if "=" in text.get_text()]
+    words = pictures.tagged_numbers(trace).drawing.words
+    (legend,) = [word for word in words if "=" in word]
     tag, address = legend.split(" = ")
-    assert all(tag in [text.get_text() for text in panel.texts] for panel in figure.axes)
+    assert words.count(tag) == 4
     assert re.findall(r"\d", address) == list(tag)
 
 

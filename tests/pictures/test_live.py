@@ -95,7 +95,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
     data, _ = explorer._repr_mimebundle_()
     assert data["text/plain"] == repr(explorer)
     html = data["text/html"]
-    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch 6', html)
+    assert re.search(r'<img alt="[^"]*A 5 is read as \d[^"]*patch r1c1', html)
     assert "<figcaption>" in html and "<script" not in html
     still = explorer.still()
     assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
@@ -116,8 +116,8 @@ PLACES = {
         [
             ("valid_lens", [1, 2], "valid_lens must be None, a whole number from 0 to 5, or 3 of them"),
             ("valid_lens", 6, "valid_lens must be None, a whole number from 0 to 5"),
-            ("divisor", 0.0, "divisor must be between 0.25 and 32"),
-            ("shift", 7, r"shift must be one of \(0, -3000000\)"),
+            ("divisor", 0.0, "divisor.*should not be less than 0.25"),
+            ("shift", 7, r"shift.*any of \[0, -3000000\]"),
             ("example", 2, "example must be between 0 and 1"),
         ],
     ),
@@ -130,7 +130,7 @@ PLACES = {
     ),
     "transpose": (
         pictures.TransposeStepper,
-        [("num_heads", 5, "num_heads must be between 1 and 4"), ("step", 7, "step must be between 0 and 6")],
+        [("num_heads", 5, "num_heads.*should not be greater than 4"), ("step", 7, "step must be between 0 and 6")],
     ),
     "slow motion": (
         pictures.SlowMotion,

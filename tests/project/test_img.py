@@ -12,7 +12,7 @@ from mha_lib.pictures import Drawing
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-DIAGRAMS = sorted(path for folder in ("img", "mha_lib/pictures/drawings") for path in (ROOT / folder).glob("*.svg"))
+DIAGRAMS = sorted((ROOT / "mha_lib" / "pictures" / "drawings").glob("*.svg"))
 every_diagram = pytest.mark.parametrize("path", DIAGRAMS, ids=lambda path: path.stem)
 
 

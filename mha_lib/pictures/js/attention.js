@@ -1,37 +1,30 @@
 // What mha_lib's layer computes, on plain arrays. A matrix is {rows, columns, data}, data row after row.
 
-export function matrix(rows, columns, data = new Float32Array(rows * columns)) {
-  return { rows, columns, data };
-}
+export const matrix = (rows, columns, data = new Float32Array(rows * columns)) => ({ rows, columns, data });
 
 /** Row `index` of a matrix, not copied. */
-export function rowOf({ columns, data }, index) {
-  return data.subarray(index * columns, (index + 1) * columns);
-}
+export const rowOf = ({ columns, data }, index) => data.subarray(index * columns, (index + 1) * columns);
 
 /** Rows `start` to `start + count`, not copied. */
-export function rowsOf({ columns, data }, start, count) {
-  return matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
-}
+export const rowsOf = ({ columns, data }, start, count) =>
+  matrix(count, columns, data.subarray(start * columns, (start + count) * columns));
 
-/** Tensors by name from their bytes, laid one after the other by `pack` in live.py. More than two axes are folded. */
-export function unpack(bytes, shapes) {
-  // A copy, since a message's bytes may start anywhere, and a Float32Array starts at multiples of 4 only.
-  const numbers = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
-  const tensors = {};
-  let start = 0;
-  for (const [name, shape] of shapes) {
-    const columns = shape.at(-1) ?? 1;
-    const size = shape.reduce((product, length) => product * length, 1);
-    tensors[name] = matrix(size / columns, columns, numbers.subarray(start, start + size));
-    start += size;
-  }
-  return tensors;
+/** Bytes as they travel, which may start anywhere in a message, copied. */
+export function bytesOf({ buffer, byteOffset, byteLength }) {
+  return new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
 /** Whole numbers from their bytes, two each. */
-export function integers(bytes) {
-  return new Uint16Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+export const integers = (bytes) => new Uint16Array(bytesOf(bytes).buffer);
+
+/** Tensors by name, as `pack` in live.py laid them one after the other. More than two axes are folded. */
+export function unpack({ parameters, shapes }) {
+  const numbers = new Float32Array(bytesOf(parameters).buffer);
+  let start = 0;
+  return Object.fromEntries(shapes.map(([name, shape]) => {
+    const columns = shape.at(-1) ?? 1, size = shape.reduce((product, length) => product * length, 1);
+    return [name, matrix(size / columns, columns, numbers.subarray(start, start += size))];
+  }));
 }
 
 /** X Wᵀ + b, as torch.nn.Linear: (n, in), (out, in), (out) -> (n, out). */
@@ -61,9 +54,7 @@ export function softmax(scores, valid = scores.length) {
 }
 
 /** How many keys count for a query, when lengths are one number for all queries, or a list of one for each. */
-export function lengthFor(valid, query) {
-  return typeof valid === "number" ? valid : valid[query];
-}
+export const lengthFor = (valid, query) => typeof valid === "number" ? valid : valid[query];
 
 /** The weights of every head, [head] -> (queries, keys), from projected queries and keys. */
 export function attentionWeights(queries, keys, numHeads, valid = keys.rows) {
@@ -101,14 +92,5 @@ export function mix(weights, values, gates) {
   return output;
 }
 
-export function indexOfLargest(numbers) {
-  let best = 0;
-  for (let i = 1; i < numbers.length; i++) if (numbers[i] > numbers[best]) best = i;
-  return best;
-}
-
-export function sumOf(numbers) {
-  let total = 0;
-  for (const number of numbers) total += number;
-  return total;
-}
+export const indexOfLargest = (numbers) => numbers.reduce((best, x, i) => x > numbers[best] ? i : best, 0);
+export const sumOf = (numbers) => numbers.reduce((total, x) => total + x, 0);

@@ -1,33 +1,23 @@
 // An image of 8 × 8: the line around its ink, and one that is drawn by hand.
 
+import { sumOf } from "./attention.js";
 import { times } from "./elements.js";
 
 const FINE = 4; // places per pixel where the ink's edge is looked for
 const SIDE = 9 * FINE + 1; // from one pixel before the first to one behind the last
 const LEVEL = 0.36; // how dark the edge is
 
-/** How much the four pixels around a place count there, for a smooth surface through them (a cubic B-spline). */
-function shares(t) {
-  const s = 1 - t;
-  return [s ** 3 / 6, (3 * t ** 3 - 6 * t ** 2 + 4) / 6, (3 * s ** 3 - 6 * s ** 2 + 4) / 6, t ** 3 / 6];
+/** A cubic B-spline: how much a pixel counts at a distance, for a smooth surface through all. */
+function spline(distance) {
+  const t = Math.abs(distance);
+  return t < 1 ? (4 - 6 * t ** 2 + 3 * t ** 3) / 6 : t < 2 ? (2 - t) ** 3 / 6 : 0;
 }
+const SHARES = times(SIDE, (i) => times(8, (pixel) => spline(i / FINE - 1 - pixel)));
 
 /** The smoothed darkness at SIDE × SIDE places. */
 function smoothed(image) {
-  const pixel = (row, column) => row < 0 || column < 0 || row > 7 || column > 7 ? 0 : image[row * 8 + column];
-  const places = times(SIDE, (i) => {
-    const at = i / FINE - 1, first = Math.floor(at);
-    return { first: first - 1, shares: shares(at - first) };
-  });
-  return places.map((down) =>
-    places.map((right) => {
-      let sum = 0;
-      down.shares.forEach((a, i) =>
-        right.shares.forEach((b, j) => sum += a * b * pixel(down.first + i, right.first + j))
-      );
-      return sum;
-    })
-  );
+  const columns = SHARES.map((own) => times(8, (x) => sumOf(own.map((share, y) => share * image[y * 8 + x]))));
+  return columns.map((row) => SHARES.map((own) => sumOf(own.map((share, x) => share * row[x]))));
 }
 
 /** The edge of the ink as an SVG path, in units of patches (0 to 4). */
@@ -64,8 +54,8 @@ export function drawing() {
       if ((i % DOTS + 0.5 - x) ** 2 + (Math.floor(i / DOTS) + 0.5 - y) ** 2 < BRUSH ** 2) dots[i] = 1;
     });
   };
-  return {
-    clear: () => dots.fill(0),
+  const paper = {
+    clear: () => (dots.fill(0), paper),
     /** Move the pen to a place; it inks all the way from where it was unless it was lifted. */
     moveTo(x, y) {
       const from = last ?? [x, y], steps = Math.ceil(Math.hypot(x - from[0], y - from[1]) * DOTS) || 1;
@@ -88,4 +78,5 @@ export function drawing() {
       return image;
     },
   };
+  return paper;
 }

@@ -2,90 +2,58 @@
 
 import { indexOfLargest, matrix, rowOf, softmax } from "./attention.js";
 import { drawing, outlineOf } from "./digit_image.js";
-import { button, drawn, element, number, pressable, roving, set, short, times } from "./elements.js";
+import { button, drawn, element, number, set, short, times } from "./elements.js";
 import { heatMap } from "./heat_map.js";
 
-const PATCHES = times(16, (i) => `r${i >> 2}c${i & 3}`);
 const TOP = 0.4; // the weight where the scale ends: of 17 keys hardly one gets more
+const NAMES = ["class token", ...times(16, (i) => `r${i >> 2}c${i & 3}`)];
 
-export function digitStage({ model, choose, repaint, example, point }) {
+export function digitStage({ model, state, here, frame, choose, point, repaint, example }) {
   let pen = false, outlined = null, outline = "";
-  const paper = drawing();
+  const paper = drawing(), toPatch = (patch) => choose({ query: patch + 1 });
 
-  const large = heatMap(4, 4, {
-    gap: 0,
-    role: "group",
-    "aria-label": "patches of the image",
-    onpick: (patch) => !pen && choose({ query: patch + 1 }),
-    onhover: (patch) => point(patch === null ? null : { key: patch + 1 }),
-  });
+  const onpick = (patch) => pen || toPatch(patch), label = "patches of the image";
+  const onhover = (patch) => point(patch === null ? null : { key: patch + 1 });
+  const large = heatMap(4, 4, { gap: 0, label, role: "button", onpick, onhover });
   const pixels = times(64, (i) => drawn("rect", { x: (i & 7) / 2, y: (i >> 3) / 2, width: 0.51, height: 0.51 }));
   const numbers = times(16, (i) => drawn("text", { x: (i & 3) + 0.5, y: (i >> 2) + 0.5 }));
-  const frame = drawn("rect", { class: "query", width: 0.92, height: 0.92, rx: 0.05 });
-  large.over.append(drawn("g", { class: "ink" }, ...pixels), drawn("g", { class: "numbers" }, ...numbers), frame);
-  large.cells.forEach((cell, patch) => {
-    set(cell, { role: "button", "aria-label": `patch row ${patch >> 2}, column ${patch & 3}` });
-    pressable(cell, () => {
-      if (!pen) return choose({ query: patch + 1 });
-      paper.turn(patch);
-      choose({ drawn: paper.image() });
-    });
-  });
-  const stopAt = roving(large.cells, 4, (patch) => !pen && choose({ query: patch + 1 }));
+  const chosen = drawn("rect", { class: "query", width: 0.92, height: 0.92, rx: 0.05 });
+  large.over.append(drawn("g", { class: "ink" }, ...pixels), drawn("g", { class: "numbers" }, ...numbers), chosen);
 
   const draw = (event) => {
     const box = large.node.getBoundingClientRect();
     paper.moveTo((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
     model.set("drawn", paper.image()); // Python hears of it at the end of a stroke
   };
-  large.node.addEventListener("pointerdown", (event) => {
-    if (!pen) return;
-    large.node.setPointerCapture(event.pointerId);
-    draw(event);
+  const withPen = (act) => (event) => pen && act(event);
+  set(large.node, {
+    onpointerdown: withPen((event) => (large.node.setPointerCapture(event.pointerId), draw(event))),
+    onpointermove: withPen((event) => event.buttons && draw(event)),
+    onpointerup: withPen(() => (paper.lift(), choose({ drawn: paper.image() }))),
+    onkeydown: withPen((event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      paper.turn(large.cells.indexOf(event.target));
+      choose({ drawn: paper.image() });
+    }),
   });
-  large.node.addEventListener("pointermove", (event) => pen && event.buttons && draw(event));
-  large.node.addEventListener("pointerup", () => {
-    if (!pen) return;
-    paper.lift();
-    choose({ drawn: paper.image() });
-  });
-  const takePen = (taken) => {
-    pen = taken;
-    repaint();
-  };
+  const takePen = (taken) => (pen = taken, repaint());
   const penButton = button("✎ Draw", () => {
     takePen(!pen);
-    if (!pen) return;
-    paper.clear();
-    choose({ drawn: paper.image() });
+    if (pen) choose({ drawn: paper.clear().image() });
   }, { title: "draw a digit of your own: fill the frame" });
-  const classToken = button("class token", () => choose({ query: 0 }), {
-    class: "class-token",
-    title: "look from the class token, which gives the answer",
-  });
+  const classToken = button("class token", () => choose({ query: 0 }), { class: "class-token" });
+  set(classToken, { title: "look from the class token, which gives the answer" });
 
-  const digit = element("strong"),
-    share = element("span", { class: "share" }),
-    truth = element("span", { class: "truth" });
-  const bars = times(
-    10,
-    (i) =>
-      element(
-        "div",
-        { class: "bar" },
-        element("i", { class: "ghost" }),
-        element("i", { class: "fill" }),
-        element("b", {}, String(i)),
-      ),
-  );
+  const [share, truth] = ["share", "truth"].map((name) => element("span", { class: name })), digit = element("strong");
+  const bars = times(10, (i) => {
+    const parts = [element("i", { class: "ghost" }), element("i", { class: "fill" }), element("b", {}, i)];
+    return element("div", { class: "bar" }, ...parts);
+  });
   const chart = element("div", { class: "bars", role: "img" }, ...bars);
   const says = element("div", { class: "says" }, element("small", {}, "reads as"), digit, share, truth);
 
-  const imageOf = (i) => example.inputs(i).map((shade) => shade / 16);
-  const current = () => {
-    const own = model.get("drawn");
-    return own?.length ? own : Array.from(imageOf(model.get("example")));
-  };
+  const imageOf = (i) => example.inputs(i).map((darkness) => darkness / 16);
+  const current = () => state.drawn?.length ? state.drawn : imageOf(state.example);
   const inputsOf = (image) => {
     const patches = matrix(16, 4);
     image.forEach((darkness, i) => {
@@ -94,79 +62,65 @@ export function digitStage({ model, choose, repaint, example, point }) {
     });
     return { patches };
   };
-  const place = (box, query, inset) =>
-    set(
-      box,
-      query
-        ? { x: (query - 1 & 3) + inset, y: (query - 1 >> 2) + inset, visibility: "visible" }
-        : { visibility: "hidden" },
-    );
+  const place = (box, inset) => {
+    const patch = Math.max(state.query - 1, 0), visibility = state.query ? "visible" : "hidden";
+    set(box, { x: (patch & 3) + inset, y: (patch >> 2) + inset, visibility });
+  };
 
   return {
     left: [element("div", { class: "paper" }, large.node), classToken],
-    tool: penButton,
+    tools: [penButton],
     answer: element("div", { class: "answer" }, says, chart),
     marks: { 0: "0", [1 / 17]: "even", 0.2: ".2", [TOP]: "≥ .4" },
     shade: (weight) => weight / TOP,
-    keyNames: () => ["class token", ...PATCHES],
-    queryNames: () => ["class token", ...PATCHES],
+    namesOf: () => [NAMES, NAMES],
     inputs: (i) => inputsOf(imageOf(i)),
     current: () => inputsOf(current()),
-    isOwn: () => model.get("drawn")?.length > 0,
+    isOwn: () => state.drawn?.length > 0,
     laid: (logits) => [logits.data.subarray(0, 10)],
     leave: () => takePen(false),
 
     /** A head's card: a map of patches with the ink's edge, and a square for the class token. */
-    card({ layer, head }) {
-      const map = heatMap(4, 4, {
-        class: "map",
-        role: "img",
-        onpick: (patch) => choose({ query: patch + 1 }),
-        onhover: (patch) => point({ layer, head, key: patch === null ? undefined : patch + 1 }),
-      });
+    card(one) {
+      const onhover = (patch) => point({ ...one, key: patch === null ? undefined : patch + 1 });
+      const map = heatMap(4, 4, { class: "map", role: "img", onpick: toPatch, onhover });
       const lines = ["halo", "line"].map((name) => drawn("path", { class: `outline ${name}` }));
       const query = drawn("rect", { class: "query", width: 0.88, height: 0.88, rx: 0.07 });
       map.over.append(...lines, query);
       const corner = element("i", { class: "swatch", title: "weight on the class token" });
-      return {
-        node: map.node,
-        corner,
-        paint(weights, _valid, shade) {
-          const row = rowOf(weights, model.get("query"));
-          map.show(row.subarray(1), undefined, shade);
-          set(corner, { "--w": Math.min(shade(row[0]), 1).toFixed(3) });
-          lines.forEach((line) => set(line, { d: outline }));
-          place(query, model.get("query"), 0.06);
-        },
+      const paint = (weights, _valid, shade) => {
+        const row = rowOf(weights, state.query);
+        map.show(row.subarray(1), undefined, shade);
+        set(corner, { "--w": Math.min(shade(row[0]), 1).toFixed(3) });
+        lines.forEach((line) => set(line, { d: outline }));
+        place(query, 0.06);
       };
+      return { node: set(map.node, { role: "img" }), corner, paint };
     },
 
-    paint({ root, now, whole, pointed, target }) {
-      const image = current(), query = model.get("query");
+    paint({ now, whole, target }) {
+      const image = current(), { pointed } = here, { query } = state;
       if (outlined !== String(image)) [outlined, outline] = [String(image), outlineOf(image)];
       pixels.forEach((pixel, i) => set(pixel, { "--dark": image[i].toFixed(3) }));
       const lens = pointed?.layer === undefined ? null : rowOf(now.weights[pointed.layer][pointed.head], query);
       large.show(lens ? lens.subarray(1) : new Float32Array(16), undefined, (weight) => weight / TOP);
-      root.classList.toggle("lens", lens !== null);
-      root.classList.toggle("drawing", pen);
+      frame.classList.toggle("lens", lens !== null);
+      frame.classList.toggle("drawing", pen);
       numbers.forEach((text, i) => text.textContent = lens ? short(lens[i + 1]) : "");
-      place(frame, query, 0.04);
+      place(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
       set(penButton, { "aria-pressed": pen });
       large.cells.forEach((cell, i) => set(cell, { "aria-pressed": query === i + 1 }));
-      if (query && !large.node.contains(document.activeElement)) stopAt(query - 1);
+      large.say((_, row, column) => `patch row ${row}, column ${column}`, Math.max(query - 1, 0));
 
       const probabilities = softmax(now.laid[0]), before = softmax(whole.laid[0]);
       const answer = indexOfLargest(probabilities), wanted = target ? target[0] : indexOfLargest(before);
       const isRight = answer === wanted;
-      root.classList.toggle("wrong", !isRight);
+      frame.classList.toggle("wrong", !isRight);
       digit.textContent = answer;
       share.textContent = `${(100 * probabilities[answer]).toFixed(0)} %`;
-      truth.textContent = target
-        ? `${isRight ? "✓ it is a" : "✗ but it is a"} ${wanted}`
-        : isRight
-        ? "your drawing"
-        : `✗ with all heads: ${wanted}`;
+      const verdict = target ? `${isRight ? "✓ it is a" : "✗ but it is a"} ${wanted}` : "your drawing";
+      truth.textContent = target || isRight ? verdict : `✗ with all heads: ${wanted}`;
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
         bar.classList.toggle("most", i === answer);

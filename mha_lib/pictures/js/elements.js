@@ -1,4 +1,4 @@
-// What all pictures share: elements, keyboard, the line that reads a picture, and the frame around it.
+// What all pictures share: elements, controls, keyboard, the line that reads a picture, and the frame around it.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,66 +13,53 @@ export function set(node, attributes) {
   return node;
 }
 
-export function element(name, attributes = {}, ...children) {
-  const node = set(document.createElement(name), attributes);
-  node.append(...children);
+function filled(node, attributes, children) {
+  set(node, attributes).append(...children);
   return node;
 }
 
-export function drawn(name, attributes = {}, ...children) {
-  const node = set(document.createElementNS(SVG, name), attributes);
-  node.append(...children);
-  return node;
-}
-
-export function times(count, make) {
-  return Array.from({ length: count }, (_, i) => make(i));
-}
+export const element = (name, attributes = {}, ...children) =>
+  filled(document.createElement(name), attributes, children);
+export const drawn = (name, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, name), attributes, children);
+export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : "−∞";
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
 /** The same within a cell: a weight's leading zero is left out. */
-export function short(weight) {
-  return weight > 0.995 ? "1" : weight < 0.005 ? "0" : number(weight).slice(1);
-}
+export const short = (weight) =>
+  weight > 0.995 ? "1" : weight < 0.005 ? "0" : Number.isNaN(weight) ? "NaN" : number(weight).slice(1);
 
-export function button(text, onclick, attributes = {}) {
-  return element("button", { type: "button", onclick, ...attributes }, text);
-}
+export const button = (content, onclick, attributes = {}) =>
+  element("button", { type: "button", onclick, ...attributes }, ...[content].flat());
 
-/** A named slider with its value in words; `show(position, words)` moves it. */
-export function slider(name, { min, max, step = 1, onmove, ...attributes }) {
-  const input = element("input", { type: "range", min, max, step, "aria-label": name, ...attributes });
-  input.addEventListener("input", () => onmove(Number(input.value)));
-  const output = element("output");
-  const node = element("label", { class: "control" }, element("span", {}, name), input, output);
-  return {
-    node,
-    input,
-    show(position, words = String(position)) {
-      input.value = position;
-      output.textContent = words;
-      set(input, { "aria-valuetext": words });
-    },
+/**
+ * A control for one choice: a list if it has `options` (names by value), a box if it is a `check`, else a slider.
+ * `read` and `write` stand between the choice and the control, `words` says its value, `off` disables it.
+ */
+function control(state, choose, name, spec) {
+  const { label = name, options, check, read = () => state[name], write = (value) => ({ [name]: value }) } = spec;
+  const { words = String, off = () => false, min = 0, max, step = 1 } = spec;
+  const items = Object.entries(options ?? {}).map(([value, text]) => element("option", { value }, text));
+  const input = options
+    ? element("select", { "aria-label": label }, ...items)
+    : element("input", check ? { type: "checkbox" } : { type: "range", min, max, step, "aria-label": label });
+  const value = () => check ? input.checked : options ? input.value : Number(input.value);
+  input.addEventListener(options || check ? "change" : "input", () => choose(write(value())));
+  const output = element("output"), text = element("span", {}, label);
+  const parts = check ? [input, text] : options ? [text, input] : [text, input, output];
+  const node = element("label", { class: `control ${check ? "check" : options ? "list" : ""}` }, ...parts);
+  const paint = () => {
+    input[check ? "checked" : "value"] = read();
+    if (!check && !options) set(input, { "aria-valuetext": output.textContent = words(read()) });
+    node.classList.toggle("off", input.disabled = off());
   };
-}
-
-export function checkbox(name, onmove) {
-  const input = element("input", { type: "checkbox" });
-  input.addEventListener("change", () => onmove(input.checked));
-  return { node: element("label", { class: "control check" }, input, element("span", {}, name)), input };
-}
-
-/** A list to choose from: names by value. */
-export function choice(name, options, onmove) {
-  const items = Object.entries(options).map(([value, text]) => element("option", { value }, text));
-  const input = element("select", { "aria-label": name }, ...items);
-  input.addEventListener("change", () => onmove(input.value));
-  return { node: element("label", { class: "control list" }, element("span", {}, name), input), input };
+  return { node, paint };
 }
 
 /** One tab stop for items in rows of `columns`; arrow keys, Home and End move the focus, and `onmove` hears where. */
@@ -80,19 +67,16 @@ export function roving(items, columns, onmove = () => {}) {
   const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
   const stopAt = (chosen) => items.forEach((item, i) => set(item, { tabindex: i === chosen ? 0 : -1 }));
   const target = (i, key) => {
-    const start = i - i % columns;
-    if (key === "Home") return start;
-    if (key === "End") return Math.min(start + columns, items.length) - 1;
+    const start = i - i % columns, last = Math.min(start + columns, items.length) - 1;
+    if (key === "Home" || key === "End") return key === "Home" ? start : last;
     const to = i + steps[key];
-    const sideways = key === "ArrowLeft" || key === "ArrowRight";
-    return sideways && to - to % columns !== start ? i : to;
+    return steps[key] ** 2 === 1 && columns > 1 && (to < start || to > last) ? i : to;
   };
   items.forEach((item, i) => {
     item.addEventListener("focus", () => stopAt(i));
     item.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in steps || /^(Home|End)$/.test(event.key))) {
-        return;
-      }
+      const isOurs = event.key in steps || event.key === "Home" || event.key === "End";
+      if (!isOurs || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       const to = target(i, event.key);
       if (to === i || !items[to]) return;
@@ -104,72 +88,71 @@ export function roving(items, columns, onmove = () => {}) {
   return stopAt;
 }
 
-/** Let Enter and Space do what a click does, for elements that are not buttons by themselves. */
-export function pressable(node, act) {
-  node.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
-    event.preventDefault();
-    act();
-  });
-}
-
 /** The line below a picture. What is seen changes at once; a screen reader hears where it comes to rest. */
 function readingLine() {
   const seen = element("p", { class: "reading" }), spoken = element("p", { class: "spoken", role: "status" });
   let wait;
-  return {
-    nodes: [seen, spoken],
-    say(text) {
-      seen.textContent = text;
-      clearTimeout(wait);
-      wait = setTimeout(() => spoken.textContent = text, 400);
-    },
-    end: () => clearTimeout(wait),
+  const say = (text) => {
+    seen.textContent = text;
+    clearTimeout(wait);
+    wait = setTimeout(() => spoken.textContent = text, 400);
   };
+  return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
-
-const NEEDED = "color-mix(in oklab, light-dark(#000, #fff), #000)";
 
 /**
  * What a front end calls to show a picture.
  *
- * `build({ model, choose, repaint, say })` returns `nodes` to show, `paint()` that brings them to the present state,
- * `compute()` for what takes longer, `computed` and `painted` (the traits that each depends on), and `end()`.
+ * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
+ * `choose({name: value})`; `point(what)`, which keeps it in `here.pointed`; `repaint` and `say`. It returns `nodes` to
+ * show, `compute()` for after a choice, `paint()` for every change, and `end()`.
  */
 export function picture(build) {
-  return function render({ model, el }) {
+  const render = ({ model, el }) => {
     const name = model.get("title");
-    if (!CSS.supports("color", NEEDED)) {
+    if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
       el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
       return;
     }
-    let asked = 0;
-    const repaint = () => asked ||= requestAnimationFrame(() => (asked = 0, parts.paint()));
+    let asked = 0, isStale = true;
+    const frame = element("section", { class: "mha-live", "aria-label": name }), line = readingLine(), here = {};
+    const show = () => {
+      if (isStale) parts.compute?.();
+      [asked, isStale] = [0, false];
+      parts.paint();
+      for (const { paint } of painted) paint();
+    };
+    const repaint = () => asked ||= requestAnimationFrame(show);
+    const point = (what) => (here.pointed = what, repaint());
     const choose = (values) => {
-      for (const [trait, value] of Object.entries(values)) model.set(trait, value);
+      for (const [choice, value] of Object.entries(values)) model.set(choice, value);
       model.save_changes();
     };
-    const line = readingLine();
-    const parts = build({ model, choose, repaint, say: line.say });
-    const compute = () => (parts.compute?.(), repaint());
-    const frame = element("section", { class: "mha-live", "aria-label": name }, ...parts.nodes, ...line.nodes);
+    const state = new Proxy({}, { get: (_, choice) => model.get(choice) }), painted = [];
+    const controls = (specs, attributes = { class: "controls" }) => {
+      const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
+      painted.push(...own);
+      return element("div", attributes, ...own.map(({ node }) => node));
+    };
+    const { say } = line, data = model.get("data");
+    const parts = build({ model, data, state, here, frame, controls, choose, point, repaint, say });
+    frame.append(...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));
-    frame.classList.add(...(parts.classes ?? []));
     el.replaceChildren(frame);
-    const listeners = [
-      ...(parts.computed ?? []).map((trait) => [`change:${trait}`, compute]),
-      ...(parts.painted ?? []).map((trait) => [`change:${trait}`, repaint]),
-    ];
-    for (const [event, listener] of listeners) model.on(event, listener);
-    parts.compute?.();
-    parts.paint();
+    const changed = () => (isStale = true, repaint());
+    model.on("change", changed);
+    const resized = new ResizeObserver(repaint);
+    resized.observe(frame);
+    show();
     return () => {
-      for (const [event, listener] of listeners) model.off(event, listener);
+      model.off("change", changed);
+      resized.disconnect();
       cancelAnimationFrame(asked);
       line.end();
       parts.end?.();
       el.replaceChildren(); // JupyterLab holds on to views that are gone, so nothing should stand in them
     };
   };
+  return { render };
 }

@@ -1,29 +1,37 @@
-// A heat map of weights, and the scale that explains its colours.
+// A heat map of weights, alone, with names around it or as a small card; and the scale that explains its colours.
 
-import { drawn, element, set, short, times } from "./elements.js";
+import { button, drawn, element, roving, set, short, times } from "./elements.js";
 
-const COARSE = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6"; // hatches of a small cell
-const DENSE =
-  "M.05,.25 .25,.05 M.05,.5 .5,.05 M.05,.75 .75,.05 M.05,1 1,.05 M.25,.95 .95,.25 M.5,.95 .95,.5 M.75,.95 .95,.75";
+const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
 
 /**
  * Cells of one unit each in an <svg>. Options: `gap` between cells, `numbers` written into them, `onpick(cell)` and
- * `onhover(cell or null)`. `show(weights, masked, shade)` colours the cells; `shade` maps a weight to the scale, 0 to 1.
+ * `onhover(cell or null)`. With a `label` the map is one tab stop with arrows inside; `onmove(cell)` hears where they go.
+ * `show(weights, masked, shade)` colours the cells; `shade` maps a weight to the scale, 0 to 1.
  */
-export function heatMap(rows, columns, { gap = 0.06, numbers = false, onpick, onhover, ...attributes } = {}) {
+export function heatMap(rows, columns, options = {}) {
+  const { gap = 0.06, numbers = false, label, role = "img", onpick, onmove = onpick, onhover, ...attributes } = options;
   const cells = times(rows * columns, (i) => {
-    const x = i % columns, y = Math.floor(i / columns);
     const box = { x: gap / 2, y: gap / 2, width: 1 - gap, height: 1 - gap, rx: gap };
+    const place = `translate(${i % columns} ${Math.floor(i / columns)})`;
     const text = numbers ? [drawn("text", { x: 0.5, y: 0.5 })] : [];
-    return drawn("g", { class: "cell", transform: `translate(${x} ${y})` }, drawn("rect", box), ...text);
+    return drawn("g", { class: "cell", transform: place }, drawn("rect", box), ...text);
   });
   const field = drawn("g", {}, ...cells), over = drawn("g", { class: "over" });
   const node = drawn("svg", { viewBox: `0 0 ${columns} ${rows}`, ...attributes }, field, over);
   const cellOf = (event) => cells.indexOf(event.target.closest(".cell"));
-  if (onpick) field.addEventListener("click", (event) => cellOf(event) >= 0 && onpick(cellOf(event)));
-  if (onhover) {
-    field.addEventListener("pointerover", (event) => cellOf(event) >= 0 && onhover(cellOf(event)));
-    field.addEventListener("pointerleave", () => onhover(null));
+  const onCell = (act) => (event) => cellOf(event) >= 0 && act(cellOf(event));
+  if (onpick) field.addEventListener("click", onCell(onpick));
+  if (onhover) set(field, { onpointerover: onCell(onhover), onpointerleave: () => onhover(null) });
+  let stopAt = () => {};
+  if (label) {
+    set(node, { role: "group", "aria-label": label });
+    stopAt = roving(cells.map((cell) => set(cell, { role })), columns, onmove);
+    field.addEventListener("keydown", (event) => {
+      if (!onpick || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault();
+      onpick(cellOf(event));
+    });
   }
   return {
     node,
@@ -32,23 +40,43 @@ export function heatMap(rows, columns, { gap = 0.06, numbers = false, onpick, on
     show(weights, masked = () => false, shade = (weight) => weight) {
       cells.forEach((cell, i) => {
         const hidden = masked(i);
-        set(cell, { "--w": Math.min(shade(weights[i]), 1).toFixed(3) });
+        set(cell, { "--w": Math.min(shade(weights[i]) || 0, 1).toFixed(3) });
         if (numbers) cell.children[1].textContent = hidden ? "" : short(weights[i]);
         if (hidden === cell.classList.contains("masked")) return;
         cell.classList.toggle("masked", hidden);
-        if (hidden) {
-          cell.append(drawn("path", { class: numbers ? "hatches fine" : "hatches", d: numbers ? DENSE : COARSE }));
-        } else cell.lastChild.remove();
+        if (hidden) cell.append(drawn("path", { class: "hatches", d: HATCHES }));
+        else cell.lastChild.remove();
       });
     },
-    mark(chosen) {
-      cells.forEach((cell, i) => cell.classList.toggle("chosen", i === chosen));
+    /** Give all cells that `isIn(i)` names a class, and take it from the others. */
+    mark(name, isIn) {
+      cells.forEach((cell, i) => cell.classList.toggle(name, isIn(i)));
+    },
+    /** Say every cell, and let the tab key come to one of them. */
+    say(wordsOf, stop = 0) {
+      cells.forEach((cell, i) => set(cell, { "aria-label": wordsOf(i, Math.floor(i / columns), i % columns) }));
+      if (!node.contains(document.activeElement)) stopAt(stop);
     },
   };
 }
 
+/** A map between the names of its rows, its columns, and `beside`, one text for each row. */
+export function named(map, rows, columns, beside = []) {
+  const spans = (name, texts) => element("div", { class: name }, ...texts.map((text) => element("span", {}, text)));
+  const sums = beside.length ? [element("div", { class: "row-names sums" }, ...beside)] : [];
+  const node = element("div", { class: beside.length ? "framed summed" : "framed" });
+  node.append(spans("row-names q", rows), map.node, ...sums, spans("column-names k", columns));
+  return node;
+}
+
+/** A small map as a button with a title. */
+export function card(title, map, onclick) {
+  const text = element("span", {}, title);
+  return button([text, map.node], (event) => event.target.closest(".cell") || onclick(), { class: "small" });
+}
+
 /** The scale of weights; `marks` are names by weight. */
-export function scale(marks, shade = (weight) => weight) {
+export function scale(marks = { 0: "0", 0.25: ".25", 0.5: ".5", 1: "1" }, shade = (weight) => weight) {
   const names = Object.entries(marks)
     .map(([weight, name]) => [shade(Number(weight)), name])
     .sort(([a], [b]) => a - b)

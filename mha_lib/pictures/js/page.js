@@ -1,41 +1,32 @@
 // On a page without a kernel: a model with what pictures ask of it, made from the state that the page holds.
 
-export class PageModel {
-  constructor(state) {
-    this.state = state;
-    this.listeners = {};
-  }
-  get(name) {
-    return this.state[name];
-  }
-  set(name, value) {
-    if (JSON.stringify(this.state[name]) === JSON.stringify(value)) return;
-    this.state[name] = value;
-    for (const listener of [...(this.listeners[`change:${name}`] ?? [])]) listener();
-  }
-  save_changes() {}
-  on(event, listener) {
-    (this.listeners[event] ??= []).push(listener);
-  }
-  off(event, listener) {
-    this.listeners[event] = (this.listeners[event] ?? []).filter((other) => other !== listener);
-  }
+export function pageModel(state) {
+  const listeners = new Set();
+  return {
+    get: (name) => state[name],
+    set(name, value) {
+      if (JSON.stringify(state[name]) === JSON.stringify(value)) return;
+      state[name] = value;
+      for (const listener of listeners) listener();
+    },
+    save_changes() {},
+    on: (_change, listener) => listeners.add(listener),
+    off: (_change, listener) => listeners.delete(listener),
+  };
 }
 
-function decoded(value) {
-  if (typeof value?.base64 !== "string") return value;
-  return Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0));
-}
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base64) : value;
 
 /** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */
 export function bringToLife(pictures) {
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
     const kept = document.querySelector(`script[data-mha-state="${figure.dataset.mhaLive}"]`);
-    const entry = kept && JSON.parse(kept.textContent);
-    if (!entry || !pictures[entry.kind]) continue;
-    const state = Object.fromEntries(Object.entries(entry.state).map(([name, value]) => [name, decoded(value)]));
+    const { kind, state } = kept ? JSON.parse(kept.textContent) : {};
+    if (!pictures[kind]) continue;
+    state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");
-    pictures[entry.kind].render({ model: new PageModel(state), el: place });
+    pictures[kind].render({ model: pageModel(state), el: place });
     if (place.querySelector(".mha-live")) figure.replaceWith(place);
   }
 }

@@ -1,25 +1,25 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
-import { indexOfLargest, matrix, rowOf } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, slider, times } from "./elements.js";
-import { heatMap, scale } from "./heat_map.js";
+import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
+import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { card, heatMap, named, scale } from "./heat_map.js";
 
 const PAUSE = 180; // milliseconds between two steps that play
+const MOST_NAMES = 16; // a row of more names would not fit below a map
 
-function build({ model, choose, repaint, say }) {
-  const bytes = model.get("weights"), shares = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const steps = model.get("steps"), titles = model.get("titles"), losses = model.get("losses");
-  const [queries, keys] = model.get("sizes"), names = model.get("tokens");
-  const size = queries * keys, last = steps.length - 1;
-  let timer = null, pointed = null;
+export default picture(({ data, state, controls, here, choose, point, repaint, say }) => {
+  const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
+  const size = queries.length * keys.length, last = steps.length - 1;
+  const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
+  let timer = null;
 
-  const at = slider("training step", { min: 0, max: last, onmove: (step) => (stop(), choose({ step })) });
+  const write = (step) => (stop(), { step }), words = (step) => `${steps[step]} of ${steps[last]}`;
+  const strip = controls({ step: { label: "training step", max: last, write, words } });
   const play = button("▶ play", () => timer ? stop() : start());
+  const forward = () => state.step < last ? choose({ step: state.step + 1 }) : stop();
   function start() {
-    const next = model.get("step") < last ? model.get("step") + 1 : 0;
-    choose({ step: next });
-    timer = setInterval(() => model.get("step") < last ? choose({ step: model.get("step") + 1 }) : stop(), PAUSE);
-    repaint();
+    timer = setInterval(forward, PAUSE);
+    choose({ step: state.step < last ? state.step + 1 : 0 });
   }
   function stop() {
     clearInterval(timer);
@@ -28,68 +28,45 @@ function build({ model, choose, repaint, say }) {
   }
 
   const lowest = Math.min(...losses), span = Math.max(...losses) - lowest || 1;
-  const place = (i) =>
-    `${(i / Math.max(last, 1) * 100).toFixed(2)},${(36 - (losses[i] - lowest) / span * 32).toFixed(2)}`;
-  const now = drawn("path", { class: "now" });
-  const curve = drawn("path", { d: losses.length ? `M${losses.map((_, i) => place(i)).join("L")}` : null });
-  const chart = drawn(
-    "svg",
-    { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true },
-    curve,
-    now,
-  );
-  chart.toggleAttribute("hidden", losses.length === 0);
+  const place = (i) => `${i / Math.max(last, 1) * 100},${36 - (losses[i] - lowest) / span * 32}`;
+  const now = drawn("path", { class: "now" }),
+    curve = drawn("path", { d: `M${losses.map((_, i) => place(i)).join("L")}` });
+  const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
+  const loss = element("p", { class: "title" }, `loss: ${number(losses[0] ?? 0)} → ${number(losses[last] ?? 0)}`);
+  const chart = losses.length ? [loss, drawn("svg", shape, curve, now)] : [];
 
-  const point = (what) => {
-    pointed = what;
-    repaint();
-  };
   const cards = titles.map((title, head) => {
-    const onhover = (cell) => point(cell === null ? null : { head, cell });
-    const onpick = (cell) => choose({ head, query: Math.floor(cell / keys) });
-    const map = heatMap(queries, keys, { gap: 0, onhover, onpick, "aria-hidden": true });
-    const node = element("button", { type: "button", class: "small" }, title, map.node);
-    return { map, node: set(node, { onclick: (event) => event.target.closest(".cell") || choose({ head }) }) };
+    const at = (cell) => ({ head, query: Math.floor(cell / keys.length) });
+    const onpick = (cell) => choose(at(cell));
+    const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % keys.length });
+    const map = heatMap(queries.length, keys.length, { gap: 0.04, "aria-hidden": true, onpick, onhover });
+    const hasNames = Math.max(queries.length, keys.length) <= MOST_NAMES;
+    const shown = hasNames ? { node: named(map, queries, keys) } : map;
+    return { map, node: card(title, shown, () => choose({ head })) };
   });
   roving(cards.map(({ node }) => node), cards.length, (head) => choose({ head }));
 
   function paint() {
-    const step = model.get("step"), head = model.get("head");
+    const { step, head, query } = state;
     const maps = times(titles.length, (i) => {
       const start = (step * titles.length + i) * size;
-      return matrix(queries, keys, Float32Array.from(shares.subarray(start, start + size), (share) => share / 255));
+      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / 255);
+      return matrix(queries.length, keys.length, own);
     });
     cards.forEach(({ map, node }, i) => {
       map.show(maps[i].data);
-      map.cells.forEach((cell, place) => cell.classList.toggle("row", Math.floor(place / keys) === model.get("query")));
+      map.mark("row", (cell) => Math.floor(cell / keys.length) === query);
       set(node, { "aria-pressed": i === head });
     });
     set(now, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     play.textContent = timer ? "❚❚ pause" : "▶ play";
-    const loss = losses.length ? `, loss ${number(losses[step])}` : "";
-    at.show(step, `${steps[step]} of ${steps[last]}${loss}`);
-    const query = pointed ? Math.floor(pointed.cell / keys) : model.get("query"),
-      row = rowOf(maps[pointed?.head ?? head], query);
-    const key = pointed ? pointed.cell % keys : indexOfLargest(row);
-    const most = pointed ? "" : "most weight, ";
-    say(
-      `Step ${steps[step]}${loss}. ${titles[pointed?.head ?? head]}: from ${names[0][query]} ${most}${
-        number(row[key])
-      }, on ${names[1][key]}.`,
-    );
+    const looks = here.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
+    const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
+    const words = here.pointed ? weight : `most weight, ${weight}`;
+    say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
   }
 
-  return {
-    nodes: [
-      element("div", { class: "player" }, play, at.node),
-      chart,
-      element("div", { class: "maps", "--columns": Math.min(titles.length, 6) }, ...cards.map(({ node }) => node)),
-      scale({ 0: "0", 0.25: ".25", 0.5: ".5", 1: "1" }),
-    ],
-    paint,
-    painted: ["step", "head", "query"],
-    end: stop,
-  };
-}
-
-export default { render: picture(build) };
+  const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6) });
+  maps.append(...cards.map(({ node }) => node));
+  return { nodes: [element("div", { class: "player" }, play, strip), ...chart, maps, scale()], paint, end: stop };
+});

@@ -1,36 +1,30 @@
 // A real sentence and all heads of a real model: choose a word, see where every head looks from there.
 
-import { indexOfLargest } from "./attention.js";
-import { button, choice, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { bytesOf, indexOfLargest } from "./attention.js";
+import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
+const TALLEST = 104, LOW = 22; // pixels above the words: of an arc over one line, and of those between lines
 
-function build({ model, choose, repaint, say }) {
-  const sentences = model.get("sentences"), named = model.get("named");
-  const bytes = model.get("weights"), numbers = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const { layers, heads } = model.get("sizes");
-  const starts = [];
-  sentences.reduce((start, { tokens }) => (starts.push(start), start + layers * heads * tokens.length ** 2), 0);
-  let shown = null, words = [], glyphs = [], pointed = {};
+export default picture(({ data, state, controls, here, choose, point, say }) => {
+  const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
+  const sizes = sentences.map(({ tokens }) => layers * heads * tokens.length ** 2);
+  const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
+  let shown = null, words = [], glyphs = [];
 
-  const sentence = choice(
-    "sentence",
-    Object.fromEntries(sentences.map(({ text }, i) => [i, text])),
-    (i) => choose({ example: Number(i), query: Math.min(model.get("query"), sentences[i].tokens.length - 1) }),
-  );
-  const line = element("div", { class: "words", role: "group", "aria-label": "words: choose who looks" });
+  const options = sentences.map(({ text }) => text), lastOf = (i) => sentences[i].tokens.length - 1;
+  const write = (i) => ({ example: Number(i), query: Math.min(state.query, lastOf(i)) });
+  const strip = controls({ example: { label: "sentence", options, write } });
+  const looks = element("p", { class: "looks" }), line = element("div", { class: "words" });
+  set(line, { role: "group", "aria-label": "words: choose who looks" });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
-  const named_ = named.map(({ layer, head, name }) => {
-    const node = button(name, () => choose({ layer, head }), { title: `layer ${layer}, head ${head}` });
-    return { layer, head, node };
-  });
+  const chips = named.map(({ layer, head, name }) =>
+    button(name, () => choose({ layer, head }), { class: "chip", title: `layer ${layer}, head ${head}` })
+  );
+  const names = element("div", { class: "tools named", role: "group", "aria-label": "heads with a name" }, ...chips);
   const grid = element("div", { class: "glyphs", role: "group", "aria-label": "all heads", "--heads": heads });
-  const title = element("p", { class: "title" });
-  const point = (what) => {
-    pointed = what;
-    repaint();
-  };
+  const from = element("p", { class: "title" });
 
   /** Where one head looks from one word: weights on all words. */
   function rowAt(layer, head, query) {
@@ -40,111 +34,81 @@ function build({ model, choose, repaint, say }) {
 
   function rebuild(example) {
     shown = example;
-    const { tokens } = sentences[example];
+    const { tokens } = sentences[example], hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
+    const onpointerleave = () => point(null);
     words = tokens.map((token, i) => {
-      const node = button(token, () => choose({ query: i }), { class: "word" });
-      return set(node, { onpointerenter: () => point({ key: i }), onpointerleave: () => point({}) });
+      const kind = token.startsWith("[") ? "word special" : "word";
+      return button(token, () => choose({ query: i }), { class: kind, ...hover({ key: i }) });
     });
     line.replaceChildren(...words);
     roving(words, words.length, (query) => choose({ query }));
+    glyphs = times(layers * heads, (i) => {
+      const place = { layer: Math.floor(i / heads), head: i % heads };
+      const strip = heatMap(1, tokens.length, { gap: 0, preserveAspectRatio: "none", "aria-hidden": true });
+      return { ...place, strip, node: button(strip.node, () => choose(place), { class: "glyph", ...hover(place) }) };
+    });
+    const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
     const rows = times(layers, (layer) => [
-      element("span", {}, `layer ${layer}`),
-      ...times(heads, (head) => {
-        const strip = heatMap(1, tokens.length, {
-          gap: 0,
-          preserveAspectRatio: "none",
-          "aria-hidden": true,
-          height: 18,
-        });
-        const node = element(
-          "button",
-          { type: "button", class: "glyph", onclick: () => choose({ layer, head }) },
-          strip.node,
-        );
-        set(node, { onpointerenter: () => point({ layer, head }), onpointerleave: () => point({}) });
-        glyphs.push({ layer, head, strip, node });
-        return node;
-      }),
+      element("span", { class: "first" }, `layer ${layer}`),
+      ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
     ]);
-    grid.replaceChildren(...rows.flat());
-    glyphs = glyphs.slice(-layers * heads);
-    roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: Math.floor(i / heads), head: i % heads }));
+    grid.replaceChildren(element("span", { class: "first", "aria-hidden": true }, "head"), ...numbered, ...rows.flat());
+    roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
-  /** Arcs from the chosen word to those it looks at, as long as all words stand in one line. */
+  /** Arcs from the chosen word to those it looks at: above the words of its line, and between lines. */
   function drawArcs(weights, query) {
-    const isOneLine = words.every((word) => word.offsetTop === words[0].offsetTop);
-    arcs.toggleAttribute("hidden", !isOneLine);
-    if (!isOneLine) return;
-    const width = line.clientWidth, middle = (word) => word.offsetLeft - line.offsetLeft + word.offsetWidth / 2;
-    set(arcs, { viewBox: `0 0 ${width} 120` });
-    const from = middle(words[query]);
-    arcs.replaceChildren(...weights.flatMap((weight, key) => {
-      if (weight < FAINT) return [];
-      const to = middle(words[key]), high = key === query ? 90 : Math.max(118 - Math.abs(to - from) * 0.45, 6);
-      const bow = key === query ? 22 : 0;
-      const d = `M${from},120C${from - bow},${high} ${to + bow},${high} ${to},120`;
-      return [
-        drawn("path", { d, "stroke-width": (1 + 9 * weight).toFixed(1), opacity: (0.25 + 0.75 * weight).toFixed(2) }),
-      ];
+    const boxes = words.map(({ offsetLeft, offsetTop: top, offsetWidth, offsetHeight }) => {
+      return { x: offsetLeft + offsetWidth / 2, top, bottom: top + offsetHeight, middle: top + offsetHeight / 2 };
+    });
+    const { x, top, bottom, middle } = boxes[query], isBeside = (box) => Math.abs(box.middle - middle) < 5;
+    const isOneLine = boxes.every(isBeside);
+    line.classList.toggle("wrapped", !isOneLine);
+    set(arcs, { viewBox: `0 0 ${line.clientWidth} ${line.clientHeight}` });
+    const pathTo = (to, key) => {
+      const bow = key === query ? 26 : 0, wanted = bow ? 50 : 24 + Math.abs(to.x - x) * 0.32;
+      const high = top - Math.min(wanted, (isOneLine ? TALLEST : LOW) * 4 / 3);
+      if (isBeside(to)) return `M${x},${top + 3}C${x - bow},${high} ${to.x + bow},${high} ${to.x},${to.top + 3}`;
+      const [start, end] = to.top > top ? [bottom - 3, to.top + 3] : [top + 3, to.bottom - 3], half = (start + end) / 2;
+      return `M${x},${start}C${x},${half} ${to.x},${half} ${to.x},${end}`;
+    };
+    const order = [...weights.keys()].filter((key) => weights[key] >= FAINT).sort((a, b) => weights[a] - weights[b]);
+    arcs.replaceChildren(...order.map((key) => {
+      const width = (1.5 + 8 * weights[key]).toFixed(1);
+      return drawn("path", { class: "arc", d: pathTo(boxes[key], key), "stroke-width": width, "--w": weights[key] });
     }));
   }
 
   function paint() {
-    const example = model.get("example");
-    if (example !== shown) rebuild(example);
-    const { tokens } = sentences[example], query = Math.min(model.get("query"), tokens.length - 1);
-    const layer = pointed.layer ?? model.get("layer"), head = pointed.head ?? model.get("head");
-    const weights = rowAt(layer, head, query);
+    if (state.example !== shown) rebuild(state.example);
+    const { tokens } = sentences[shown], query = Math.min(state.query, tokens.length - 1);
+    const { layer = state.layer, head = state.head } = here.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
       set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `weight ${number(weights[i])}` });
+      if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
-    if (!line.contains(document.activeElement)) {
-      words.forEach((word, i) => set(word, { tabindex: i === query ? 0 : -1 }));
-    }
     drawArcs(weights, query);
-    for (const glyph of glyphs) {
-      const row = rowAt(glyph.layer, glyph.head, query), most = indexOfLargest(row);
-      glyph.strip.show(row);
-      const isChosen = glyph.layer === model.get("layer") && glyph.head === model.get("head");
-      set(glyph.node, {
-        "aria-pressed": isChosen,
-        "aria-label": `layer ${glyph.layer}, head ${glyph.head}: most on ${tokens[most]}`,
-        tabindex: isChosen && !grid.contains(document.activeElement) ? 0 : glyph.node.getAttribute("tabindex"),
-      });
+    for (const { node, strip, ...place } of glyphs) {
+      const row = rowAt(place.layer, place.head, query), label = `layer ${place.layer}, head ${place.head}`;
+      const isChosen = place.layer === state.layer && place.head === state.head;
+      strip.show(row);
+      set(node, { "aria-pressed": isChosen, "aria-label": `${label}: most on ${tokens[indexOfLargest(row)]}` });
+      if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
-    for (const one of named_) set(one.node, { "aria-pressed": one.layer === layer && one.head === head });
-    const name = named.find((one) => one.layer === layer && one.head === head)?.name;
-    title.textContent = `layer ${layer}, head ${head}${name ? `: ${name}` : ""}`;
-    sentence.input.value = example;
-    const key = pointed.key ?? indexOfLargest(weights), order = pointed.key === undefined ? "most" : "this";
-    say(
-      `From “${tokens[query]}”, layer ${layer}, head ${head}${name ? ` (${name})` : ""} puts ${order} weight, ${
-        number(weights[key])
-      }, on “${tokens[key]}”.`,
-    );
+    named.forEach((one, i) => set(chips[i], { "aria-pressed": one.layer === layer && one.head === head }));
+    const name = named.find((one) => one.layer === layer && one.head === head)?.name,
+      of = `layer ${layer}, head ${head}`;
+    const key = here.pointed?.key ?? indexOfLargest(weights), most = here.pointed?.key === undefined ? "most" : "this";
+    const [who, whom] = [tokens[query], tokens[key]].map((token) => element("b", {}, token));
+    const share = element("b", {}, `${(100 * weights[key]).toFixed(0)} %`);
+    const words_ = [set(who, { class: "q" }), "looks at", whom, "with", share, "of its weight"];
+    looks.replaceChildren(...words_, element("small", {}, name ?? of));
+    from.textContent = `all ${layers * heads} heads, from “${tokens[query]}”`;
+    const weight = `puts ${most} weight, ${number(weights[key])}, on “${tokens[key]}”`;
+    say(`From “${tokens[query]}”, ${of}${name ? ` (${name})` : ""} ${weight}.`);
   }
 
-  const resized = new ResizeObserver(() => shown !== null && repaint());
-  resized.observe(line);
-  return {
-    nodes: [
-      element("div", { class: "controls" }, sentence.node),
-      element(
-        "div",
-        { class: "named", role: "group", "aria-label": "heads with a name" },
-        ...named_.map(({ node }) => node),
-      ),
-      title,
-      arcs,
-      line,
-      scale({ 0: "0", 0.25: ".25", 0.5: ".5", 1: "1" }),
-      grid,
-    ],
-    paint,
-    painted: ["example", "query", "layer", "head"],
-    end: () => resized.disconnect(),
-  };
-}
-
-export default { render: picture(build) };
+  const sentence = element("div", { class: "sentence" }, arcs, line);
+  const heading = element("div", { class: "heading" }, from, scale());
+  return { nodes: [strip, names, looks, sentence, heading, grid], paint };
+});

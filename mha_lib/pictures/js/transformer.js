@@ -15,9 +15,7 @@ function layerNorm(X, weight, bias) {
   return Y;
 }
 
-function added(X, Y) {
-  return matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
-}
+const added = (X, Y) => matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
 
 /**
  * A model that runs.
@@ -76,20 +74,18 @@ export function transformer(parameters, blocks) {
   }
 
   function runEncoderDecoder({ source, target, valid }, gates) {
-    const embeddedTarget = embedTokens(target, 1, "target_embedding");
+    const from = embedTokens(source, 1, "source_embedding"), to = embedTokens(target, 1, "target_embedding");
     const soFar = Array.from(target, (_, i) => i + 1);
-    const embeddedSource = embedTokens(source, 1, "source_embedding");
-    const [X, first] = block("encoder", embeddedSource, embeddedSource, valid, gates[0]);
-    const [Y, second] = block("decoder", embeddedTarget, embeddedTarget, soFar, gates[1]);
+    const [X, first] = block("encoder", from, from, valid, gates[0]);
+    const [Y, second] = block("decoder", to, to, soFar, gates[1]);
     const [Z, third] = block("cross", Y, X, valid, gates[2]);
     return { weights: [first, second, third], valid: [valid, soFar, valid], logits: affine(Z, "output") };
   }
 
-  return {
-    run(inputs, gates) {
-      if (inputs.source) return runEncoderDecoder(inputs, gates);
-      const X = inputs.patches ? embedPatches(inputs.patches) : embedTokens(inputs.ids, inputs.fields, "embedding");
-      return runEncoder(X, inputs.valid ?? X.rows, gates);
-    },
-  };
+  function run(inputs, gates) {
+    if (inputs.source) return runEncoderDecoder(inputs, gates);
+    const X = inputs.patches ? embedPatches(inputs.patches) : embedTokens(inputs.ids, inputs.fields, "embedding");
+    return runEncoder(X, inputs.valid ?? X.rows, gates);
+  }
+  return { run };
 }
