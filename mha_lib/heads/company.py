@@ -9,7 +9,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
+from mha_lib.heads.ablation import always, evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
 from mha_lib.heads.coalitions import shapley, spearman
 from mha_lib.heads.measures import (
     confidence,
@@ -75,7 +75,7 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
         return losses[1:] - losses[0]
 
     free = costs()
-    with heads_seen_by(later, [lambda heads, kept=kept: kept for kept in said]):
+    with heads_seen_by(later, [always(kept) for kept in said]):
         return {"free": free, "frozen": costs()}
 
 
