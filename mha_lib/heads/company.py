@@ -3,7 +3,7 @@
 ``glance`` asks all three of one small model, so that ``sweep`` can ask them of many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
 
 import torch
@@ -23,7 +23,7 @@ from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
 
-MEASURES = {
+MEASURES: Mapping[str, Callable[..., Tensor]] = {
     "leave one out": leave_one_out,
     "gate gradient": gate_gradient,
     "path gradient": path_gradient,
