@@ -42,6 +42,10 @@ class Results:
         """Mean loss over sequences; for draws, of each."""
         return torch.tensor(self.real["induction"][name]).mean(dim=-1)
 
+    def later(self, place: tuple[int, int], kind: str) -> tuple[float, float, float]:
+        """What a head costs on repeats with later heads free or frozen: mean and interval."""
+        return heads.interval(torch.tensor(self.real["later heads"][str(place)][kind]))
+
     def sums(self) -> dict[str, float]:
         """What path gradients and single costs add up to, and what is due."""
         found = self.real["gradients"]
@@ -71,6 +75,12 @@ CLAIMS = {
         abs(heads.spearman(*(torch.tensor(r.real[part]["mean"]) for part in ("costs on repeats", "costs on prose"))))
         < 0.1
         and r.of_head("costs on repeats", "mean", PREVIOUS) > 0
+    ),
+    "later heads carry the damage on instead of mending it": lambda r: all(
+        r.later(place, "free")[1] > r.later(place, "frozen")[0] for place in (PREVIOUS, INDUCTION, EARLY)
+    ),
+    "with later heads frozen its absence costs nothing at all": lambda r: (
+        abs(r.later(PREVIOUS, "frozen")[0]) < 0.1 and r.later(PREVIOUS, "free")[1] > 4
     ),
     "now leads together with single costs by **absolute value**": lambda r: all(
         max(r.cost(name, cut).mean() for name in (GATE, ABSOLUTE)) < r.chance(cut).min() for cut in ("27", "81")
