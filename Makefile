@@ -42,7 +42,7 @@ site: install ## run all notebooks, and make pages of them, with live pictures, 
 	@echo "Open build/site/index.html"
 
 wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
-	@$(PY) tools/try_wheel.py
+	@$(PY) tools/try_wheel.py $(WHEEL_NOTEBOOKS)
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks

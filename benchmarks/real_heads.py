@@ -19,7 +19,7 @@ from torch import Tensor
 
 import mha_lib
 from mha_lib import heads
-from mha_lib.heads.ablation import heads_seen_by, measuring
+from mha_lib.heads.ablation import always, heads_seen_by, measuring
 from mha_lib.models.prose import descriptions, own_prose
 from mha_lib.models.smollm2 import NextToken, SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
@@ -156,16 +156,16 @@ def induction(model: SmolLM2) -> dict:
             str(tuple(place)): second_time(TASK.loss(model, judged, without(place))) for place in (*places[:4], (18, 6))
         },
         "without the first ten": second_time(TASK.loss(model, judged, without(*places[:10]))),
-        "without ten others": [],
         "prose": loss_of(model, prose),
         "prose without": {str(place): loss_of(model, prose, without(place)) for place in places[:4]},
         "prose without the first ten": loss_of(model, prose, without(*places[:10])),
     }
+    without_others = []
     for seed in range(RANDOM_ORDERS):
         drawn = torch.randperm(260, generator=torch.Generator().manual_seed(seed))[:10]
         others = [places[10 + number] for number in drawn.tolist()]
-        found["without ten others"].append(second_time(TASK.loss(model, judged, without(*others))))
-    return found
+        without_others.append(second_time(TASK.loss(model, judged, without(*others))))
+    return found | {"without ten others": without_others}
 
 
 def later_heads(model: SmolLM2) -> dict:
@@ -180,7 +180,7 @@ def later_heads(model: SmolLM2) -> dict:
     for layer, head in part(model, "induction")["places"][:6]:
         gates, later = without((layer, head)), slice(layer + 1, None)
         free = second_time(TASK.loss(model, judged, gates)) - whole
-        with heads_seen_by(model.attentions[later], [lambda _, kept=kept: kept for kept in said[later]]):
+        with heads_seen_by(model.attentions[later], [always(kept) for kept in said[later]]):
             frozen = second_time(TASK.loss(model, judged, gates)) - whole
         found[str((layer, head))] = {"free": free, "frozen": frozen}
     return found

@@ -28,17 +28,17 @@ def in_plain_call(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or in_function_transform():
         return False
-    if torch._C._get_dispatch_mode(RECORDED) or torch._C._get_dispatch_mode(FAKE):
+    if torch._C._len_torch_dispatch_stack() and any(map(torch._C._get_dispatch_mode, (RECORDED, FAKE))):
         return False
     return not any(hasattr(X, "fake_mode") for X in tensors)
 
 
-def values_readable(*tensors: Tensor) -> bool:
-    """Whether numbers inside the tensors may be looked at, and at once.
+def values_readable(tensor: Tensor) -> bool:
+    """Whether numbers inside a tensor may be looked at, and at once.
 
     They are not on the ``meta`` device, and to look at them on a GPU would make the program wait for it.
     """
-    return in_plain_call(*tensors) and all(X.device.type == "cpu" for X in tensors)
+    return tensor.device.type == "cpu" and in_plain_call(tensor)
 
 
 def _is_autocast_on(tensor: Tensor) -> bool:

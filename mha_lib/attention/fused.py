@@ -41,7 +41,7 @@ class FusedAttention(DotProductAttention):
         if attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
             if valid_lens is None:
                 return self._average(queries, keys, values, None, causal)
-            if self.skip_padding and padding_is_worth_skipping(queries, keys, valid_lens):
+            if self.skip_padding and plain and padding_is_worth_skipping(queries, keys, valid_lens):
                 examples = zip(queries.split(1), keys.split(1), values.split(1), valid_lens.tolist(), strict=True)
                 cut = [(q, k[..., : int(n), :], v[..., : int(n), :]) for q, k, v, n in examples]
                 return torch.cat([self._average(q, k, v, None, causal) for q, k, v in cut])
@@ -51,7 +51,7 @@ class FusedAttention(DotProductAttention):
         """As the formula's, but masked by adding −∞, and without gradients in the scores' own memory: much faster."""
         if self._is_overridden():
             return super().weights(queries, keys, mask)
-        scores = self.scores(queries, without_unseen(keys, mask))  # (b, q, d), (b, k, d) -> (b, q, k)
+        scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         memory = None if torch.is_grad_enabled() or not arguments.in_plain_call(scores) else scores
         if mask is None:
             return torch.softmax(scores, dim=-1, out=memory)
@@ -65,8 +65,9 @@ class FusedAttention(DotProductAttention):
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
         """The output alone."""
         if self._goes_by_formula():
-            return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(values, mask)
-        return kernel(queries, without_unseen(keys, mask), without_unseen(values, mask), mask, is_causal)
+            return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
+        keys, values = without_unseen(mask, keys, values)
+        return kernel(queries, keys, values, mask, is_causal)
 
     def _goes_by_formula(self) -> bool:
         return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
@@ -104,7 +105,6 @@ def kernel(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = 
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
-    """Whether an example has work enough to pay for a call of its own (measured on the CPU)."""
-    if not arguments.values_readable(valid_lens):  # asked before any size: an exported layer stays open for all
-        return False
-    return valid_lens.dim() == 1 and len(valid_lens) > 0 and queries.shape[-2] * keys.shape[-2] >= 256 * 256
+    """Whether an example has work enough to pay for a call of its own (measured on the CPU, where alone it pays)."""
+    of_examples = valid_lens.device.type == "cpu" and valid_lens.dim() == 1 and len(valid_lens) > 0
+    return of_examples and queries.shape[-2] * keys.shape[-2] >= 256 * 256

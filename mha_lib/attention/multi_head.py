@@ -12,7 +12,8 @@ def split_heads(X: Tensor, num_heads: int) -> Tensor:
     if X.dim() != 3:
         raise ValueError(f"X must have shape (batch, number, size), got {tuple(X.shape)}")
     arguments.check_divisible(X.shape[-1], num_heads)
-    return X.unflatten(-1, (num_heads, X.shape[-1] // num_heads)).transpose(1, 2)  # (b, n, h, d) -> (b, h, n, d)
+    X = X.reshape(*X.shape[:2], num_heads, X.shape[-1] // num_heads)  # (b, n, h · d) -> (b, n, h, d)
+    return X.transpose(1, 2)  # (b, n, h, d) -> (b, h, n, d)
 
 
 def merge_heads(X: Tensor) -> Tensor:
@@ -71,8 +72,7 @@ class MultiHeadAttention(nn.Module):
         self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, num_hiddens // num_heads
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         arguments.check_groups(num_heads, self.num_key_value_heads)
-        queries_per_key = num_heads // self.num_key_value_heads
-        self.key_value_head_of = [head // queries_per_key for head in range(num_heads)]
+        self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
         arguments.check_attention(attention, AttentionPooling, dropout)
         self.attention = FusedAttention(dropout) if attention is None else attention
         key_value_hiddens = self.num_key_value_heads * self.head_size

@@ -23,9 +23,9 @@ from mha_lib.attention import arguments
 
 def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
     """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q)."""
-    lengths = valid_lens[:, None, None] if valid_lens.dim() == 1 else valid_lens[:, :, None]
+    lengths = valid_lens.reshape(*valid_lens.shape, *[1] * (3 - valid_lens.dim()))  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.
-    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()
+    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()  # (k) < (b, q, 1) -> (b, q, k)
 
 
 def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def join_masks(
     masks = []
     if valid_lens is not None:
         valid = valid_keys(valid_lens, shape[-1])  # (b, 1, k) or (b, q, k)
-        masks.append(valid if len(shape) == 3 else valid[:, None])  # (b, 1, 1, k) or (b, 1, q, k)
+        masks.append(valid if len(shape) == 3 else valid.unsqueeze(1))  # (b, 1, 1, k) or (b, 1, q, k)
     if causal:
         masks.append(keys_so_far(shape[-2], shape[-1], X.device))  # (q, k)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
@@ -56,13 +56,13 @@ def is_allowed(mask: Tensor) -> Tensor:
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
-def without_unseen(X: Tensor, mask: Tensor | None) -> Tensor:
-    """Keys or values with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
-    # Where numbers can be looked at, only what is not finite is worth the filling, which takes longer than a sum.
-    if mask is None or (arguments.values_readable(X) and math.isfinite(X.detach().sum())):
-        return X
-    seen = is_allowed(mask).any(dim=-2)  # (b, q, k) -> (b, k)
-    return X.masked_fill(~seen.unsqueeze(-1), 0.0)  # (b, k, d)
+def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
+    """Keys, values or both with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
+    # On the CPU, only what is not finite is worth the filling, which takes far longer than a sum.
+    if mask is None or (arguments.values_readable(mask) and all(math.isfinite(X.detach().sum()) for X in sequences)):
+        return sequences
+    seen = is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
+    return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
 
 
 def masked_softmax(
@@ -107,7 +107,7 @@ class AttentionPooling(nn.Module):
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """How each query shares itself out among the keys: (b, q, k); ``mask`` is one of ``join_masks``."""
-        scores = self.scores(queries, without_unseen(keys, mask))  # (b, q, d), (b, k, d) -> (b, q, k)
+        scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         return masked_softmax(scores, attn_mask=mask)
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
@@ -115,7 +115,7 @@ class AttentionPooling(nn.Module):
         shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, q, k)
         mask = join_masks(queries, shape, valid_lens, attn_mask, causal)
         weights = self.weights(queries, keys, mask)  # (b, q, k)
-        return self.dropout(weights) @ without_unseen(values, mask), weights  # (b, q, k) @ (b, k, d) -> (b, q, d)
+        return self.dropout(weights) @ without_unseen(mask, values)[0], weights  # (b, q, k) @ (b, k, d) -> (b, q, d)
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None, *,

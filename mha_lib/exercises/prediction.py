@@ -48,7 +48,9 @@ class Prediction:
             display(self.page())
             return
         placeholder = "Type what you expect, then press Enter"
-        field = ipywidgets.Text(placeholder=placeholder, continuous_update=False, layout={"width": "40em"})
+        field = ipywidgets.Text(
+            placeholder=placeholder, continuous_update=False, layout={"width": "40em", "max_width": "100%"}
+        )
         field.add_class("mha-prediction")
         shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
 

@@ -3,13 +3,13 @@
 ``glance`` asks all three of one small model, so that ``sweep`` can ask them of many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
+from mha_lib.heads.ablation import always, evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
 from mha_lib.heads.coalitions import shapley, spearman
 from mha_lib.heads.measures import (
     confidence,
@@ -23,7 +23,7 @@ from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
 
-MEASURES = {
+MEASURES: Mapping[str, Callable[..., Tensor]] = {
     "leave one out": leave_one_out,
     "gate gradient": gate_gradient,
     "path gradient": path_gradient,
@@ -75,7 +75,7 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
         return losses[1:] - losses[0]
 
     free = costs()
-    with heads_seen_by(later, [lambda heads, kept=kept: kept for kept in said]):
+    with heads_seen_by(later, [always(kept) for kept in said]):
         return {"free": free, "frozen": costs()}
 
 

@@ -14,11 +14,19 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from mha_lib.attention import MultiHeadAttention
+from mha_lib.attention import (
+    AdditiveAttention,
+    AttentionPooling,
+    DotProductAttention,
+    FusedAttention,
+    KernelPooling,
+    MultiHeadAttention,
+)
 from mha_lib.heads.coalitions import ranks
 from mha_lib.models.transformer import Transformer
 
 Plan = Mapping[str, Sequence[int]]
+ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling)  # these do the same in every head
 
 
 class NoHeads(nn.Module):
@@ -113,6 +121,7 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
     if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
     selected = copy.deepcopy(attention)
+    selected.attention = _pooling_of(selected.attention, heads)
     shared = [attention.key_value_head_of[head] for head in heads]
     is_grouped = attention.num_key_value_heads < attention.num_heads
     key_value_heads = list(dict.fromkeys(shared)) if is_grouped else shared  # each once, if they are shared
@@ -126,6 +135,20 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
     selected.W_o.weight = nn.Parameter(weight.detach()[:, rows], weight.requires_grad)
     selected.W_o.in_features = len(rows)
     return selected
+
+
+def _pooling_of(pooling: AttentionPooling, heads: Sequence[int]) -> AttentionPooling:
+    """What these heads do; one with scores of its own, which may differ from head to head (ALiBi), has to say it."""
+    select = getattr(pooling, "select_heads", None)
+    if select is not None:
+        return select(heads)
+    if type(pooling) not in ALIKE:
+        name = type(pooling).__name__
+        raise TypeError(
+            f"attention cannot be cut: what {name} does may differ from head to head; give {name} a method "
+            "select_heads(heads) that returns the attention of these heads (self, where all do the same)"
+        )
+    return pooling
 
 
 def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:

@@ -21,7 +21,7 @@ SCALE = 2  # pixels of the image to one on the page, for screens that are as fin
 FINER = 2  # lines are drawn that much larger and then made smaller, which smooths their edges
 PAD = 12  # around a drawing, in pixels of the page
 INCH = 96  # pixels of the page
-MOST_COLOURS = 64
+MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
 GROUND = "white"
 Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name of the palette
 
@@ -72,9 +72,16 @@ class Picture:
 
 
 def few_colours(image: Image.Image) -> bytes:
-    """An image as a PNG of few colours."""
-    buffer = io.BytesIO()
-    few = image.convert("RGB").quantize(MOST_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    """An image as a PNG of few colours: the most frequent ones as they are, and some that come near to the others."""
+    image, buffer = image.convert("RGB"), io.BytesIO()
+    codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
+    rest = np.array(image.quantize(REST, Image.Quantize.MAXCOVERAGE).getpalette()[: 3 * REST], np.int32)  # type: ignore[index]
+    all_colours = np.stack([every >> 16, every >> 8 & 255, every & 255], axis=1)
+    chosen = np.concatenate([all_colours[counts.argsort()[::-1][: MOST_COLOURS - REST]], rest.reshape(-1, 3)])
+    nearest = np.square(all_colours[:, None] - chosen).sum(axis=-1).argmin(axis=1).astype(np.uint8)
+    few = Image.fromarray(nearest[place].reshape(codes.shape))
+    few.putpalette(chosen.astype(np.uint8).tobytes())
     few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 

@@ -1,9 +1,7 @@
 """Calls of every attention drawn at random, most of them right, some spoilt; and what each has to give.
 
-A right call is held against the formula, written here as one loop over examples, heads and queries, in float64 and in
-NumPy. A spoilt one must be refused by an error that begins with the name of a spoilt argument.
-
-``python tests/attention/random_calls.py 20000 [SEED]`` runs as many as you like.
+A right call is held against the formula in float64, a spoilt one must be refused by an error that begins with the name
+of a spoilt argument. ``python tests/attention/random_calls.py 20000 [SEED]`` runs as many as you like.
 """
 
 import random
@@ -13,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import references
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +31,6 @@ class Call:
     kind: str
     layer: Callable
     arguments: dict
-    num_heads: int
     spoilt: set[str] = field(default_factory=set)
 
 
@@ -43,7 +41,7 @@ def draw(rng: random.Random) -> Call:
     batch_size, num_queries, num_keys = rng.randint(0, 3), rng.randint(0, 4), rng.randint(0, 5)
     if rng.random() < 1 / 300:  # large enough for the layer to skip padding
         num_queries, num_keys = 64, 1024
-    query_size, value_size, num_heads = rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, 3)
+    query_size, value_size, num_heads = rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, 4)
     key_size = rng.randint(1, 4) if kind in ("multi-head", "additive") else query_size
     lead = (batch_size, num_heads) if kind == "dot product with heads" else (batch_size,)
     layer = make_layer(kind, rng, num_heads, (query_size, key_size, value_size)).to(dtype)
@@ -61,7 +59,7 @@ def draw(rng: random.Random) -> Call:
     if rng.random() < 0.1:
         layer = layer.to("meta")
         arguments = {name: X if X is None else X.to("meta") for name, X in arguments.items()}
-    return Call(kind, layer, arguments | {"causal": rng.random() < 0.3}, num_heads)
+    return Call(kind, layer, arguments | {"causal": rng.random() < 0.3})
 
 
 class Softmax(nn.Module):
@@ -72,24 +70,23 @@ class Softmax(nn.Module):
 
 
 def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, int, int]) -> nn.Module:
-    """A layer with random parameters; without dropout, or with dropout that is off, in training or not."""
+    """A layer with random parameters, in training or not; its dropout is off or drops nothing."""
     dropout = rng.choice([0, 0.0, 0.5])
     given = dict(zip(("query_size", "key_size", "value_size"), sizes, strict=True))
     if kind == "multi-head":
-        num_hiddens, groups = num_heads * rng.randint(1, 3), rng.choice([1, num_heads])
-        given["num_key_value_heads"] = groups
+        num_hiddens = num_heads * rng.randint(1, 3)
+        given["num_key_value_heads"] = rng.choice([groups for groups in range(1, 5) if num_heads % groups == 0])
         layer = mha_lib.MultiHeadAttention(num_hiddens, num_heads, dropout, rng.random() < 0.5, **given)
-        layer.attention.keep_weights = rng.random() < 0.3
     elif kind == "additive":
         layer = mha_lib.AdditiveAttention(rng.randint(1, 4), dropout, query_size=sizes[0], key_size=sizes[1])
     elif kind == "kernel":
         layer = mha_lib.KernelPooling(rng.choice([0.3, 1, 5.0]), learnable=rng.random() < 0.5)
     elif kind == "softmax":
-        layer = Softmax()
+        return Softmax()
     else:
         layer = rng.choice([mha_lib.DotProductAttention, FusedAttention])(dropout)
-        layer.keep_weights = rng.random() < 0.3
-    return layer.train(dropout == 0 and rng.random() < 0.5)
+    layer = references.on_way(layer, rng.choice(references.WAYS))
+    return layer.train(layer.training or (dropout == 0 and rng.random() < 0.5))
 
 
 def lengths(rng: random.Random, batch_size: int, num_queries: int, num_keys: int) -> Tensor | None:
@@ -159,92 +156,6 @@ def spoil(call: Call, rng: random.Random) -> None:
         call.spoilt.add(name)
 
 
-def expected(call: Call) -> np.ndarray:
-    """The output, number by number."""
-    tensors = {name: X for name, X in call.arguments.items() if name != "causal"}
-    given = {name: None if X is None else X.detach().double().numpy() for name, X in tensors.items()}
-    if call.kind == "softmax":
-        scores = given["scores"] if given["scores"].ndim == 4 else given["scores"][:, None]
-        bias, weights = joined_bias(call, given, scores.shape), np.zeros_like(scores)
-        for place in np.ndindex(scores.shape[:-1]):
-            weights[place] = softmax(scores[place] + bias[place])
-        return weights.reshape(given["scores"].shape)
-    score, parts = scoring(call)
-    Q, K, V = (parts(name, given[name]) for name in ("queries", "keys", "values"))  # (b, h, n, d)
-    heads = np.zeros((*Q.shape[:3], V.shape[-1]))
-    bias = joined_bias(call, given, (*Q.shape[:3], K.shape[2]))
-    for b, h, t in np.ndindex(Q.shape[:3]):
-        scores = [score(Q[b, h, t], K[b, h, j]) if bias[b, h, t, j] > -np.inf else 0.0 for j in range(K.shape[2])]
-        weights = softmax(np.array(scores) + bias[b, h, t])
-        heads[b, h, t] = sum((w * v for w, v in zip(weights, V[b, h], strict=True)), np.zeros(1))
-    if call.kind == "dot product with heads":
-        return heads
-    if call.kind != "multi-head":
-        return heads[:, 0]
-    if given["head_mask"] is not None:
-        heads = heads * np.broadcast_to(given["head_mask"], heads.shape[:2])[..., None, None]
-    joined = np.concatenate([heads[:, h] for h in range(heads.shape[1])], axis=-1)
-    return joined @ number("W_o.weight", call).T + (number("W_o.bias", call) if call.layer.W_o.bias is not None else 0)
-
-
-def joined_bias(call: Call, given: dict, shape: tuple[int, ...]) -> np.ndarray:
-    """What is added to scores (b, h, q, k): −∞ where a query may not attend to a key."""
-    bias, mask = np.zeros(shape), given["attn_mask"]
-    if mask is not None:
-        mask = np.where(mask, 0.0, -np.inf) if call.arguments["attn_mask"].dtype == torch.bool else mask
-        bias += mask[:, None] if mask.ndim == 3 else mask
-    for b, t in np.ndindex(shape[0], shape[2]):
-        bias[b, :, t, length(given["valid_lens"], (b, t), shape[3]) :] = -np.inf
-        if call.arguments["causal"]:
-            bias[b, :, t, max(0, t + 1 + shape[3] - shape[2]) :] = -np.inf
-    return bias
-
-
-def scoring(call: Call) -> tuple[Callable, Callable]:
-    """How to compare a query with a key, and how to cut an argument into heads."""
-
-    def one_head(name, X):
-        return X if X.ndim == 4 else X[:, None]
-
-    def dot(q, k):
-        return q @ k / np.sqrt(len(q))
-
-    def project(name, X):
-        W = getattr(call.layer, f"W_{name[0]}")
-        Y = X @ W.weight.detach().double().numpy().T + (0 if W.bias is None else W.bias.detach().double().numpy())
-        heads = np.stack(np.split(Y, Y.shape[-1] // call.layer.head_size, axis=-1), axis=1)
-        return heads.repeat(call.num_heads // heads.shape[1], axis=1)
-
-    def additive(q, k):
-        W_q, W_k, w_v = (number(f"{W}.weight", call) for W in ("W_q", "W_k", "w_v"))
-        return (w_v @ np.tanh(W_q @ q + W_k @ k))[0]
-
-    def kernel(q, k):
-        return -(((q - k) / np.exp(number("log_bandwidth", call))) ** 2).sum() / 2
-
-    if call.kind == "multi-head":
-        return dot, project
-    return {"additive": additive, "kernel": kernel}.get(call.kind, dot), one_head
-
-
-def number(name: str, call: Call) -> np.ndarray:
-    return call.layer.get_parameter(name).detach().double().numpy()
-
-
-def length(valid_lens: np.ndarray | None, place: tuple[int, ...], num_keys: int) -> int:
-    if valid_lens is None:
-        return num_keys
-    return int(valid_lens[place[0]] if valid_lens.ndim == 1 else valid_lens[place[0], place[-1]])
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Weights that sum to 1, or zeros where every score is −∞."""
-    if not (scores > -np.inf).any():
-        return np.zeros(len(scores))
-    powers = np.exp(scores - scores.max())
-    return powers / powers.sum()
-
-
 def run(call: Call) -> str:
     """Make the call, hold it against what it has to give, and say which it was."""
     try:
@@ -262,9 +173,13 @@ def run(call: Call) -> str:
         assert output.is_meta and output.shape[:-1] == first.shape[:-1]
         return "without numbers"
     assert output.dtype == first.dtype
-    reference = expected(call)
-    assert output.shape == reference.shape
-    np.testing.assert_allclose(output.detach().double().numpy(), reference, rtol=0, atol=TOLERANCE[output.dtype])
+    if call.kind == "softmax":
+        results = [(output, references.masked_softmax(**call.arguments))]
+    else:
+        expected = references.attention(call.layer, **call.arguments)
+        results = zip((output, call.layer.attention_weights), expected, strict=True)
+    for result, reference in results:
+        references.assert_same(result.double(), reference, atol=TOLERANCE[output.dtype])
     return "right"
 
 

@@ -1,102 +1,79 @@
-"""The formulas again, in NumPy, sharing no code with mha_lib, and the checks that hold a library against them.
+"""The formula again, in NumPy and float64, sharing no code with mha_lib.
 
-A check takes the library as an argument, so the same check runs on mha_lib and on a copy with a planted bug.
+It is the one reference of these tests, beside the golden vectors and ``loop_over_heads``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from types import ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mha_lib import AdditiveAttention, MultiHeadAttention
+
 # Every size differs from every other, so that no two axes can be mixed up unseen.
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, HEAD_SIZE = 3, 5, 6, 4, 2
-QUERY_SIZE, KEY_SIZE, VALUE_SIZE, NUM_HIDDENS = 7, 9, 10, NUM_HEADS * HEAD_SIZE
+SIZES = dict(query_size=7, key_size=9, value_size=10)
+NUM_HIDDENS = NUM_HEADS * HEAD_SIZE
 
 Same = Callable[..., None]  # assert_same, or something that looks less closely
 
 
-def masked_softmax(scores: np.ndarray, valid_lens: Tensor | None = None) -> np.ndarray:
-    """Softmax row by row over the first valid_len entries; scores (batch, ..., num_queries, num_keys)."""
-    weights = np.zeros_like(scores)
-    for index in np.ndindex(scores.shape[:-1]):
-        valid = scores.shape[-1]
-        if valid_lens is not None:
-            valid = int(valid_lens[index[0]] if valid_lens.dim() == 1 else valid_lens[index[0], index[-1]])
-        if valid:
-            powers = np.exp(scores[index][:valid] - scores[index][:valid].max())
-            weights[index][:valid] = powers / powers.sum()
+def numpy(X: Tensor | None) -> np.ndarray | None:
+    return None if X is None else (X if X.dtype == torch.bool else X.double()).detach().numpy()
+
+
+def masked_softmax(scores, valid_lens=None, attn_mask=None, causal=False) -> np.ndarray:
+    """Softmax row by row over the keys that may be attended to; scores (b, q, k) or (b, h, q, k)."""
+    scores, valid_lens, attn_mask = map(numpy, (scores, valid_lens, attn_mask))
+    weights, (num_queries, num_keys) = np.zeros(scores.shape), scores.shape[-2:]
+    for place in np.ndindex(scores.shape[:-1]):
+        b, i = place[0], place[-1]
+        length = num_keys if valid_lens is None else int(valid_lens[b] if valid_lens.ndim == 1 else valid_lens[b, i])
+        if causal:  # the last query stands at the last key
+            length = min(length, max(0, num_keys - num_queries + i + 1))
+        row = scores[place][:length]
+        if attn_mask is not None:
+            mask = np.broadcast_to(attn_mask, scores.shape)[place][:length]
+            row = np.where(mask, row, -np.inf) if mask.dtype == bool else row + mask
+        if (row > -np.inf).any():
+            powers = np.exp(row - row.max())
+            weights[place][:length] = powers / powers.sum()
     return weights
 
 
-def dot_product(queries, keys, values, valid_lens=None) -> tuple[np.ndarray, np.ndarray]:
-    """Output and weights of scaled dot-product attention; any axes for heads stand after the batch."""
-    Q, K, V = (tensor.detach().numpy() for tensor in (queries, keys, values))
-    weights = masked_softmax(np.einsum("...qf,...kf->...qk", Q, K) / np.sqrt(Q.shape[-1]), valid_lens)
-    return np.einsum("...qk,...kf->...qf", weights, V), weights
+def linear(W: nn.Module, X: np.ndarray) -> np.ndarray:
+    return X @ numpy(W.weight).T + (0 if W.bias is None else numpy(W.bias))
 
 
-def additive(layer: nn.Module, queries, keys, values, valid_lens=None) -> tuple[np.ndarray, np.ndarray]:
-    """Output and weights of additive attention with the parameters of ``layer``."""
-    W_q, W_k, w_v = (W.weight.detach().numpy() for W in (layer.W_q, layer.W_k, layer.w_v))
-    Q, K = np.einsum("hf,bqf->bqh", W_q, queries.numpy()), np.einsum("hf,bkf->bkh", W_k, keys.numpy())
-    scores = np.einsum("oh,bqkh->bqk", w_v, np.tanh(Q[:, :, None] + K[:, None]))
-    weights = masked_softmax(scores, valid_lens)
-    return np.einsum("bqk,bkf->bqf", weights, values.numpy()), weights
+def scores(layer: nn.Module, Q: np.ndarray, K: np.ndarray) -> np.ndarray:
+    """Additive, Gaussian or scaled dot products, as the parameters of ``layer`` tell."""
+    if hasattr(layer, "w_v"):
+        features = np.tanh(linear(layer.W_q, Q)[..., None, :] + linear(layer.W_k, K)[..., None, :, :])
+        return linear(layer.w_v, features)[..., 0]
+    if hasattr(layer, "log_bandwidth"):
+        return -((Q[..., None, :] - K[..., None, :, :]) ** 2).sum(-1) / (2 * np.exp(numpy(layer.log_bandwidth)) ** 2)
+    return np.einsum("...qd,...kd->...qk", Q, K) / np.sqrt(Q.shape[-1])
 
 
-def kernel(bandwidth: float, queries, keys, values, valid_lens=None) -> tuple[np.ndarray, np.ndarray]:
-    """Nadaraya–Watson regression: values averaged by normalised Gaussian kernels, with no softmax at all."""
-    differences = queries.numpy()[:, :, None] - keys.numpy()[:, None]
-    bumps = np.exp(-((differences / bandwidth) ** 2).sum(-1) / 2)
-    if valid_lens is not None:
-        bumps = bumps * (np.arange(bumps.shape[-1]) < valid_lens.numpy().reshape(len(bumps), -1, 1))
-    total = bumps.sum(-1, keepdims=True)
-    weights = bumps / np.where(total > 0, total, 1)
-    return np.einsum("bqk,bkf->bqf", weights, values.numpy()), weights
-
-
-def multi_head(
-    layer: nn.Module, queries, keys, values, valid_lens=None, head_mask=None
+def attention(
+    layer: nn.Module, queries, keys, values, valid_lens=None, head_mask=None, attn_mask=None, causal=False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output and weights of multi-head attention with the parameters of ``layer``."""
-    W = {name: parameter.detach().numpy() for name, parameter in layer.state_dict().items()}
-    h = layer.num_heads
-
-    def project(name: str, X: Tensor) -> np.ndarray:
-        weight = W[name + ".weight"].reshape(h, -1, X.shape[-1])
-        bias = W.get(name + ".bias", np.zeros(weight.shape[0] * weight.shape[1])).reshape(h, 1, -1)
-        return np.einsum("hfi,bti->bhtf", weight, X.numpy()) + bias
-
-    Q, K, V = project("W_q", queries), project("W_k", keys), project("W_v", values)
-    weights = masked_softmax(np.einsum("bhqf,bhkf->bhqk", Q, K) / np.sqrt(Q.shape[-1]), valid_lens)
-    gates = np.ones((len(Q), h)) if head_mask is None else np.broadcast_to(head_mask.numpy(), (len(Q), h))
-    W_o = W["W_o.weight"].reshape(-1, h, V.shape[-1])
-    output = np.einsum("bh,bhqk,bhkf,ohf->bqo", gates, weights, V, W_o)
-    return output + W.get("W_o.bias", 0), weights
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call: float64 inputs, lengths, gates; and whether the layer has a bias."""
-
-    queries: Tensor
-    keys: Tensor
-    values: Tensor
-    valid_lens: Tensor | None = None
-    head_mask: Tensor | None = None
-    bias: bool = False
-
-    @property
-    def arguments(self) -> tuple:
-        return self.queries, self.keys, self.values, self.valid_lens
-
-    @property
-    def same_sizes(self) -> "Case":
-        """The case with keys cut to the size of queries, as a dot product needs them."""
-        return replace(self, keys=self.keys[..., : self.queries.shape[-1]])
+    """Output and ``attention_weights`` of any layer, with its parameters."""
+    X = dict(q=numpy(queries), k=numpy(keys), v=numpy(values))
+    if hasattr(layer, "W_o"):
+        for name in X:  # head by head: (b, n, h · d) -> h times (b, n, d) -> (b, h, n, d)
+            Y = linear(getattr(layer, f"W_{name}"), X[name])
+            X[name] = np.stack(np.split(Y, Y.shape[-1] // layer.head_size, axis=-1), axis=1)
+            X[name] = X[name].repeat(layer.num_heads // X[name].shape[1], axis=1)
+    inner = torch.from_numpy(scores(getattr(layer, "attention", layer), X["q"], X["k"]))
+    weights = masked_softmax(inner, valid_lens, attn_mask, causal)
+    heads = np.einsum("...qk,...kd->...qd", weights, X["v"])
+    if not hasattr(layer, "W_o"):  # heads are folded into the batch
+        return heads, weights.reshape(np.prod(weights.shape[:-2], dtype=int), *weights.shape[-2:])
+    if head_mask is not None:
+        heads = heads * np.broadcast_to(numpy(head_mask), heads.shape[:2])[..., None, None]
+    return linear(layer.W_o, np.concatenate(list(heads.swapaxes(0, 1)), axis=-1)), weights
 
 
 def random_numbers(*shape: int) -> Tensor:
@@ -108,68 +85,50 @@ def all_ones(*shape: int) -> Tensor:
     return torch.ones(*shape, dtype=torch.float64)
 
 
-def cases(numbers: Callable = random_numbers) -> dict[str, Case]:
-    """Every kind of argument that the layer takes."""
-    plain = Case(
-        numbers(BATCH_SIZE, NUM_QUERIES, QUERY_SIZE),
-        numbers(BATCH_SIZE, NUM_KEYS, KEY_SIZE),
-        numbers(BATCH_SIZE, NUM_KEYS, VALUE_SIZE),
-    )
-    per_example = torch.tensor([4, 1, 6])
-    per_query = torch.tensor([[1, 2, 3, 4, 5], [6, 1, 6, 1, 2], [3, 3, 5, 2, 4]])
-    gates = torch.tensor([0.5, 0.0, 1.0, -2.0], dtype=torch.float64)
-    gates_per_example = torch.stack([gates, gates.flip(0), 3 * gates])
-    return {
-        "all keys": plain,
-        "lengths per example": replace(plain, valid_lens=per_example),
-        "lengths per query": replace(plain, valid_lens=per_query),
-        "float lengths per example": replace(plain, valid_lens=per_example.float()),
-        "float lengths per query": replace(plain, valid_lens=per_query.double()),
-        "an empty example": replace(plain, valid_lens=torch.tensor([4, 0, 6])),
-        "empty rows": replace(plain, valid_lens=per_query * torch.tensor([1, 0, 1, 1, 0])),
-        "bias": replace(plain, bias=True, valid_lens=per_example),
-        "gates": replace(plain, head_mask=gates),
-        "gates per example": replace(plain, head_mask=gates_per_example, bias=True),
-        "gates, lengths and bias": replace(plain, head_mask=gates_per_example, valid_lens=per_query, bias=True),
-        "gates, lengths and an empty example": replace(
-            plain, head_mask=gates, valid_lens=torch.tensor([0, 2, 5]), bias=True
-        ),
-    }
+def sequences(numbers: Callable = random_numbers, same_sizes: bool = False) -> tuple[Tensor, ...]:
+    """Queries, keys and values; a dot product needs keys of the size of queries."""
+    number = dict(query_size=NUM_QUERIES, key_size=NUM_KEYS, value_size=NUM_KEYS)
+    queries, keys, values = (numbers(BATCH_SIZE, number[name], size) for name, size in SIZES.items())
+    return queries, keys[..., : queries.shape[-1]] if same_sizes else keys, values
 
 
-def attention_cases(numbers: Callable = random_numbers) -> dict[str, Case]:
-    """The cases that concern a single attention."""
-    return {name: case for name, case in cases(numbers).items() if case.head_mask is None and not case.bias}
+PER_QUERY = torch.tensor([[1, 2, 3, 4, 5], [6, 1, 6, 1, 2], [3, 3, 5, 2, 4]])
+LENGTHS = {
+    "all keys": None,
+    "per example": torch.tensor([4, 1, 6]),
+    "per query": PER_QUERY,
+    "floats": torch.tensor([4.0, 1.0, 6.0]),
+    "an empty example": torch.tensor([4, 0, 6]),
+    "empty rows": PER_QUERY * torch.tensor([1, 0, 1, 1, 0]),
+}
+GATES = torch.tensor([0.5, 0.0, 1.0, -2.0], dtype=torch.float64)
+GATES_PER_EXAMPLE = torch.stack([GATES, GATES.flip(0), 3 * GATES])
+# Every kind of argument that a layer takes beside its sequences.
+CASES = {name: dict(valid_lens=valid_lens) for name, valid_lens in LENGTHS.items()} | {
+    "gates": dict(head_mask=GATES, valid_lens=LENGTHS["an empty example"]),
+    "gates per example": dict(head_mask=GATES_PER_EXAMPLE, valid_lens=LENGTHS["empty rows"]),
+}
+# All ways of a layer to the same numbers; the formula of ``FusedAttention`` steps in where dropout is active.
+WAYS = ("kernel", "formula", "kept", "not skipping")
 
 
-def make_layer(library: ModuleType, case: Case, dropout: float = 0.0) -> nn.Module:
-    """A multi-head layer of ``library`` for ``case``, in float64, always with the same random parameters."""
+def on_way(layer: nn.Module, way: str) -> nn.Module:
+    inner = getattr(layer, "attention", layer)
+    if way == "formula":
+        inner.dropout.p = 1e-300  # active in training, and drops nothing
+    inner.keep_weights, inner.skip_padding = way == "kept", way != "not skipping"
+    return layer.train(way == "formula")
+
+
+def make_layer(dropout: float = 0.0, bias: bool = True, **options) -> MultiHeadAttention:
+    """A multi-head layer for ``sequences()``, in float64, always with the same random parameters."""
     torch.manual_seed(0)
-    sizes = dict(query_size=case.queries.shape[-1], key_size=case.keys.shape[-1], value_size=case.values.shape[-1])
-    return library.MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, dropout, case.bias, **sizes).double()
+    return MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, dropout, bias, **SIZES | options).double()
 
 
-def make_additive(library: ModuleType, case: Case, dropout: float = 0.0) -> nn.Module:
-    """An additive attention of ``library`` for ``case``, in float64, always with the same random parameters."""
+def make_additive(dropout: float = 0.0) -> AdditiveAttention:
     torch.manual_seed(0)
-    sizes = dict(query_size=case.queries.shape[-1], key_size=case.keys.shape[-1])
-    return library.AdditiveAttention(NUM_HIDDENS, dropout, **sizes).double()
-
-
-FORMULA, KERNEL = "formula", "kernel"  # the two ways of FusedAttention to the same numbers
-
-
-class KeepAll(nn.Dropout):
-    """Dropout that is active, so the layer takes the formula, but drops nothing."""
-
-    def forward(self, X):
-        return X
-
-
-def on_path(layer: nn.Module, path: str) -> nn.Module:
-    """The layer on one of its two ways to the same numbers."""
-    getattr(layer, "attention", layer).dropout = KeepAll(0.5)
-    return layer.train(path == FORMULA)
+    return AdditiveAttention(NUM_HIDDENS, dropout, query_size=7, key_size=9).double()
 
 
 def assert_same(actual: Tensor, expected: np.ndarray, atol: float = 1e-12) -> None:
@@ -182,63 +141,12 @@ def assert_same_shape(actual: Tensor, expected: np.ndarray, atol: float = 0) -> 
     assert tuple(actual.shape) == expected.shape
 
 
-def check_multi_head(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    output, weights = multi_head(make_layer(library, case), *case.arguments, case.head_mask)
-    for training in (True, False):
-        layer = make_layer(library, case).train(training)
-        same(layer(*case.arguments, head_mask=case.head_mask), output)
-        same(layer.attention_weights, weights)
+def close(actual, expected, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
-def check_dot_product(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    output, weights = dot_product(*case.same_sizes.arguments)
-    for layer in (library.DotProductAttention(), library.FusedAttention()):
-        same(layer(*case.same_sizes.arguments), output)
-        same(layer.attention_weights, weights)
-
-
-def check_additive(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    layer = make_additive(library, case)
-    output, weights = additive(layer, *case.arguments)
-    same(layer(*case.arguments), output)
+def check(layer: nn.Module, *given: Tensor, same: Same = assert_same, **arguments) -> None:
+    """Output and weights of a layer are those of the formula."""
+    output, weights = attention(layer, *given, **arguments)
+    same(layer(*given, **arguments), output)
     same(layer.attention_weights, weights)
-
-
-def check_dropout(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    """In training, weights are dropped at the rate that was asked for, and kept as they were before."""
-    one_hot = torch.eye(NUM_KEYS, dtype=torch.float64).expand(BATCH_SIZE, -1, -1)  # makes the output the weights
-    case, rate = replace(case.same_sizes, values=one_hot), 0.25
-    dot, add = library.DotProductAttention(rate), make_additive(library, case, rate)
-    for layer, (_, weights) in ((dot, dot_product(*case.arguments)), (add, additive(add, *case.arguments))):
-        torch.manual_seed(0)
-        output = layer(*case.arguments)
-        torch.manual_seed(0)
-        same(output, weights * nn.functional.dropout(torch.ones_like(output), rate).numpy())
-        same(layer.attention_weights, weights)
-
-
-def check_extreme_scores(library: ModuleType, case: Case, same: Same = assert_same) -> None:
-    """Scores far below any fixed fill value, and scores in half precision."""
-    scores = case.same_sizes.queries @ case.same_sizes.keys.mT
-    for extreme in (scores - 3e6, scores + 3e6):
-        weights = library.masked_softmax(extreme, case.valid_lens)
-        same(weights, masked_softmax(extreme.numpy(), case.valid_lens))
-    half = scores.half()
-    weights = library.masked_softmax(half, case.valid_lens).double()
-    same(weights, masked_softmax(half.double().numpy(), case.valid_lens), atol=1e-3)
-
-
-CHECKS = {
-    "multi-head": (check_multi_head, cases),
-    "dot product": (check_dot_product, attention_cases),
-    "additive": (check_additive, attention_cases),
-    "dropout": (check_dropout, attention_cases),
-    "extreme scores": (check_extreme_scores, attention_cases),
-}
-
-
-def hold_against_references(library: ModuleType, numbers: Callable = random_numbers, same: Same = assert_same) -> None:
-    """Every check on every case; AssertionError at the first difference."""
-    for check, make_cases in CHECKS.values():
-        for case in make_cases(numbers).values():
-            check(library, case, same)

@@ -1,331 +1,177 @@
-"""Bad input: every error names the argument, says what came and what is needed."""
+"""Bad input: every error names the argument, says what came and what is needed.
+
+That *every* spoilt argument is refused by name is tried in ``test_random_calls``; here stands what the errors say.
+"""
+
+import re
 
 import pytest
 import torch
-from references import random_numbers
+from references import GATES, LENGTHS, PER_QUERY, SIZES, random_numbers, sequences
 
-from mha_lib import (
-    AdditiveAttention,
-    DotProductAttention,
-    KernelPooling,
-    MultiHeadAttention,
-    masked_softmax,
-    merge_heads,
-    split_heads,
-    transpose_output,
-    transpose_qkv,
-)
+import mha_lib
+from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention
+from mha_lib.attention import FusedAttention
 
-QUERIES, KEYS, VALUES = (
-    random_numbers(3, 5, 7).float(),
-    random_numbers(3, 6, 9).float(),
-    random_numbers(3, 6, 10).float(),
-)
+QUERIES, KEYS, VALUES = (X.float() for X in sequences())
+GIVEN = dict(queries=QUERIES, keys=KEYS, values=VALUES)
 SCORES = random_numbers(3, 5, 6)
-SIZES = dict(query_size=7, key_size=9, value_size=10)
-
-
-def multi_head(queries=QUERIES, keys=KEYS, values=VALUES, **arguments):
-    return MultiHeadAttention(8, 4, **SIZES)(queries, keys, values, **arguments)
-
-
-def dot_product(queries=QUERIES, keys=KEYS[..., :7], values=VALUES, valid_lens=None):
-    return DotProductAttention()(queries, keys, values, valid_lens)
-
-
-def additive(queries=QUERIES, keys=KEYS, values=VALUES, valid_lens=None):
-    return AdditiveAttention(8, query_size=7, key_size=9)(queries, keys, values, valid_lens)
-
-
-def kernel(queries=QUERIES, keys=KEYS[..., :7], values=VALUES, valid_lens=None):
-    return KernelPooling()(queries, keys, values, valid_lens)
-
-
-SIZE_ERRORS = {
-    "indivisible": (
-        lambda: MultiHeadAttention(12, 5),
-        ValueError,
-        ["num_hiddens", "num_hiddens=12", "num_heads=5", "divisible", "num_heads that fit: [1, 2, 3, 4, 6, 12]"],
-    ),
-    "no heads": (lambda: MultiHeadAttention(12, 0), ValueError, ["num_heads", "got 0", "at least 1"]),
-    "negative heads": (lambda: MultiHeadAttention(12, -4), ValueError, ["num_heads", "got -4", "at least 1"]),
-    "too many heads": (lambda: MultiHeadAttention(4, 8), ValueError, ["num_hiddens", "num_heads=8", "[1, 2, 4]"]),
-    "half a head": (lambda: MultiHeadAttention(12, 1.5), TypeError, ["num_heads", "got 1.5", "integer"]),
-    "heads: True": (lambda: MultiHeadAttention(12, True), TypeError, ["num_heads", "got True", "integer"]),
-    "no hiddens": (lambda: MultiHeadAttention(0, 1), ValueError, ["num_hiddens", "got 0", "at least 1"]),
-    "hiddens: text": (lambda: MultiHeadAttention("12", 3), TypeError, ["num_hiddens", "got '12'", "integer"]),
-    "query_size": (lambda: MultiHeadAttention(8, 4, query_size=0), ValueError, ["query_size", "got 0"]),
-    "key_size": (lambda: MultiHeadAttention(8, 4, key_size=-1), ValueError, ["key_size", "got -1"]),
-    "value_size": (lambda: MultiHeadAttention(8, 4, value_size=2.0), TypeError, ["value_size", "got 2.0"]),
-    "additive num_hiddens": (lambda: AdditiveAttention(0), ValueError, ["num_hiddens", "got 0"]),
-    "additive query_size": (lambda: AdditiveAttention(8, query_size="7"), TypeError, ["query_size", "'7'"]),
-    "additive key_size": (lambda: AdditiveAttention(8, key_size=0), ValueError, ["key_size", "got 0"]),
-    "no bandwidth": (lambda: KernelPooling(0.0), ValueError, ["bandwidth", "positive", "got 0.0"]),
-    "negative bandwidth": (lambda: KernelPooling(-1.0), ValueError, ["bandwidth", "positive", "got -1.0"]),
-    "NaN bandwidth": (lambda: KernelPooling(torch.nan), ValueError, ["bandwidth", "positive", "got nan"]),
-    "bandwidth: None": (lambda: KernelPooling(None), TypeError, ["bandwidth", "number", "got None"]),
-    "bandwidth: True": (lambda: KernelPooling(True), TypeError, ["bandwidth", "number", "got True"]),
-    "dropout: None": (lambda: MultiHeadAttention(8, 4, None), TypeError, ["dropout", "number from 0 to 1", "got None"]),
-    "dropout: a bias": (lambda: MultiHeadAttention(8, 4, True), TypeError, ["dropout", "number", "got True"]),
-    "dropout: text": (lambda: AdditiveAttention(8, "0.1"), TypeError, ["dropout", "number", "got '0.1'"]),
-    "negative dropout": (lambda: DotProductAttention(-0.1), ValueError, ["dropout", "from 0 to 1", "got -0.1"]),
-    "NaN dropout": (lambda: DotProductAttention(torch.nan), ValueError, ["dropout", "from 0 to 1", "got nan"]),
-    "older order": (
-        lambda: MultiHeadAttention(9, 7, 10, 8, 4, 0.5),
-        TypeError,
-        [
-            "MultiHeadAttention",
-            "by keyword: MultiHeadAttention(key_size=…, query_size=…, value_size=…, num_hiddens=…, ",
-        ],
-    ),
-    "older order with bias": (
-        lambda: MultiHeadAttention(9, 7, 10, 8, 4, 0.5, True),
-        TypeError,
-        ["MultiHeadAttention", "by keyword: MultiHeadAttention(key_size=…", "num_heads=…, dropout=…)"],
-    ),
-    "older additive order": (
-        lambda: AdditiveAttention(9, 7, 8, 0.1),
-        TypeError,
-        ["AdditiveAttention", "by keyword: AdditiveAttention(key_size=…, query_size=…, num_hiddens=…, dropout=…)"],
-    ),
+LAYERS = {
+    "multi-head": MultiHeadAttention(8, 4, **SIZES),
+    "dot product": DotProductAttention(),
+    "additive": AdditiveAttention(8, query_size=7, key_size=9),
+    "kernel": KernelPooling(),
 }
+open_sizes = MultiHeadAttention(8, 4)
 
-SEQUENCE_ERRORS = {
-    "queries: list": (
-        lambda: multi_head(QUERIES.tolist()),
-        TypeError,
-        ["queries", "tensor of shape (batch, number, size)", "got list"],
-    ),
-    "keys: array": (lambda: multi_head(keys=KEYS.numpy()), TypeError, ["keys", "tensor", "got ndarray"]),
-    "values: None": (lambda: dot_product(values=None), TypeError, ["values", "tensor", "got NoneType"]),
-    "queries: rank 2": (
-        lambda: multi_head(QUERIES[0]),
-        ValueError,
-        ["queries", "(batch, number, size)", "got (5, 7)"],
-    ),
-    "keys: rank 5": (
-        lambda: additive(keys=KEYS[None, None]),
-        ValueError,
-        ["keys", "(batch, number, size) or (batch, num_heads, number, size)", "(1, 1, 3, 6, 9)"],
-    ),
-    "keys: rank 4, queries: rank 3": (lambda: additive(keys=KEYS[None]), ValueError, ["keys", "(1, 3, 6, 9)"]),
-    "multi-head queries: rank 4": (
-        lambda: multi_head(QUERIES[None]),
-        ValueError,
-        ["queries must have shape (batch, number, size), got (1, 3, 5, 7)"],
-    ),
-    "values: rank 2, heads allowed": (
-        lambda: dot_product(values=VALUES[0]),
-        ValueError,
-        ["values", "(batch, number, size) or (batch, num_heads, number, size)", "(6, 10)"],
-    ),
-    "queries: integers": (lambda: kernel(QUERIES.long()), TypeError, ["queries", "floating-point", "got torch.int64"]),
-    "values: bool": (lambda: kernel(values=VALUES > 0), TypeError, ["values", "floating-point", "got torch.bool"]),
-    "queries: complex": (
-        lambda: dot_product(QUERIES.to(torch.complex64)),
-        TypeError,
-        ["queries", "floating-point", "got torch.complex64"],
-    ),
-    "queries: 8 bits": (
-        lambda: dot_product(QUERIES.to(torch.float8_e4m3fn)),
-        TypeError,
-        ["queries", "floating-point numbers of 16, 32 or 64 bits", "got torch.float8_e4m3fn"],
-    ),
-    "keys: sparse": (
-        lambda: kernel(keys=KEYS[..., :7].to_sparse()),
-        TypeError,
-        ["keys", "dense", "got torch.sparse_coo"],
-    ),
-    "keys: other batch": (
-        lambda: multi_head(keys=KEYS[:2]),
-        ValueError,
-        ["keys", "batch size of queries", "queries is (3, 5, 7)", "keys is (2, 6, 9)"],
-    ),
-    "values: other batch": (lambda: additive(values=VALUES[:1]), ValueError, ["values", "batch size", "(1, 6, 10)"]),
-    "keys: other heads": (
-        lambda: dot_product(QUERIES[:, None], KEYS[:, None, :, :7].expand(-1, 2, -1, -1), VALUES[:, None]),
-        ValueError,
-        ["keys", "(3, 1, 5, 7)", "(3, 2, 6, 7)"],
-    ),
-    "keys: other dtype": (
-        lambda: multi_head(keys=KEYS.double()),
-        TypeError,
-        ["keys", "dtype of queries, torch.float32", "got torch.float64"],
-    ),
-    "values: other dtype": (lambda: dot_product(values=VALUES.half()), TypeError, ["values", "got torch.float16"]),
-    "values: other number": (lambda: multi_head(values=VALUES[:, :4]), ValueError, ["values", "6 keys", "4 values"]),
-    "dot product: other size": (
-        lambda: dot_product(keys=KEYS),
-        ValueError,
-        ["keys", "size of queries", "7, got 9", "AdditiveAttention and MultiHeadAttention"],
-    ),
-    "kernel: other size": (lambda: kernel(keys=KEYS), ValueError, ["keys", "size of queries", "7, got 9"]),
-}
 
-LAYER_ERRORS = {
-    "query_size": (
-        lambda: multi_head(QUERIES[..., :6]),
-        ValueError,
-        ["queries", "size 7 on the last axis", "query_size", "(3, 5, 6)"],
-    ),
-    "key_size": (lambda: multi_head(keys=KEYS[..., 1:]), ValueError, ["keys", "size 9", "key_size", "(3, 6, 8)"]),
-    "value_size": (
-        lambda: multi_head(values=VALUES[..., 1:]),
-        ValueError,
-        ["values", "size 10", "value_size", "(3, 6, 9)"],
-    ),
-    "additive query_size": (lambda: additive(QUERIES[..., :6]), ValueError, ["queries", "size 7", "query_size"]),
-    "additive key_size": (lambda: additive(keys=KEYS[..., :8]), ValueError, ["keys", "size 9", "key_size"]),
-    "dtype": (
-        lambda: multi_head(QUERIES.double(), KEYS.double(), VALUES.double()),
-        TypeError,
-        ["queries", "dtype of the layer's parameters, torch.float32", "got torch.float64", "layer.to(torch.float64)"],
-    ),
-    "additive dtype": (
-        lambda: additive(QUERIES.half(), KEYS.half(), VALUES.half()),
-        TypeError,
-        ["queries", "parameters, torch.float32", "got torch.float16"],
-    ),
-    "gates: list": (
-        lambda: multi_head(head_mask=[1, 1, 0, 1]),
-        TypeError,
-        ["head_mask", "tensor of shape (4,) or (3, 4)", "got list"],
-    ),
-    "gates: one too few": (
-        lambda: multi_head(head_mask=torch.ones(3)),
-        ValueError,
-        ["head_mask", "(4,) or (3, 4)", "one gate a head", "got (3,)"],
-    ),
-    "gates: other batch": (lambda: multi_head(head_mask=torch.ones(1, 4)), ValueError, ["head_mask", "got (1, 4)"]),
-    "gates: a number": (lambda: multi_head(head_mask=torch.tensor(1.0)), ValueError, ["head_mask", "got ()"]),
-    "split: rank": (lambda: split_heads(QUERIES[0], 7), ValueError, ["X", "(batch, number, size)", "(5, 7)"]),
-    "split: indivisible": (
-        lambda: transpose_qkv(QUERIES, 2),
-        ValueError,
-        ["num_hiddens", "num_hiddens=7", "num_heads=2", "[1, 7]"],
-    ),
-    "split: no heads": (lambda: split_heads(QUERIES, 0), ValueError, ["num_heads", "got 0"]),
-    "merge: rank": (
-        lambda: merge_heads(QUERIES),
-        ValueError,
-        ["X", "(batch, num_heads, number, head_size)", "(3, 5, 7)"],
-    ),
-    "merge: batch": (
-        lambda: transpose_output(QUERIES, 2),
-        ValueError,
-        ["X", "(batch · num_heads, number, head_size)", "num_heads=2", "(3, 5, 7)"],
-    ),
-    "merge folded: rank": (lambda: transpose_output(QUERIES[0], 5), ValueError, ["X", "num_heads=5", "(5, 7)"]),
-    "merge folded: heads": (lambda: transpose_output(QUERIES, "3"), TypeError, ["num_heads", "got '3'"]),
-    "gates: complex": (
-        lambda: multi_head(head_mask=torch.ones(4, dtype=torch.complex64)),
-        TypeError,
-        ["head_mask", "real numbers", "got torch.complex64"],
-    ),
-    "scores: list": (lambda: masked_softmax(SCORES.tolist()), TypeError, ["scores", "tensor", "got list"]),
-    "scores: integers": (
-        lambda: masked_softmax(SCORES.long(), torch.tensor([4, 1, 6])),
-        TypeError,
-        ["scores", "floating-point", "got torch.int64"],
-    ),
-    "scores: rank": (
-        lambda: masked_softmax(SCORES[0], torch.tensor([1])),
-        ValueError,
-        ["scores", "(batch, num_queries, num_keys) or (batch, num_heads, num_queries, num_keys)", "(5, 6)"],
-    ),
-}
+def call(layer="multi-head", /, **changed):
+    same_sizes = {"keys": KEYS[..., :7]} if layer in ("dot product", "kernel") else {}
+    return LAYERS[layer](**GIVEN | same_sizes | changed)
 
-LENGTH_ERRORS = {
-    "list": ([4, 1, 6], TypeError, ["tensor of shape (3,) or (3, 5)", "got list"]),
-    "number": (4, TypeError, ["tensor of shape (3,) or (3, 5)", "got int"]),
-    "bool mask of the keys": (torch.ones(3, 6, dtype=torch.bool), TypeError, ["counts", "bool mask", "mask.sum(-1)"]),
-    "bool of a fitting shape": (torch.ones(3, dtype=torch.bool), TypeError, ["counts", "bool mask", "mask.sum(-1)"]),
-    "sparse": (torch.tensor([4, 1, 6]).to_sparse(), TypeError, ["dense", "got torch.sparse_coo"]),
-    "too long in 16 bits": (
+
+def refuses(error, message, function, *given, **options):
+    """The call fails with just this exception; its message starts so, … standing for anything."""
+    pattern = ".*".join(map(re.escape, message.replace(" …", "…").split("…")))
+    with pytest.raises(error) as caught:
+        function(*given, **options)
+    assert type(caught.value) is error
+    assert re.match(pattern, str(caught.value), re.DOTALL), str(caught.value)
+
+
+BUILT = [
+    (ValueError, "num_hiddens must be divisible by num_heads, got num_hiddens=12, num_heads=5; num_heads that "
+     "fit: [1, 2, 3, 4, 6, 12]", MultiHeadAttention, (12, 5)),
+    (ValueError, "num_hiddens…num_heads=8…[1, 2, 4]", MultiHeadAttention, (4, 8)),
+    (ValueError, "num_heads must be at least 1, got 0", MultiHeadAttention, (12, 0)),
+    (TypeError, "num_heads must be an integer, got True", MultiHeadAttention, (12, True)),
+    (TypeError, "num_hiddens must be an integer, got '12'", MultiHeadAttention, ("12", 3)),
+    (ValueError, "num_hiddens must be at least 1, got 0", AdditiveAttention, (0,)),
+    (TypeError, "dropout must be a number from 0 to 1, got None", MultiHeadAttention, (8, 4, None)),
+    (TypeError, "dropout must be a number from 0 to 1, got True", MultiHeadAttention, (8, 4, True)),
+    (ValueError, "dropout must be from 0 to 1, got -0.1", DotProductAttention, (-0.1,)),
+    (ValueError, "dropout must be from 0 to 1, got nan", DotProductAttention, (torch.nan,)),
+    (ValueError, "bandwidth must be positive, got nan", KernelPooling, (torch.nan,)),
+    (TypeError, "bandwidth must be a number, got None", KernelPooling, (None,)),
+    (TypeError, "MultiHeadAttention takes num_hiddens, num_heads, dropout, bias by position;…by keyword: MultiHeadAtt"
+     "ention(key_size=…, query_size=…, value_size=…, num_hiddens=…, num_heads=…, dropout=…)",
+     MultiHeadAttention, [8] * 6),
+    (TypeError, "AdditiveAttention…by keyword: AdditiveAttention(key_size=…, query_size=…, num_hiddens=…, dropout=…)",
+     AdditiveAttention, (9, 7, 8, 0.1)),
+    (ValueError, "X must have shape (batch, number, size), got (5, 7)", mha_lib.split_heads, (QUERIES[0], 7)),
+    (ValueError, "num_hiddens…num_hiddens=7, num_heads=2…[1, 7]", mha_lib.transpose_qkv, (QUERIES, 2)),
+    (ValueError, "X must have shape (batch, num_heads, number, head_size), got (3, 6", mha_lib.merge_heads, [KEYS]),
+    (ValueError, "X must have shape (batch · num_heads, number, head_size) with num_heads=2, got (3, 5, 7)",
+     mha_lib.transpose_output, (QUERIES, 2)),
+    (TypeError, "num_heads must be an integer, got '3'", mha_lib.transpose_output, (QUERIES, "3")),
+    (TypeError, "scores must be a tensor of shape (batch, num_queries, num_keys) or (batch, num_heads, "
+     "num_queries, num_keys), got list", mha_lib.masked_softmax, (SCORES.tolist(),)),
+    (TypeError, "scores…floating-point…got torch.int64", mha_lib.masked_softmax, (SCORES.long(),)),
+    (ValueError, "scores…(batch, num_queries, num_keys) or…got (5, 6)", mha_lib.masked_softmax, (SCORES[0],)),
+    (ValueError, "valid_lens must be on the device of the scores, meta, got cpu",
+     mha_lib.masked_softmax, (SCORES.to("meta"), LENGTHS["per example"])),
+    (TypeError, "causal must be True or False, got 1", lambda: mha_lib.masked_softmax(SCORES, causal=1), ()),
+    (TypeError, "queries must have the dtype of the layer's parameters, torch.float32, got torch.float64",
+     open_sizes, [X.double() for X in GIVEN.values()]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error, message, function, given", BUILT, ids=[message[:50] for _, message, *_ in BUILT])
+def test_sizes_and_functions(error, message, function, given):
+    refuses(error, message, function, *given)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, "7"])
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_of_the_inputs(name, size):
+    error = ValueError if isinstance(size, int) else TypeError
+    refuses(error, f"{name} must be …, got {size!r}", MultiHeadAttention, 8, 4, **{name: size})
+    if name != "value_size":
+        refuses(error, f"{name} must be …, got {size!r}", AdditiveAttention, 8, **{name: size})
+
+
+ANY = "(batch, number, size) or (batch, num_heads, number, size)"
+CALLED = [
+    ("multi-head", dict(queries=QUERIES.tolist()), TypeError, "must be a tensor of shape (batch, number, size), got"),
+    ("dot product", dict(values=None), TypeError, "must be a tensor…got NoneType"),
+    ("multi-head", dict(queries=QUERIES[0]), ValueError, "must have shape (batch, number, size), got (5, 7)"),
+    ("additive", dict(keys=KEYS[None, None]), ValueError, f"must have shape {ANY}, got (1, 1, 3, 6, 9)"),
+    ("dot product", dict(values=VALUES[0]), ValueError, f"must have shape {ANY}, got (6, 10)"),
+    ("kernel", dict(queries=QUERIES.long()), TypeError, "must hold floating-point numbers…got torch.int64"),
+    ("dot product", dict(queries=QUERIES.to(torch.float8_e4m3fn)), TypeError, "…of 16, 32 or 64 bits, got torch.fl"),
+    ("kernel", dict(keys=KEYS[..., :7].to_sparse()), TypeError, "must be a dense tensor, got torch.sparse_coo"),
+    ("multi-head", dict(keys=KEYS[:2]), ValueError, "…batch size of queries: queries is (3, 5, 7), keys is (2, 6, 9)"),
+    ("multi-head", dict(keys=KEYS.double()), TypeError, "must have the dtype of queries, torch.float32, got torch"),
+    ("multi-head", dict(values=VALUES[:, :4]), ValueError, "must be as many as keys: 6 keys, 4 values"),
+    ("dot product", dict(keys=KEYS), ValueError, "must have the size of queries on the last axis: 7, got 9; Additive"),
+    ("multi-head", dict(queries=QUERIES[..., :6]), ValueError, "must have size 7 on the last axis (query_size), got "),
+    ("multi-head", dict(keys=KEYS[..., 1:]), ValueError, "must have size 9 on the last axis (key_size), got (3, 6, 8)"),
+    ("multi-head", dict(values=VALUES[..., 1:]), ValueError, "must have size 10 on the last axis (value_size)"),
+    ("additive", dict(queries=QUERIES[..., :6]), ValueError, "must have size 7 on the last axis (query_size)"),
+    ("additive", dict(keys=KEYS[..., :8]), ValueError, "must have size 9 on the last axis (key_size)"),
+    ("multi-head", {name: X.double() for name, X in GIVEN.items()}, TypeError,
+     "must have the dtype of the layer's parameters, torch.float32, got torch.float64; …layer.to(torch.float64)"),
+    ("additive", {name: X.half() for name, X in GIVEN.items()}, TypeError, "…parameters, torch.float32, got torch"),
+    ("multi-head", dict(head_mask=[1, 1, 0, 1]), TypeError, "must be a tensor of shape (4,) or (3, 4), got list"),
+    ("multi-head", dict(head_mask=torch.ones(3)), ValueError, "must have shape (4,) or (3, 4), one gate a head, got "),
+    ("multi-head", dict(head_mask=torch.ones(4).cfloat()), TypeError, "must hold real numbers, got torch.complex64"),
+    ("multi-head", dict(causal=QUERIES), TypeError, "must be True or False"),
+    *(("multi-head", {name: X.to("meta")}, ValueError, "must be on the device of …, cpu, got meta") for name, X in
+      dict(keys=KEYS, values=VALUES, head_mask=GATES, valid_lens=PER_QUERY, attn_mask=torch.ones(5, 6)).items()),
+    *((layer, dict(valid_lens=PER_QUERY.to("meta")), ValueError, "must be on the device of the scores, cpu, got meta")
+      for layer in LAYERS),
+    ("multi-head", {name: X.to("meta") for name, X in GIVEN.items()}, ValueError,
+     "must be on the device of the layer's parameters, cpu, got meta"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layer, changed, error, message", CALLED)
+def test_calls(layer, changed, error, message):
+    refuses(error, f"{next(iter(changed))} {message}", call, layer, **changed)
+
+
+SHAPES = "must have shape (3,) or (3, 5), got"
+COUNTS = "must hold counts of valid keys, got a bool mask; …mask.sum(-1)"
+LENGTH_ERRORS = [
+    ([4, 1, 6], TypeError, "must be a tensor of shape (3,) or (3, 5), got list"),
+    (torch.ones(3, 6, dtype=torch.bool), TypeError, COUNTS),
+    (torch.tensor([4, 1, 6]).to_sparse(), TypeError, "must be a dense tensor, got torch.sparse_coo"),
+    (torch.ones(3, dtype=torch.complex64), TypeError, "must hold counts of valid keys, got torch.complex64"),
+    (torch.tensor([4, -1, 6]), ValueError, "must lie between 0 and the number of keys, 6; got -1 to 6"),
+    (
         torch.tensor([4, 7, 1], dtype=torch.uint16),
         ValueError,
-        ["between 0 and the number of keys, 6", "got 1 to 7"],
+        "must lie between 0 and the number of keys, 6; got 1 to 7",
     ),
-    "complex": (torch.ones(3, dtype=torch.complex64), TypeError, ["counts", "got torch.complex64"]),
-    "negative": (torch.tensor([4, -1, 6]), ValueError, ["between 0 and the number of keys, 6", "got -1 to 6"]),
-    "too long": (torch.tensor([4, 7, 1]), ValueError, ["between 0 and the number of keys, 6", "got 1 to 7"]),
-    "NaN": (torch.tensor([4, torch.nan, 1]), ValueError, ["between 0 and the number of keys, 6", "got nan"]),
-    "infinite": (torch.tensor([4, torch.inf, 1]), ValueError, ["between 0 and the number of keys, 6", "inf"]),
-    "a fraction": (torch.tensor([4, 2.5, 1]), ValueError, ["whole numbers", "got 2.5"]),
-    "one number": (torch.tensor(4), ValueError, ["shape (3,) or (3, 5)", "got ()"]),
-    "other batch": (torch.tensor([4, 1]), ValueError, ["shape (3,) or (3, 5)", "got (2,)"]),
-    "a length that would broadcast": (torch.tensor([4]), ValueError, ["shape (3,) or (3, 5)", "got (1,)"]),
-    "a column that would broadcast": (torch.ones(3, 1), ValueError, ["shape (3,) or (3, 5)", "got (3, 1)"]),
-    "one a key": (torch.ones(3, 6), ValueError, ["shape (3,) or (3, 5)", "got (3, 6)"]),
-    "one a head": (torch.ones(3, 4, 5), ValueError, ["shape (3,) or (3, 5)", "got (3, 4, 5)"]),
-}
-
-LENGTH_TAKERS = {
-    "multi-head": lambda valid_lens: multi_head(valid_lens=valid_lens),
-    "dot product": lambda valid_lens: dot_product(valid_lens=valid_lens),
-    "additive": lambda valid_lens: additive(valid_lens=valid_lens),
-    "kernel": lambda valid_lens: kernel(valid_lens=valid_lens),
-    "softmax": lambda valid_lens: masked_softmax(SCORES, valid_lens),
-}
+    (torch.tensor([4, torch.nan, 1]), ValueError, "must lie between 0 and the number of keys, 6; got nan"),
+    (torch.tensor([4, 2.5, 1]), ValueError, "must hold whole numbers, got 2.5"),
+    (torch.tensor([4]), ValueError, f"{SHAPES} (1,)"),
+    (torch.ones(3, 1), ValueError, f"{SHAPES} (3, 1)"),
+    (torch.ones(3, 4, 5), ValueError, f"{SHAPES} (3, 4, 5)"),
+]
 
 
-def check_message(call, exception, fragments):
-    """The call fails with just this exception; its message starts with the first fragment and holds the others."""
-    with pytest.raises(exception) as caught:
-        call()
-    assert type(caught.value) is exception
-    assert str(caught.value).startswith(fragments[0])
-    for fragment in fragments:
-        assert fragment in str(caught.value)
+@pytest.mark.parametrize("valid_lens, error, message", LENGTH_ERRORS, ids=str)
+def test_lengths(valid_lens, error, message):
+    for layer in LAYERS:
+        refuses(error, f"valid_lens {message}", call, layer, valid_lens=valid_lens)
+    refuses(error, f"valid_lens {message}", mha_lib.masked_softmax, SCORES, valid_lens)
 
 
-ELSEWHERE = {
-    "keys": lambda: multi_head(keys=KEYS.to("meta")),
-    "values": lambda: dot_product(values=VALUES.to("meta")),
-    "queries": lambda: multi_head(QUERIES.to("meta"), KEYS.to("meta"), VALUES.to("meta")),
-    "queries of an additive attention": lambda: additive(QUERIES.to("meta"), KEYS.to("meta"), VALUES.to("meta")),
-    "keys of a kernel": lambda: kernel(keys=KEYS[..., :7].to("meta")),
-    "head_mask": lambda: multi_head(head_mask=torch.ones(4, device="meta")),
-} | {
-    f"valid_lens of {name}": lambda call=call: call(valid_lens=torch.tensor([4, 1, 6], device="meta"))
-    for name, call in {"multi_head": multi_head, "dot_product": dot_product, "additive": additive, "kernel": kernel}
-    .items()
-}  # fmt: skip
+MASK_ERRORS = [
+    (torch.ones(5, 6).long(), TypeError, "must be bool, …or floats …got torch.int64"),
+    ([[True]], TypeError, "must be a tensor of shape (5, 6) or (3 or 1, 2 or 1, 5 or 1, 6), got list"),
+    (torch.ones(6), ValueError, "must have shape (5, 6) or …got (6,)"),
+    (torch.ones(5, 1), ValueError, "must have shape …got (5, 1)"),
+    (torch.ones(2, 1, 5, 6), ValueError, "must have shape …got (2, 1, 5, 6)"),
+]
 
 
-@pytest.mark.parametrize("argument", ELSEWHERE)
-def test_a_tensor_on_another_device(argument):
-    check_message(ELSEWHERE[argument], ValueError, [argument.split()[0], "on the device of", "cpu", "got meta"])
-
-
-def test_lengths_on_another_device_than_scores():
-    lengths = torch.tensor([4, 1, 6])
-    fragments = ["valid_lens", "on the device of the scores", "meta", "got cpu"]
-    check_message(lambda: masked_softmax(SCORES.to("meta"), lengths), ValueError, fragments)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("called_before", [False, True])
-def test_jit_trace(called_before):
-    layer = MultiHeadAttention(8, 4, **SIZES)
-    if called_before:
-        layer(QUERIES, KEYS, VALUES)
-    with pytest.raises(RuntimeError, match=r"torch\.jit\.trace.* cannot record .*: use torch\.export"):
-        torch.jit.trace(layer, (QUERIES, KEYS, VALUES))
-
-
-ERRORS = SIZE_ERRORS | SEQUENCE_ERRORS | LAYER_ERRORS
-
-
-@pytest.mark.parametrize("call, exception, fragments", ERRORS.values(), ids=ERRORS)
-def test_arguments(call, exception, fragments):
-    check_message(call, exception, fragments)
-
-
-@pytest.mark.parametrize("valid_lens, exception, fragments", LENGTH_ERRORS.values(), ids=LENGTH_ERRORS)
-@pytest.mark.parametrize("taker", LENGTH_TAKERS.values(), ids=LENGTH_TAKERS)
-def test_lengths(taker, valid_lens, exception, fragments):
-    check_message(lambda: taker(valid_lens), exception, ["valid_lens", *fragments])
+@pytest.mark.parametrize("attn_mask, error, message", MASK_ERRORS, ids=str)
+def test_masks(attn_mask, error, message):
+    Q, K = random_numbers(3, 2, 5, 4), random_numbers(3, 2, 6, 4)
+    for layer in (DotProductAttention(), FusedAttention()):
+        refuses(error, f"attn_mask {message}", layer, Q, K, K, attn_mask=attn_mask)
 
 
 def test_a_refused_call_leaves_no_weights_behind():
@@ -336,15 +182,6 @@ def test_a_refused_call_leaves_no_weights_behind():
         _ = layer.attention_weights
 
 
-@pytest.mark.parametrize("lazy", [MultiHeadAttention(8, 4), AdditiveAttention(8)])
-def test_dtype_of_a_layer_with_open_sizes(lazy):
-    check_message(
-        lambda: lazy(QUERIES.double(), KEYS.double(), VALUES.double()),
-        TypeError,
-        ["queries", "dtype of the layer's parameters, torch.float32", "got torch.float64"],
-    )
-
-
 def test_mixed_dtypes_on_the_meta_device():
     queries, values = QUERIES.to("meta"), VALUES.to("meta")
-    check_message(lambda: dot_product(queries, queries.double(), values), TypeError, ["keys", "got torch.float64"])
+    refuses(TypeError, "keys…got torch.float64", DotProductAttention(), queries, queries.double(), values)

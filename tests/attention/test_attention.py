@@ -1,101 +1,108 @@
-"""Each attention against its formula, with random numbers, in float64."""
-
-from dataclasses import replace
+"""Each attention is its formula, on every way to it, and its gradients are those of the formula."""
 
 import pytest
 import torch
 from references import (
-    CHECKS,
-    FORMULA,
-    KERNEL,
-    NUM_QUERIES,
-    QUERY_SIZE,
-    Case,
+    CASES,
+    LENGTHS,
+    WAYS,
     assert_same,
-    cases,
-    check_additive,
-    check_dot_product,
-    check_multi_head,
-    dot_product,
-    kernel,
+    attention,
+    check,
+    close,
+    make_additive,
     make_layer,
     masked_softmax,
-    multi_head,
-    on_path,
+    on_way,
     random_numbers,
+    sequences,
 )
+from torch.autograd import gradcheck
+from torch.func import functional_call
 from torch.nn import functional as F
 
-from mha_lib import (
-    AdditiveAttention,
-    DotProductAttention,
-    KernelPooling,
-    MultiHeadAttention,
-    attention,
-)
-from mha_lib.attention import AttentionPooling
+import mha_lib
+from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention
+from mha_lib.attention import FusedAttention
 
-CASES = cases()
-both_paths = pytest.mark.parametrize("path", [KERNEL, FORMULA])
+GIVEN, SAME_SIZES = sequences(), sequences(same_sizes=True)
+HEADS = random_numbers(3, 4, 5, 7), random_numbers(3, 4, 6, 7), random_numbers(3, 4, 6, 9)
+every_way = pytest.mark.parametrize("way", WAYS)
+every_length = pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
 
 
-@pytest.mark.parametrize(
-    "check, case",
-    [
-        pytest.param(check, case, id=f"{check_name}: {case_name}")
-        for check_name, (check, make_cases) in CHECKS.items()
-        for case_name, case in make_cases().items()
-    ],
-)
-def test_agrees_with_the_formula(check, case):
-    check(attention, case)
+@every_way
+@pytest.mark.parametrize("groups", [4, 2, 1])
+def test_multi_head_attention(groups, way):
+    layer = make_layer(num_key_value_heads=groups)
+    assert layer.W_k.weight.shape == (2 * groups, 9) and layer.W_v.weight.shape == (2 * groups, 10)
+    for case in CASES.values():
+        check(on_way(layer, way), *GIVEN, **case)
 
 
-def test_dot_product_with_an_axis_for_heads():
-    Q, K, V = random_numbers(3, 4, 5, 7), random_numbers(3, 4, 6, 7), random_numbers(3, 4, 6, 9)
-    for valid_lens in (None, torch.tensor([6, 0, 2]), torch.randint(0, 7, (3, 5))):
-        layer = DotProductAttention()
-        output, weights = dot_product(Q, K, V, valid_lens)
-        assert_same(layer(Q, K, V, valid_lens), output)
-        assert_same(layer.attention_weights, weights.reshape(12, 5, 6))  # folded into the batch, as the book's
+@pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
+def test_the_other_attentions(valid_lens):
+    layers = (
+        make_additive(),
+        KernelPooling(0.3).double(),
+        KernelPooling(4, learnable=True).double(),
+        DotProductAttention(),
+    )
+    for layer in (*layers, *(on_way(FusedAttention(), way) for way in WAYS)):
+        check(layer, *(GIVEN if isinstance(layer, AdditiveAttention) else SAME_SIZES), valid_lens=valid_lens)
+        if isinstance(layer, DotProductAttention):
+            check(layer, *HEADS, valid_lens=valid_lens)
+    assert layers[1].bandwidth.item() == pytest.approx(0.3, rel=1e-6)  # its logarithm was stored in float32
+    assert [layer.log_bandwidth.requires_grad for layer in layers[1:3]] == [False, True]
 
 
-@pytest.mark.parametrize("learnable", [False, True])
-@pytest.mark.parametrize("bandwidth", [0.5, 1.0, 4.0])
-def test_kernel_pooling_is_nadaraya_watson_regression(bandwidth, learnable):
-    queries, keys, values = random_numbers(3, 5, 2), random_numbers(3, 6, 2), random_numbers(3, 6, 4)
-    layer = KernelPooling(bandwidth, learnable).double()
-    assert layer.bandwidth.item() == pytest.approx(bandwidth, rel=1e-6)  # its logarithm was stored in float32
-    assert layer.log_bandwidth.requires_grad == learnable
-    for valid_lens in (None, torch.tensor([6, 0, 2]), torch.tensor([[1, 2, 0, 4, 6]] * 3)):
-        output, weights = kernel(layer.bandwidth.item(), queries, keys, values, valid_lens)
-        assert_same(layer(queries, keys, values, valid_lens), output)
-        assert_same(layer.attention_weights, weights)
+@pytest.mark.parametrize("shift", [-3e6, 0, 3e6])
+@pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
+def test_softmax_of_scores_below_any_fixed_fill_value(valid_lens, shift):
+    for scores in (random_numbers(3, 5, 6) + shift, random_numbers(3, 4, 5, 6) + shift):
+        assert_same(mha_lib.masked_softmax(scores, valid_lens), masked_softmax(scores, valid_lens))
 
 
-def test_a_scoring_function_of_ones_own():
-    class Manhattan(AttentionPooling):
-        def scores(self, queries, keys):
-            return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(dim=-1)
+def test_an_example_worked_by_hand():
+    weights = mha_lib.masked_softmax(torch.tensor([[[1.0, 0.0, -1.0, 7.0, 7.0, 7.0]]]), torch.tensor([3]))
+    assert [round(weight, 3) for weight in weights.flatten().tolist()] == [0.665, 0.245, 0.09, 0, 0, 0]
 
-    case = CASES["empty rows"].same_sizes
-    layer = Manhattan()
-    output = layer(*case.arguments)
-    distances = torch.cdist(case.queries, case.keys, p=1)
-    assert_same(layer.attention_weights, masked_softmax(-distances.numpy(), case.valid_lens))
-    torch.testing.assert_close(output, layer.attention_weights @ case.values)
-    with pytest.raises(NotImplementedError):
-        AttentionPooling()(*case.arguments)
+
+@pytest.mark.parametrize("dtype, length", [(torch.bfloat16, 260), (torch.float16, 2052)])
+def test_lengths_in_low_precision_keep_their_last_key(dtype, length):
+    weights = mha_lib.masked_softmax(torch.zeros(1, 1, length + 10), torch.tensor([length], dtype=dtype))
+    assert (weights > 0).sum() == length
+
+
+def test_weights_are_dropped_at_the_rate_and_kept_as_they_were_before():
+    layer, rate, valid_lens = make_layer(dropout=0.4), 0.4, LENGTHS["empty rows"]
+    torch.manual_seed(0)
+    output = layer(*GIVEN, valid_lens)
+    torch.manual_seed(0)
+    kept = F.dropout(torch.ones_like(layer.attention_weights), rate)
+    V = layer.W_v(GIVEN[2]).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+    close(output, layer.W_o((layer.attention_weights * kept @ V).transpose(1, 2).flatten(2)))
+    for alone in (DotProductAttention(rate), make_additive(rate)):
+        queries, keys, values = GIVEN if isinstance(alone, AdditiveAttention) else SAME_SIZES
+        torch.manual_seed(0)
+        output = alone(queries, keys, values, valid_lens)
+        torch.manual_seed(0)
+        kept = F.dropout(torch.ones_like(alone.attention_weights), rate)
+        assert_same(alone.attention_weights, attention(alone, queries, keys, values, valid_lens)[1])
+        close(output, alone.attention_weights * kept @ values)
+    expected, weights = attention(layer, *GIVEN, valid_lens)
+    assert_same(layer.attention_weights, weights)
+    assert_same(layer.eval()(*GIVEN, valid_lens), expected)
 
 
 @pytest.fixture
 def kernel_calls(monkeypatch):
-    """A list that grows with every call of torch's fused kernel."""
+    """How many keys each call of torch's fused kernel gets."""
     calls, fused = [], F.scaled_dot_product_attention
 
-    def counted(*args, **kwargs):
-        calls.append(args)
-        return fused(*args, **kwargs)
+    def counted(queries, keys, *others, **options):
+        calls.append(keys.shape[-2])
+        return fused(queries, keys, *others, **options)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     return calls
@@ -103,133 +110,170 @@ def kernel_calls(monkeypatch):
 
 @pytest.mark.parametrize("training, dropout, calls", [(False, 0.5, 1), (True, 0.0, 1), (True, 0.5, 0)])
 def test_the_kernel_runs_unless_dropout_is_active(training, dropout, calls, kernel_calls):
-    case = CASES["lengths per query"]
-    make_layer(attention, case, dropout).train(training)(*case.arguments)
+    make_layer(dropout).train(training)(*GIVEN)
     assert len(kernel_calls) == calls
 
 
+# Long examples are attended to one at a time, each on its valid keys alone.
+
+LONG = torch.tensor([0, 256, 100, 1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(4, 2, 256, 3), (4, 256, 3)])
+@pytest.mark.parametrize("way", ["kernel", "formula"])
+def test_skipping_padding_changes_nothing(way, shape, causal, kernel_calls):
+    results = []
+    for skip_padding, valid_lens in ((True, LONG), (True, LONG.float()), (False, LONG)):
+        layer, given = on_way(FusedAttention(), way), [random_numbers(*shape).requires_grad_() for _ in range(3)]
+        layer.skip_padding = skip_padding
+        output = layer(*given, valid_lens, causal=causal)
+        output.backward(random_numbers(*shape).flip(0))
+        results.append((output, layer.attention_weights, *(X.grad for X in given)))
+    close(results[0], results[2])
+    close(results[1], results[2])
+    assert kernel_calls == ([*LONG, *LONG, 256] if way == "kernel" else [])
+
+
+@pytest.mark.parametrize(
+    "n, valid_lens",
+    [(256, LONG[:, None].expand(4, 256)), (256, None), (255, LONG.clamp(max=255)), (256, LONG[:0])],
+    ids=["a length for each query", "no lengths", "short examples", "no example"],
+)
+def test_otherwise_there_is_one_call(n, valid_lens, kernel_calls):
+    X = random_numbers(4 if valid_lens is None else len(valid_lens), 2, n, 3)
+    FusedAttention()(X, X, X, valid_lens)
+    assert len(kernel_calls) == 1
+
+
+# Gradients.
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_two_speeds_one_result(case, kernel_calls):
-    results = {}
-    for path in (KERNEL, FORMULA):
-        layer = on_path(make_layer(attention, case), path)
-        output = layer(*case.arguments, head_mask=case.head_mask)
-        output.square().sum().backward()
-        results[path] = [
-            output,
-            layer.attention_weights,
-            *(parameter.grad for parameter in layer.parameters()),
-        ]
-        assert len(kernel_calls) == 1  # the first way calls it, the second does not
-    torch.testing.assert_close(results[KERNEL], results[FORMULA], rtol=0, atol=1e-12)
+def test_every_way_has_the_gradients_of_the_formula(case):
+    results = []
+    for way in (*WAYS, "plain"):
+        layer = make_layer(attention=DotProductAttention()) if way == "plain" else make_layer()
+        given = [X.clone().requires_grad_() for X in GIVEN]
+        on_way(layer, way)(*given, **case).square().sum().backward()
+        results.append([X.grad for X in (*given, *layer.parameters())])
+    for other in results[:-1]:
+        close(other, results[-1])
 
 
-def test_dropout_in_a_multi_head_layer():
-    case, rate = CASES["lengths per query"], 0.4
-    layer = make_layer(attention, case, rate)
+@pytest.mark.parametrize("valid_lens", [None, torch.tensor([2, 0]), torch.tensor([[1, 2, 0], [3, 4, 2]])], ids=str)
+def test_gradients_are_finite_differences(valid_lens):
+    """Those of queries, keys, values, gates, scores and all parameters that can be trained."""
     torch.manual_seed(0)
-    output = layer(*case.arguments)
-    torch.manual_seed(0)
-    kept = F.dropout(torch.ones_like(layer.attention_weights), rate)
-    V = layer.W_v(case.values).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
-    heads = (layer.attention_weights * kept @ V).transpose(1, 2).flatten(2)
-    torch.testing.assert_close(output, layer.W_o(heads), rtol=0, atol=1e-12)
-    assert_same(layer.attention_weights, multi_head(layer, *case.arguments)[1])
-    assert_same(layer.eval()(*case.arguments), multi_head(layer, *case.arguments)[0])
+    multi_head = MultiHeadAttention(4, 2, bias=True, query_size=2, key_size=3, value_size=2)
+    layers = {multi_head: 3, DotProductAttention(): 2, AdditiveAttention(3, query_size=2, key_size=3): 3}
+    for layer, key_size in (layers | {KernelPooling(0.7): 2, KernelPooling(0.7, learnable=True): 2}).items():
+        parameters = {name: p for name, p in layer.double().named_parameters() if p.requires_grad}
+        given = [random_numbers(2, 3, 2), random_numbers(2, 4, key_size), random_numbers(2, 4, 2)]
+        gates = [random_numbers(2)] * (layer is multi_head)
+
+        def call(queries, keys, values, *others, layer=layer, parameters=parameters, gates=gates):
+            state = dict(zip(parameters, others[len(gates) :], strict=True))
+            return functional_call(layer, state, (queries, keys, values, valid_lens, *others[: len(gates)]))
+
+        assert gradcheck(call, [*(X.requires_grad_() for X in (*given, *gates)), *parameters.values()])
+    for heads in ((), (2,)):
+        scores = random_numbers(2, *heads, 3, 4).requires_grad_()
+        assert gradcheck(lambda scores: mha_lib.masked_softmax(scores, valid_lens), scores)
 
 
-@both_paths
+def test_second_derivatives_by_the_formula_and_none_by_the_kernel():
+    module, given = make_layer(), [X.clone().requires_grad_() for X in GIVEN]
+
+    def gradient_of_gradient():
+        output = module(*given, LENGTHS["empty rows"]).square().sum()
+        (first,) = torch.autograd.grad(output, given[0], create_graph=True)
+        return torch.autograd.grad(first.square().sum(), given[1])[0]
+
+    with pytest.raises(RuntimeError, match=r"derivative for .* is not implemented"):
+        gradient_of_gradient()
+    module.attention.keep_weights = True
+    assert gradient_of_gradient().any()
+    small = [random_numbers(2, 3, 2).requires_grad_() for _ in range(3)]
+    assert torch.autograd.gradgradcheck(lambda *tensors: DotProductAttention()(*tensors, torch.tensor([2, 0])), small)
+
+
+@every_way
 @pytest.mark.parametrize("bias", [False, True])
-def test_an_empty_row_gives_the_output_bias_and_no_gradient(path, bias):
-    case = replace(CASES["empty rows"], bias=bias)
-    queries, keys, values = (X.clone().requires_grad_() for X in case.arguments[:3])
-    layer = on_path(make_layer(attention, case), path)
-    output = layer(queries, keys, values, case.valid_lens)
-    empty = case.valid_lens == 0
-    expected = layer.W_o.bias.detach() if bias else torch.zeros(layer.num_hiddens, dtype=torch.float64)
-    assert (output[empty] == expected).all()
+def test_an_empty_row_gives_the_output_bias_and_no_gradient(way, bias):
+    valid_lens, given = LENGTHS["empty rows"], [X.clone().requires_grad_() for X in GIVEN]
+    layer, empty = on_way(make_layer(bias=bias), way), valid_lens == 0
+    output = layer(*given, valid_lens)
+    assert (output[empty] == (layer.W_o.bias.detach() if bias else 0)).all()
     assert (layer.attention_weights.transpose(1, 2)[empty] == 0).all()
     with torch.autograd.set_detect_anomaly(True):  # NaN on the way back is an error, even one that is masked later
         output.square().sum().backward()
-    assert (queries.grad[empty] == 0).all()
-    assert (queries.grad[~empty] != 0).any()
-    assert all(X.grad.isfinite().all() for X in (queries, keys, values, *layer.parameters()))
+    assert (given[0].grad[empty] == 0).all()
+    assert (given[0].grad[~empty] != 0).any()
+    assert all(X.grad.isfinite().all() for X in (*given, *layer.parameters()))
 
 
-@both_paths
-def test_padding_has_no_effect_and_gets_no_gradient(path):
-    case = CASES["an empty example"]
-    padding = torch.arange(case.keys.shape[1]) >= case.valid_lens[:, None]
-    layer = on_path(make_layer(attention, case), path)
-    before = layer(*case.arguments)
-    keys, values = case.keys.clone(), case.values.clone()
-    keys[padding], values[padding] = 1e3, -1e3
-    keys.requires_grad_()
-    values.requires_grad_()
-    after = layer(case.queries, keys, values, case.valid_lens)
-    assert torch.equal(before, after)
-    after.square().sum().backward()
-    for X in (keys, values):
-        assert (X.grad[padding] == 0).all()
-        assert (X.grad[~padding] != 0).all(dim=-1).all()
+# Shapes at their ends, and memory.
 
 
-@both_paths
+@pytest.mark.parametrize("way", ["kernel", "formula"])
 @pytest.mark.parametrize("sizes", [(0, 5, 6), (3, 0, 6), (3, 5, 0), (0, 0, 0)])
-def test_nothing_to_attend_with_or_to(sizes, path):
-    batch_size, num_queries, num_keys = sizes
-    case = Case(
-        random_numbers(batch_size, num_queries, 7),
-        random_numbers(batch_size, num_keys, 9),
-        random_numbers(batch_size, num_keys, 10),
-        bias=True,
-    )
-    layer = on_path(make_layer(attention, case), path)
-    for shape in (None, (batch_size,), (batch_size, num_queries)):
-        valid_lens = None if shape is None else torch.full(shape, num_keys)
-        output = layer(case.queries, case.keys, case.values, valid_lens)
+def test_nothing_to_attend_with_or_to(sizes, way):
+    b, q, k = sizes
+    layer = on_way(make_layer(), way)
+    for shape in (None, (b,), (b, q)):
+        valid_lens = None if shape is None else torch.full(shape, k)
+        output = layer(random_numbers(b, q, 7), random_numbers(b, k, 9), random_numbers(b, k, 10), valid_lens)
         output.sum().backward()
-        assert output.shape == (batch_size, num_queries, layer.num_hiddens)
-        assert layer.attention_weights.shape == (batch_size, layer.num_heads, num_queries, num_keys)
-        if num_keys == 0:
-            assert (output == layer.W_o.bias).all()
+        assert output.shape == (b, q, layer.num_hiddens)
+        assert layer.attention_weights.shape == (b, layer.num_heads, q, k)
+        assert k > 0 or (output == layer.W_o.bias).all()
 
 
 def test_memory_order_of_the_inputs_does_not_matter():
-    case = CASES["lengths per query"]
-    strided = [
-        case.queries.mT.contiguous().mT,
-        case.keys.transpose(0, 1).contiguous().transpose(0, 1),
-        case.values.repeat_interleave(2, dim=-1)[..., ::2],
-        case.valid_lens.mT.contiguous().mT,
-    ]
-    assert not any(X.is_contiguous() for X in strided)
-    check_multi_head(attention, Case(*strided))
-    check_additive(attention, Case(*strided))
-    check_dot_product(attention, Case(*strided))
-    expanded = random_numbers(1, NUM_QUERIES, QUERY_SIZE).expand(3, -1, -1)
-    check_multi_head(attention, Case(expanded, expanded, expanded, torch.tensor([3, 1, 5])))
+    valid_lens = LENGTHS["per query"].mT.contiguous().mT
+    for layer, (queries, keys, values) in (
+        (make_layer(), GIVEN), (make_additive(), GIVEN), (FusedAttention(), SAME_SIZES),
+    ):  # fmt: skip
+        strided = [queries.mT.contiguous().mT, keys.transpose(0, 1).contiguous().transpose(0, 1),
+                   values.repeat_interleave(2, dim=-1)[..., ::2]]  # fmt: skip
+        assert not any(X.is_contiguous() for X in (*strided, valid_lens))
+        check(layer, *strided, valid_lens=valid_lens)
+        check(layer, *(X[:1].expand(3, -1, -1) for X in (queries, keys, values)), valid_lens=torch.tensor([3, 1, 5]))
 
 
-def test_sizes_left_out_are_taken_from_the_first_call():
-    case = CASES["bias"]
-    explicit, lazy = make_layer(attention, case), MultiHeadAttention(8, 4, bias=True).double()
-    lazy(*case.arguments)
-    assert {name: p.shape for name, p in lazy.named_parameters()} == {
-        name: p.shape for name, p in explicit.named_parameters()
-    }
-    assert_same(lazy(*case.arguments), multi_head(lazy, *case.arguments)[0])
-    lazy.load_state_dict(explicit.state_dict())
-    torch.testing.assert_close(lazy(*case.arguments), explicit(*case.arguments), rtol=0, atol=0)
-
+def test_sizes_left_out_are_taken_from_the_first_call_or_from_a_state_dict():
+    explicit, called, loaded = make_layer(), *(MultiHeadAttention(8, 4, bias=True).double() for _ in range(2))
+    called(*GIVEN)
+    assert [p.shape for p in called.parameters()] == [p.shape for p in explicit.parameters()]
+    check(called, *GIVEN)
+    for lazy in (called, loaded):
+        lazy.load_state_dict(explicit.state_dict())
+        close(lazy(*GIVEN), explicit(*GIVEN), atol=0)
     additive = AdditiveAttention(8).double()
-    additive(*case.arguments)
-    assert additive.W_q.weight.shape == (8, 7)
-    assert additive.W_k.weight.shape == (8, 9)
+    additive(*GIVEN)
+    assert (additive.W_q.weight.shape, additive.W_k.weight.shape) == ((8, 7), (8, 9))
 
 
-def test_a_state_dict_fills_a_layer_that_was_never_called():
-    case = CASES["bias"]
-    explicit, lazy = make_layer(attention, case), MultiHeadAttention(8, 4, bias=True).double()
-    lazy.load_state_dict(explicit.state_dict())
-    torch.testing.assert_close(lazy(*case.arguments), explicit(*case.arguments), rtol=0, atol=0)
+# Heads and tokens change places.
+
+
+def test_every_entry_lands_where_the_index_formula_says():
+    """That a round trip comes back proves nothing about the way."""
+    for b, n, heads, p in ((2, 4, 5, 20), (3, 1, 2, 3), (1, 4, 1, 2), (0, 3, 2, 2), (2, 0, 3, 1), (2, 3, 4, 1)):
+        X = torch.arange(b * n * heads * p).reshape(b, n, heads * p)
+        split, folded = mha_lib.split_heads(X, heads), mha_lib.transpose_qkv(X, heads)
+        assert split.shape == (b, heads, n, p) and folded.shape == (b * heads, n, p)
+        for i, h, t, f in torch.ones(split.shape).nonzero().tolist()[::7]:
+            assert split[i, h, t, f] == folded[i * heads + h, t, f] == X[i, t, h * p + f]
+        assert torch.equal(mha_lib.merge_heads(split), X)
+        assert torch.equal(mha_lib.transpose_output(folded, heads), X)
+    assert mha_lib.transpose_qkv(torch.arange(8).reshape(1, 2, 4), 2).tolist() == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def test_split_heads_is_a_view_and_a_strided_tensor_makes_the_round_trip():
+    X = random_numbers(2, 4, 6)
+    assert mha_lib.split_heads(X, 3).data_ptr() == X.data_ptr()
+    strided = random_numbers(4, 6, 2).permute(2, 0, 1)
+    assert torch.equal(mha_lib.merge_heads(mha_lib.split_heads(strided, 3)), strided)
+    assert torch.equal(mha_lib.transpose_output(mha_lib.transpose_qkv(strided, 3), 3), strided)

@@ -8,6 +8,7 @@ import mha_lib
 from mha_lib.attention import other_libraries
 
 pytest.importorskip("d2l")
+close = torch.testing.assert_close  # as close as single precision is
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HIDDENS, NUM_HEADS = 2, 4, 6, 20, 5
 QUERIES, KEYS = random_numbers(BATCH_SIZE, NUM_QUERIES, 12).float(), random_numbers(BATCH_SIZE, NUM_KEYS, 16).float()
@@ -59,56 +60,34 @@ def first_edition(library, valid_lens, state):
 
 
 @every_length
-def test_second_edition(book, valid_lens):
-    output, weights, state = second_edition(book, valid_lens)
-    our_output, our_weights, our_state = second_edition(mha_lib, valid_lens, state)
-    torch.testing.assert_close(our_output, output)
-    torch.testing.assert_close(our_weights, weights)
+def test_both_editions(book, valid_lens):
+    """Whose layer was made first does not matter: the one reads the other's state."""
+    *expected, state = second_edition(book, valid_lens)
+    *actual, our_state = second_edition(mha_lib, valid_lens, state)
+    close(actual, expected)
     assert our_state.keys() == state.keys()
+    whole, by_hand, weights = first_edition(mha_lib, valid_lens, state)
+    close([whole, by_hand, weights], [expected[0], *expected])
+    *expected, state = second_edition(mha_lib, valid_lens)
+    close(second_edition(book, valid_lens, state)[:2], tuple(expected))
 
 
 @every_length
-def test_second_edition_reads_our_state(book, valid_lens):
-    output, weights, state = second_edition(mha_lib, valid_lens)
-    torch.testing.assert_close(second_edition(book, valid_lens, state)[:2], (output, weights))
-
-
-@every_length
-def test_first_edition(book, valid_lens):
-    output, weights, state = second_edition(book, valid_lens)
-    whole, by_hand, our_weights = first_edition(mha_lib, valid_lens, state)
-    torch.testing.assert_close(whole, output)
-    torch.testing.assert_close(by_hand, output)
-    torch.testing.assert_close(our_weights, weights)
-
-
-@every_length
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(dict(key_size=16, query_size=12, num_hiddens=8, dropout=0.1), id="first edition"),
-        pytest.param(dict(num_hiddens=8, dropout=0.1), id="second edition"),
-    ],
-)
-def test_additive_attention(book, valid_lens, arguments):
-    theirs, ours = book.AdditiveAttention(num_hiddens=8, dropout=0.1), mha_lib.AdditiveAttention(**arguments)
-    theirs.eval()
-    ours.eval()
-    output = theirs(QUERIES, KEYS, KEYS, valid_lens)
-    ours.load_state_dict(theirs.state_dict())
-    torch.testing.assert_close(ours(QUERIES, KEYS, KEYS, valid_lens), output)
-    torch.testing.assert_close(ours.attention_weights, theirs.attention_weights)
-
-
-@every_length
-def test_dot_product_attention_and_masked_softmax(book, valid_lens):
+@pytest.mark.parametrize("sizes", [dict(key_size=16, query_size=12), {}], ids=["first edition", "second edition"])
+def test_attention_alone(book, valid_lens, sizes):
     X = KEYS[..., :12]
-    theirs, ours = book.DotProductAttention(dropout=0.5).eval(), mha_lib.DotProductAttention(dropout=0.5).eval()
-    torch.testing.assert_close(ours(QUERIES, X, KEYS, valid_lens), theirs(QUERIES, X, KEYS, valid_lens))
-    torch.testing.assert_close(ours.attention_weights, theirs.attention_weights)
+    additive = book.AdditiveAttention(num_hiddens=8, dropout=0.1)
+    for theirs, ours, keys in (
+        (additive, mha_lib.AdditiveAttention(**sizes, num_hiddens=8, dropout=0.1), KEYS),
+        (book.DotProductAttention(dropout=0.5), mha_lib.DotProductAttention(dropout=0.5), X),
+    ):
+        output = theirs.eval()(QUERIES, keys, KEYS, valid_lens)
+        ours.eval().load_state_dict(theirs.state_dict())
+        close(ours(QUERIES, keys, KEYS, valid_lens), output)
+        close(ours.attention_weights, theirs.attention_weights)
     scores = QUERIES @ X.mT
     expected = book.masked_softmax(scores.clone(), valid_lens)  # a copy, for it writes into its argument
-    torch.testing.assert_close(mha_lib.masked_softmax(scores, valid_lens), expected)
+    close(mha_lib.masked_softmax(scores, valid_lens), expected)
 
 
 def test_the_transpositions_are_those_of_the_book(book):

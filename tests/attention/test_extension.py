@@ -1,23 +1,16 @@
 """The layer extended, not rewritten: other scores, what comes between projection and attention, shared heads."""
 
-import math
-
 import pytest
 import torch
-from references import cases, dot_product, make_layer, multi_head, random_numbers
+from references import assert_same, attention, check, close, make_layer, masked_softmax, on_way, random_numbers
 from torch import nn
 
-from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention, attention, masked_softmax
+import mha_lib
+from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import AttentionPooling, DotProductAttention, FusedAttention, split_heads
-from mha_lib.attention.other_libraries import loop_over_heads
 
-CASES = cases()
 SIZES = dict(query_size=6, key_size=6, value_size=6)
-X = random_numbers(3, 5, 6)
-
-
-def close(actual, expected):
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+X, LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
 
 
 # Other scores.
@@ -31,20 +24,15 @@ class Alibi(FusedAttention):
         return super().scores(queries, keys) - 2.0 ** -torch.arange(1, 1 + queries.shape[1])[:, None, None] * distance
 
 
-class Manhattan(AttentionPooling):
-    def scores(self, queries, keys):
-        return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(dim=-1)
-
-
 class Uniform(FusedAttention):
     def weights(self, queries, keys, mask=None):
-        return masked_softmax(torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=queries.dtype), attn_mask=mask)
+        zeros = torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=queries.dtype)
+        return mha_lib.masked_softmax(zeros, attn_mask=mask)
 
 
-@pytest.mark.parametrize("keep_weights", [False, True])
-def test_alibi_is_a_bias(keep_weights):
-    layer = MultiHeadAttention(8, 4, attention=Alibi(), **SIZES).double()
-    layer.attention.keep_weights = keep_weights
+@pytest.mark.parametrize("way", ["kernel", "kept"])
+def test_alibi_is_a_bias(way):
+    layer = on_way(MultiHeadAttention(8, 4, attention=Alibi(), **SIZES).double(), way)
     plain = MultiHeadAttention(8, 4, **SIZES).double()
     plain.load_state_dict(layer.state_dict())
     slopes = torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16], dtype=torch.float64)
@@ -56,62 +44,51 @@ def test_alibi_is_a_bias(keep_weights):
 
 @pytest.mark.parametrize("base", [AttentionPooling, DotProductAttention, FusedAttention])
 def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
-    class OwnScores(base):
-        scores = Manhattan.scores
+    class Manhattan(base):
+        def scores(self, queries, keys):
+            return -(queries.unsqueeze(-2) - keys.unsqueeze(-3)).abs().sum(dim=-1)
 
-    case = CASES["empty rows"].same_sizes
-    alone = OwnScores()
-    output = alone(*case.arguments)
-    weights = masked_softmax(-torch.cdist(case.queries, case.keys, p=1), case.valid_lens)
-    close(output, weights @ case.values)
-    close(alone.attention_weights, weights)
-
-    layer = MultiHeadAttention(8, 4, attention=OwnScores(), **SIZES).double()
+    alone, layer = Manhattan(), MultiHeadAttention(8, 4, attention=Manhattan(), **SIZES).double()
+    output, weights = alone(X, X, X, LENGTHS), masked_softmax(-torch.cdist(X, X, p=1), LENGTHS)
+    assert_same(output, weights @ X.numpy())
+    assert_same(alone.attention_weights, weights)
     Q, K, V = (split_heads(W(X), 4) for W in (layer.W_q, layer.W_k, layer.W_v))
-    output, weights = layer(X, X, X, torch.tensor([4, 0, 2])), layer.attention_weights
-    expected = masked_softmax(-torch.cdist(Q, K, p=1), torch.tensor([4, 0, 2]))
-    close(weights, expected)
-    close(output, layer.W_o((expected @ V).transpose(1, 2).flatten(2)))
+    output, weights = layer(X, X, X, LENGTHS), masked_softmax(-torch.cdist(Q, K, p=1), LENGTHS)
+    assert_same(layer.attention_weights, weights)
+    close(output, layer.W_o((torch.from_numpy(weights) @ V).transpose(1, 2).flatten(2)))
+    with pytest.raises(NotImplementedError):
+        AttentionPooling()(X, X, X)
 
 
 def test_scores_of_ones_own_are_not_written_to():
     kept = random_numbers(3, 5, 5)
 
     class Given(FusedAttention):
+        keep_weights = True
+
         def scores(self, queries, keys):
             return kept
 
     before = kept.clone()
     with torch.no_grad():
-        layer = Given()
-        layer.keep_weights = True
-        layer(X, X, X, torch.tensor([5, 0, 2]))
-        assert torch.equal(kept, before)
+        Given()(X, X, X, torch.tensor([5, 0, 2]))
+    assert torch.equal(kept, before)
 
 
 def test_overridden_weights_are_obeyed():
-    valid_lens = torch.tensor([4, 2, 5])
-    layer = Uniform()
+    valid_lens, layer = torch.tensor([4, 2, 5]), Uniform()
     means = torch.stack([X[b, :length].mean(dim=0) for b, length in enumerate(valid_lens)])
     close(layer(X, X, X, valid_lens), means[:, None].expand(-1, 5, -1))
     close(layer.attention_weights[:, 0].count_nonzero(dim=-1), valid_lens)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention],
-    ids=["additive", "kernel", "dot product"],
-)
+@pytest.mark.parametrize("make", [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention])
 def test_every_attention_serves_in_a_layer(make):
     layer = MultiHeadAttention(8, 4, attention=make(), **SIZES).double()
-    valid_lens = torch.tensor([4, 0, 2])
-    output, weights = layer(X, X, X, valid_lens, need_weights=True)
-    heads = [split_heads(W(X), 4)[:, 1] for W in (layer.W_q, layer.W_k, layer.W_v)]
-    alone = layer.attention(*heads, valid_lens)
-    close(weights[:, 1], layer.attention.attention_weights)
-    gates = torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    close(layer(X, X, X, valid_lens, gates), alone @ layer.W_o.weight[:, 2:4].T)
-    close(layer(X, X, X, valid_lens), output)
+    output, weights = layer(X, X, X, LENGTHS, need_weights=True)
+    assert_same(output, attention(layer, X, X, X, LENGTHS)[0])
+    check(layer, X, X, X, valid_lens=LENGTHS)
+    close(layer.attention_weights, weights)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +96,15 @@ def test_every_attention_serves_in_a_layer(make):
     [
         (dict(attention=FusedAttention(), dropout=0.1), ValueError, "dropout must be left to the attention.*got 0.1"),
         (dict(attention=FusedAttention), TypeError, "attention must be an instance of AttentionPooling, got <class"),
-        (
-            dict(attention=nn.MultiheadAttention(8, 4)),
-            TypeError,
-            "attention must be an instance of AttentionPooling, got",
-        ),
+        (dict(attention=nn.Linear(8, 4)), TypeError, "attention must be an instance of AttentionPooling, got Linear"),
+        (dict(num_key_value_heads=3), ValueError, "num_key_value_heads must divide num_heads, got .*=3, num_heads=4"),
+        (dict(num_key_value_heads=8), ValueError, "num_key_value_heads must divide num_heads"),
+        (dict(num_key_value_heads=0), ValueError, "num_key_value_heads must be at least 1, got 0"),
+        (dict(num_key_value_heads=2.0), TypeError, "num_key_value_heads must be an integer, got 2.0"),
     ],
+    ids=str,
 )
-def test_an_attention_that_does_not_serve(given, error, message):
+def test_what_does_not_serve(given, error, message):
     with pytest.raises(error, match=message):
         MultiHeadAttention(8, 4, **given)
 
@@ -157,9 +135,8 @@ class Cached(MultiHeadAttention):
 
     def project(self, queries, keys, values):
         Q, *new = super().project(queries, keys, values)
-        self.cache = (
-            new if self.cache is None else [torch.cat(both, dim=-2) for both in zip(self.cache, new, strict=True)]
-        )
+        both = [new] if self.cache is None else [self.cache, new]
+        self.cache = [torch.cat(parts, dim=-2) for parts in zip(*both, strict=True)]
         return Q, *self.cache
 
 
@@ -168,14 +145,13 @@ def test_rotated_queries_and_keys():
     output = layer(X, X, X, causal=True)
     Q, K = (split_heads(W(X), 2) for W in (layer.W_q, layer.W_k))
     scores = torch.zeros(3, 2, 5, 5, dtype=torch.float64)
-    for i in range(5):
-        for j in range(5):
-            for pair, frequency in enumerate((1.0, 0.1)):
-                angle = torch.tensor((i - j) * frequency, dtype=torch.float64)
-                turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).reshape(2, 2)
-                parts = slice(2 * pair, 2 * pair + 2)
-                scores[:, :, i, j] += torch.einsum("bhc,cd,bhd->bh", K[:, :, j, parts], turn, Q[:, :, i, parts]) / 2
-    close(layer.attention_weights, masked_softmax(scores, causal=True))
+    for i, j in torch.ones(5, 5).nonzero().tolist():
+        for pair, frequency in enumerate((1.0, 0.1)):
+            angle = torch.tensor((i - j) * frequency, dtype=torch.float64)
+            turn = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()]).reshape(2, 2)
+            parts = slice(2 * pair, 2 * pair + 2)
+            scores[:, :, i, j] += ((K[:, :, j, parts] @ turn) * Q[:, :, i, parts]).sum(-1) / 2
+    assert_same(layer.attention_weights, masked_softmax(scores, causal=True))
     layer.start = 7
     close(layer(X, X, X, causal=True), output)  # distances have not changed
 
@@ -206,61 +182,10 @@ def test_what_comes_between_is_checked():
         layer(X, X, X, torch.tensor([10, 11, 3]))
 
 
-# Heads that share keys and values.
-
-
-def with_repeated_heads(layer):
-    """A layer without shared heads that computes the same."""
-    whole = MultiHeadAttention(layer.num_hiddens, layer.num_heads, bias=True, query_size=7, key_size=9, value_size=10)
-    state, repeats = layer.state_dict(), layer.num_heads // layer.num_key_value_heads
-    for name in ("W_k.weight", "W_k.bias", "W_v.weight", "W_v.bias"):
-        by_head = state[name].unflatten(0, (layer.num_key_value_heads, -1))
-        state[name] = by_head.repeat_interleave(repeats, dim=0).flatten(0, 1)
-    whole.double().load_state_dict(state)
-    return whole
-
-
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_shared_heads_are_repeated_heads(case, groups):
-    sizes = dict(query_size=7, key_size=9, value_size=10)
-    layer = MultiHeadAttention(8, 4, bias=True, num_key_value_heads=groups, **sizes).double()
-    assert layer.W_k.weight.shape == (2 * groups, 9) and layer.W_v.weight.shape == (2 * groups, 10)
-    output, weights = multi_head(with_repeated_heads(layer), *case.arguments, case.head_mask)
-    close(layer(*case.arguments, case.head_mask), torch.from_numpy(output))
-    close(layer.attention_weights, torch.from_numpy(weights))
-    looped, weights_of_loop = loop_over_heads(layer, *case.arguments, case.head_mask)
-    close(looped, torch.from_numpy(output))
-    close(weights_of_loop, torch.from_numpy(weights))
-
-
-@pytest.mark.parametrize(
-    "groups, error, message",
-    [
-        (3, ValueError, "num_key_value_heads must divide num_heads, got num_key_value_heads=3, num_heads=4"),
-        (8, ValueError, "num_key_value_heads must divide num_heads"),
-        (0, ValueError, "num_key_value_heads must be at least 1, got 0"),
-        (2.0, TypeError, "num_key_value_heads must be an integer, got 2.0"),
-    ],
-)
-def test_heads_that_cannot_be_shared(groups, error, message):
-    with pytest.raises(error, match=message):
-        MultiHeadAttention(8, 4, num_key_value_heads=groups)
-
-
-def test_what_is_shown_of_a_layer():
-    assert "num_heads=4, num_key_value_heads=2" in repr(MultiHeadAttention(8, 4, num_key_value_heads=2))
-    assert "num_heads=4" in repr(make_layer(attention, CASES["bias"]))
-
-
-def test_the_attention_inside_has_the_shape_of_the_book():
-    layer = make_layer(attention, CASES["all keys"])
-    layer(*CASES["all keys"].arguments)
+def test_what_is_seen_of_a_layer():
+    """Its heads, and inside the weights in the shape of the book."""
+    layer = make_layer(num_key_value_heads=2, **SIZES)
+    assert "num_heads=4, num_key_value_heads=2" in repr(layer)
+    layer(X, X, X)
     inner, outer = layer.attention.attention_weights, layer.attention_weights
-    assert inner.shape == (12, 5, 6) and outer.shape == (3, 4, 5, 6)
-    assert torch.equal(inner.reshape(3, 4, 5, 6), outer)
-    Q = random_numbers(3, 5, 7)
-    alone = DotProductAttention()
-    alone(Q, Q, Q)
-    close(alone.attention_weights, torch.from_numpy(dot_product(Q, Q, Q)[1]))
-    assert math.isclose(alone.attention_weights.sum(), 15)
+    assert inner.shape == (12, 5, 5) and torch.equal(inner.reshape(3, 4, 5, 5), outer)

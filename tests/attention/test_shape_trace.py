@@ -17,30 +17,18 @@ def test_the_book_trace_has_the_book_shapes_and_names_every_axis():
     ]
 
 
-def test_tags_are_addresses():
+def test_every_step_puts_every_number_where_its_axes_say():
     tags = shape_trace.tagged_tokens(batch_size=2, num_tokens=3, num_heads=4, head_size=5)
     assert tags.shape == (2, 3, 20)
-    for i, t, h, f in ((0, 0, 0, 0), (0, 2, 1, 3), (1, 0, 3, 4), (1, 2, 2, 1)):
-        assert tags[i, t, h * 5 + f] == 1000 * i + 100 * t + 10 * h + f
-        assert shape_trace.read_tag(int(tags[i, t, h * 5 + f])) == (i, t, h, f)
-
-
-def test_every_step_of_the_way_there_puts_every_number_where_its_axes_say():
-    tags = shape_trace.tagged_tokens(2, 3, 4, 5)
-    start, split, by_head, folded = (step.tensor for step in shape_trace.trace_transpose_qkv(tags, 4).steps)
-    for tag in tags.flatten().tolist():
-        i, t, h, f = shape_trace.read_tag(tag)
-        assert tag == start[i, t, h * 5 + f] == split[i, t, h, f] == by_head[i, h, t, f] == folded[i * 4 + h, t, f]
-
-
-def test_every_step_of_the_way_back_puts_every_number_where_its_axes_say():
-    tags = shape_trace.tagged_tokens(2, 3, 4, 5)
+    there = [step.tensor for step in shape_trace.trace_transpose_qkv(tags, 4).steps]
     folded = torch.stack([tags[i, :, h * 5 : h * 5 + 5] for i in range(2) for h in range(4)])
-    start, by_head, split, merged = (step.tensor for step in shape_trace.trace_transpose_output(folded, 4).steps)
-    assert torch.equal(merged, tags)
+    back = [step.tensor for step in shape_trace.trace_transpose_output(folded, 4).steps]
+    assert torch.equal(back[-1], tags)
     for tag in tags.flatten().tolist():
         i, t, h, f = shape_trace.read_tag(tag)
-        assert tag == start[i * 4 + h, t, f] == by_head[i, h, t, f] == split[i, t, h, f]
+        assert tag == 1000 * i + 100 * t + 10 * h + f
+        for start, split, by_head, folded in (there, reversed(back)):
+            assert tag == start[i, t, h * 5 + f] == split[i, t, h, f] == by_head[i, h, t, f] == folded[i * 4 + h, t, f]
 
 
 def test_the_wrong_reshape_has_the_right_shape_and_the_wrong_numbers():

@@ -1,210 +1,305 @@
-"""The layer under what PyTorch does to functions: compile, export, vmap, grad; other precisions and devices."""
+"""The layer under what PyTorch does to modules: compile, export, vmap, grad, autocast, other dtypes, devices, parts."""
+
+import copy
 
 import pytest
 import torch
-from references import cases, make_additive, make_layer, random_numbers
+from references import (
+    GATES_PER_EXAMPLE,
+    LENGTHS,
+    check,
+    close,
+    make_additive,
+    make_layer,
+    on_way,
+    random_numbers,
+    sequences,
+)
+from torch import nn
 from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, grad, jacrev, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_lib import DotProductAttention, KernelPooling, MultiHeadAttention, attention, masked_softmax
+from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, masked_softmax
+from mha_lib.attention import FusedAttention
 
-CASES = cases()
-CASE = CASES["gates, lengths and bias"]
-NO_WEIGHTS = "attention_weights: there are none"
+GIVEN = *sequences(), LENGTHS["empty rows"], GATES_PER_EXAMPLE
+SQUARE = dict(query_size=6, key_size=6, value_size=6)
+X, X_LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
 
 
-@pytest.fixture(params=[False, True], ids=["weights on demand", "weights kept"])
+@pytest.fixture(params=["kernel", "kept"])
 def layer(request):
-    made = make_layer(attention, CASE).eval()
-    made.attention.keep_weights = request.param
-    return made
+    return on_way(make_layer(), request.param)
 
 
-def call(layer, case=CASE):
-    return layer(*case.arguments, head_mask=case.head_mask)
+def square_layer(**options):
+    return make_layer(bias=False, **SQUARE, **options).eval()
+
+
+def others():
+    return DotProductAttention(), KernelPooling().double(), make_additive()
+
+
+def arguments_of(layer, *lead):
+    """Random queries, keys and values that fit one of the attentions without heads."""
+    key_size = 9 if isinstance(layer, AdditiveAttention) else 7
+    given = (random_numbers(*lead, 3, n, d) for n, d in ((5, 7), (6, key_size), (6, 4)))
+    return *given, torch.randint(0, 7, (*lead, 3))
 
 
 def check_no_weights(layer):
-    with pytest.raises(RuntimeError, match=NO_WEIGHTS):
+    with pytest.raises(RuntimeError, match="attention_weights: there are none"):
         _ = layer.attention_weights
+
+
+# Compiled and exported.
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch's own use of it
 def test_compile_in_one_graph(layer):
-    expected = call(layer)
-    assert layer.attention_weights.shape == (3, 4, 5, 6)
+    expected = layer(*GIVEN)
     # Not the default backend: it writes C++, and fails without a compiler or in a folder with a space in its name.
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(call(compiled), expected, rtol=0, atol=1e-12)
+    close(torch.compile(layer, fullgraph=True, backend="aot_eager")(*GIVEN), expected)
     check_no_weights(layer)  # not even those of the call before
-    call(layer)
+    layer(*GIVEN)
     assert layer.attention_weights.shape == (3, 4, 5, 6)
 
 
-def test_every_attention_traces_into_one_graph():
-    X, valid_lens = random_numbers(3, 5, 7), torch.tensor([1, 0, 5])
-    square = cases()["all keys"].same_sizes
-    for layer in (DotProductAttention(), KernelPooling().double(), make_additive(attention, square)):
-        compiled = torch.compile(layer, fullgraph=True, backend="eager")
-        torch.testing.assert_close(compiled(X, X, X, valid_lens), layer(X, X, X, valid_lens))
+def test_every_attention_traces_into_one_graph_and_maps():
+    for layer in others():
+        given = arguments_of(layer)
+        close(torch.compile(layer, fullgraph=True, backend="eager")(*given), layer(*given))
+        stacked = arguments_of(layer, 4)
+        close(vmap(layer)(*stacked), torch.stack([layer(*given) for given in zip(*stacked, strict=True)]))
+        vmap(layer)(*stacked)
+        check_no_weights(layer)
+    scores, lens = random_numbers(4, 3, 5, 5), torch.randint(0, 6, (4, 3))
+    expected = torch.stack([masked_softmax(*given) for given in zip(scores, lens, strict=True)])
+    close(vmap(masked_softmax)(scores, lens), expected)
+    with torch.no_grad():
+        close(vmap(masked_softmax)(scores, lens), expected)
 
 
-SIZES = (3, 5), (4, 6), (5, 9), (6, 7), (7, 300)
-LENGTHS = {
-    "none": lambda batch_size, num_tokens: None,
-    "per example": lambda batch_size, num_tokens: torch.randint(0, num_tokens + 1, (batch_size,)),
-    "per query": lambda batch_size, num_tokens: torch.randint(0, num_tokens + 1, (batch_size, num_tokens)),
+OF_SIZES = {
+    "no lengths": lambda b, n: {},
+    "per example": lambda b, n: dict(valid_lens=torch.randint(0, n + 1, (b,))),
+    "per query": lambda b, n: dict(valid_lens=torch.randint(0, n + 1, (b, n))),
+    "all masks": lambda b, n: dict(valid_lens=torch.randint(0, n, (b,)), attn_mask=random_numbers(n, n), causal=True),
 }
-every_length = pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+every_mask = pytest.mark.parametrize("masks", OF_SIZES.values(), ids=OF_SIZES)
 
 
-@every_length
+@every_mask
 @pytest.mark.parametrize("how, graphs", [({}, 2), ({"dynamic": True}, 1)], ids=["by default", "dynamic"])
-def test_other_sizes_need_no_other_graphs(lengths, how, graphs):
+def test_other_sizes_need_no_other_graphs(masks, how, graphs):
     """By default one graph for the first sizes and one for all others, as torch's own layer; one if told so."""
     torch.compiler.reset()
-    counter = CompileCounter()
-    layer = MultiHeadAttention(8, 4, query_size=7, key_size=7, value_size=7).double().eval()
+    counter, layer = CompileCounter(), square_layer(num_key_value_heads=2 if how else 4)
     compiled = torch.compile(layer, backend=counter, fullgraph=True, **how)
-    for batch_size, num_tokens in SIZES:
-        X, valid_lens = random_numbers(batch_size, num_tokens, 7), lengths(batch_size, num_tokens)
-        torch.testing.assert_close(compiled(X, X, X, valid_lens), layer(X, X, X, valid_lens))
+    for b, n in ((3, 5), (4, 6), (5, 9), (7, 300)):
+        Y, options = random_numbers(b, n, 6), masks(b, n)
+        close(compiled(Y, Y, Y, **options), layer(Y, Y, Y, **options))
     assert counter.frame_count == graphs
 
 
-@every_length
-def test_export_with_batch_and_length_left_open(lengths):
-    layer = MultiHeadAttention(8, 4, query_size=7, key_size=7, value_size=7).double().eval()
-    open_sizes = {0: torch.export.Dim("batch_size"), 1: torch.export.Dim("num_tokens")}
-    X, valid_lens = random_numbers(3, 5, 7), lengths(3, 5)
-    of_lengths = None if valid_lens is None else {axis: open_sizes[axis] for axis in range(valid_lens.dim())}
-    shapes = (open_sizes, open_sizes, open_sizes, of_lengths)
-    exported = torch.export.export(layer, (X, X, X, valid_lens), dynamic_shapes=shapes).module()
-    for batch_size, num_tokens in ((1, 5), (2, 400)):
-        X, valid_lens = random_numbers(batch_size, num_tokens, 7), lengths(batch_size, num_tokens)
-        torch.testing.assert_close(exported(X, X, X, valid_lens), layer(X, X, X, valid_lens))
+@every_mask
+def test_export_with_batch_and_lengths_left_open(masks, layer):
+    """Gates go with it, and lengths other than those of the example."""
+    b, n = (torch.export.Dim(name, min=2) for name in ("batch_size", "num_tokens"))
+    shapes = dict(valid_lens=(b, n), attn_mask=(n, n), causal=())
+    layer, options = square_layer(), masks(3, 5)
+    shapes = {
+        name: dict(enumerate(shapes[name][: X.dim()])) if torch.is_tensor(X) else None for name, X in options.items()
+    }
+    shapes |= {name: {0: b, 1: n} for name in ("queries", "keys", "values")} | {"head_mask": {0: b}}
+    given = dict(queries=X, keys=X, values=X, head_mask=GATES_PER_EXAMPLE, **options)
+    exported = torch.export.export(layer, (), given, dynamic_shapes=shapes).module()
+    for b, n in ((2, 3), (4, 400)):
+        Y = random_numbers(b, n, 6)
+        given = dict(queries=Y, keys=Y, values=Y, head_mask=random_numbers(b, 4), **masks(b, n))
+        close(exported(**given), layer(**given))
 
 
-def test_export(layer):
-    exported = torch.export.export(layer, CASE.arguments, {"head_mask": CASE.head_mask}).module()
-    torch.testing.assert_close(exported(*CASE.arguments, head_mask=CASE.head_mask), call(layer), rtol=0, atol=1e-12)
-    other = (*CASE.arguments[:3], CASE.valid_lens.flip(0))
-    torch.testing.assert_close(
-        exported(*other, head_mask=CASE.head_mask), layer(*other, CASE.head_mask), rtol=0, atol=1e-12
-    )
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"attn_mask": torch.ones(5, 5).tril()}], ids=str)
+def test_weights_are_returned_where_they_are_asked_for(options):
+    torch.compiler.reset()
+    whole, options = square_layer(), options | {"need_weights": True}
+    output, weights = whole(X, X, X, X_LENGTHS, **options)
+    options.pop("need_weights")
+    close((output, weights), (whole(X, X, X, X_LENGTHS, **options), whole.attention_weights))
+    assert torch.autograd.grad(weights.square().sum(), whole.W_q.weight)[0].any()
+    options["need_weights"] = True
+    compiled = torch.compile(whole, backend="eager", fullgraph=True)
+    exported = torch.export.export(whole, (X, X, X, X_LENGTHS), options).module()
+    for recorded in (compiled, exported):
+        close(recorded(X, X, X, X_LENGTHS, **options), (output, weights))
+    pooling = FusedAttention()
+    close(pooling.attend(X, X, X, X_LENGTHS), (pooling(X, X, X, X_LENGTHS), pooling.attention_weights))
 
 
-def test_export_with_sizes_left_open(layer):
-    batch_size, num_queries, num_keys = (torch.export.Dim(name, min=2) for name in ("batch_size", "queries", "keys"))
-    shapes = (
-        {0: batch_size, 1: num_queries},
-        {0: batch_size, 1: num_keys},
-        {0: batch_size, 1: num_keys},
-        {0: batch_size, 1: num_queries},
-    )
-    exported = torch.export.export(layer, CASE.arguments, dynamic_shapes=shapes).module()
-    other = random_numbers(2, 3, 7), random_numbers(2, 8, 9), random_numbers(2, 8, 10), torch.tensor([[1, 8, 0]] * 2)
-    torch.testing.assert_close(exported(*other), layer(*other), rtol=0, atol=1e-12)
+@pytest.mark.parametrize("lengths", [None, X_LENGTHS, X_LENGTHS[:, None].expand(3, 5)], ids=["none", "1-D", "2-D"])
+@pytest.mark.parametrize("way", ["kernel", "kept"])
+def test_fake_tensors_and_recording(lengths, way):
+    whole = on_way(square_layer(), way)
+    expected = whole(X, X, X, lengths, causal=True)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = [None if Y is None else mode.from_tensor(Y) for Y in (X, lengths)]
+        assert whole(fake[0], fake[0], fake[0], fake[1], causal=True).shape == (3, 5, 8)
+    check_no_weights(whole)
+    other = None if lengths is None else lengths.flip(0)
+    for tracing in ("real", "fake", "symbolic"):
+        record = make_fx(
+            lambda Y, lens: whole(Y, Y, Y, lens, causal=True), tracing_mode=tracing, _allow_non_fake_inputs=True
+        )
+        recorded = record(X, lengths)
+        close(recorded(X, lengths), expected)
+        close(recorded(X, other), whole(X, X, X, other, causal=True))
 
 
-def test_vmap_over_calls(layer):
-    stacked = [torch.stack([X, X.flip(0), X.roll(1, 0)]) for X in (*CASE.arguments, CASE.head_mask)]
-    expected = torch.stack([layer(*arguments) for arguments in zip(*stacked, strict=True)])
-    assert layer.attention_weights is not None
-    torch.testing.assert_close(vmap(layer)(*stacked), expected, rtol=0, atol=1e-12)
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("called_before", [False, True])
+def test_jit_trace_is_refused(called_before):
+    layer = square_layer()
+    if called_before:
+        layer(X, X, X)
+    with pytest.raises(RuntimeError, match=r"torch\.jit\.trace.* cannot record .*: use torch\.export"):
+        torch.jit.trace(layer, (X, X, X))
+
+
+# Function transforms.
+
+
+def test_vmap(layer):
+    stacked = [torch.stack([Y, Y.flip(0), Y.roll(1, 0)]) for Y in GIVEN]
+    close(vmap(layer)(*stacked), torch.stack([layer(*given) for given in zip(*stacked, strict=True)]))
+    vmap(layer)(*stacked)
     check_no_weights(layer)
-
-
-def test_vmap_over_gates(layer):
     gates = torch.eye(4, dtype=torch.float64)
-    each = vmap(lambda head_mask: layer(*CASE.arguments, head_mask))(gates)
-    none, every = layer(*CASE.arguments, 0 * gates[0]), layer(*CASE.arguments)
-    torch.testing.assert_close((each - none).sum(0), every - none, rtol=0, atol=1e-12)
+    each = vmap(lambda head_mask: layer(*GIVEN[:4], head_mask))(gates)
+    none, every = layer(*GIVEN[:4], 0 * gates[0]), layer(*GIVEN[:4])
+    close((each - none).sum(0), every - none)
+    jacobian = jacrev(lambda head_mask: layer(*GIVEN[:4], head_mask))(torch.ones(4, dtype=torch.float64))
+    close(jacobian.movedim(-1, 0), each - none)  # linear in the gates
 
 
-def test_vmap_over_the_other_attentions():
-    X, valid_lens = random_numbers(4, 3, 5, 7), torch.randint(0, 6, (4, 3))
-    square = cases()["all keys"].same_sizes
-    for layer in (DotProductAttention(), KernelPooling().double(), make_additive(attention, square)):
-        expected = torch.stack([layer(x, x, x, lens) for x, lens in zip(X, valid_lens, strict=True)])
-        torch.testing.assert_close(vmap(layer)(X, X, X, valid_lens), expected, rtol=0, atol=1e-12)
-        check_no_weights(layer)
-    scores = random_numbers(4, 3, 5, 5)
-    expected = torch.stack([masked_softmax(s, lens) for s, lens in zip(scores, valid_lens, strict=True)])
-    torch.testing.assert_close(vmap(masked_softmax)(scores, valid_lens), expected, rtol=0, atol=1e-12)
+def test_grad(layer):
+    def loss(parameters, head_mask):
+        return functional_call(layer, parameters, (*GIVEN[:4], head_mask)).square().sum()
 
+    def loss_of_one(head_mask, *example):
+        return layer(*(Y[None] for Y in example), head_mask).square().sum()
 
-def test_grad_of_the_parameters(layer):
-    parameters = dict(layer.named_parameters())
-
-    def loss(parameters):
-        return functional_call(layer, parameters, CASE.arguments, {"head_mask": CASE.head_mask}).square().sum()
-
-    loss(parameters).backward()
-    gradients = grad(loss)({name: parameter.detach() for name, parameter in parameters.items()})
-    for name, parameter in parameters.items():
-        torch.testing.assert_close(gradients[name], parameter.grad, rtol=0, atol=1e-11)
+    gates, parameters = GIVEN[4].clone().requires_grad_(), dict(layer.named_parameters())
+    loss(parameters, gates).backward()
+    gradients = grad(loss)({name: parameter.detach() for name, parameter in parameters.items()}, GIVEN[4])
     check_no_weights(layer)
+    for name, parameter in parameters.items():
+        close(gradients[name], parameter.grad, atol=1e-11)
+    close(vmap(grad(loss_of_one))(GIVEN[4], *GIVEN[:4]), gates.grad, atol=1e-11)
 
 
-def test_gradient_of_each_example(layer):
-    def loss(head_mask, *example):
-        return layer(*(X[None] for X in example), head_mask).square().sum()
-
-    each = vmap(grad(loss))(CASE.head_mask, *CASE.arguments)
-    head_mask = CASE.head_mask.clone().requires_grad_()
-    layer(*CASE.arguments, head_mask).square().sum().backward()
-    torch.testing.assert_close(each, head_mask.grad, rtol=0, atol=1e-11)
-
-
-def test_jacobian_of_the_gates(layer):
-    gates = torch.ones(4, dtype=torch.float64)
-    jacobian = jacrev(lambda head_mask: layer(*CASE.arguments, head_mask))(gates)
-    without = [layer(*CASE.arguments, gates - gate) for gate in torch.eye(4, dtype=torch.float64)]
-    expected = torch.stack([layer(*CASE.arguments) - output for output in without], dim=-1)  # linear in the gates
-    torch.testing.assert_close(jacobian, expected, rtol=0, atol=1e-12)
+# Precisions and devices.
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_autocast(layer, training):
     layer.float().train(training)
-    case = CASES["empty rows"]
-    arguments = [X.float() for X in case.arguments[:3]]
-    expected = layer(*arguments, case.valid_lens)
-    expected_weights = layer.attention_weights
+    queries, keys, values = (Y.float() for Y in GIVEN[:3])
+    expected = layer(queries, keys, values, GIVEN[3]), layer.attention_weights
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = layer(*arguments, case.valid_lens)
+        assert layer(queries, keys.bfloat16(), values).isfinite().all()
+        output = layer(queries, keys, values, GIVEN[3])
     output.float().sum().backward()
     assert output.dtype == torch.bfloat16
-    torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.05)
-    torch.testing.assert_close(layer.attention_weights.float(), expected_weights, rtol=0, atol=0.02)
+    close((output.float(), layer.attention_weights.float()), expected, atol=0.05)
     assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in layer.parameters())
-
-
-def test_autocast_takes_mixed_precision(layer):
-    layer.float()
-    queries, keys, values = (X.float() for X in CASE.arguments[:3])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = layer(queries, keys.bfloat16(), values)
-    assert output.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_with_empty_rows(layer, dtype):
-    expected = call(layer)
-    layer.to(dtype)
-    queries, keys, values = (X.to(dtype) for X in CASE.arguments[:3])
-    output = layer(queries, keys, values, CASE.valid_lens, CASE.head_mask)
+    expected = layer(*GIVEN)
+    output = layer.to(dtype)(*(Y.to(dtype) for Y in GIVEN[:3]), *GIVEN[3:])
     assert output.dtype == layer.attention_weights.dtype == dtype
-    torch.testing.assert_close(output.double(), expected, rtol=0, atol=0.05)
+    close(output.double(), expected, atol=0.05)
     output.float().square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-def test_meta_device(layer):
+class Reads(TorchDispatchMode):
+    """Counts how often a number is read out of a tensor, for which a GPU would have to be waited for."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS["per example"], LENGTHS["per query"]], ids=["1-D", "2-D"])
+def test_numbers_are_read_on_the_cpu_alone(lengths, layer):
+    with Reads() as on_cpu:
+        layer(*GIVEN[:3], lengths)
+    assert on_cpu.count > 0  # they are: lengths are checked
     layer.to("meta")
-    output = layer(*(X.to("meta") for X in CASE.arguments), CASE.head_mask.to("meta"))
-    assert output.is_meta
-    assert output.shape == (3, 5, 8)
-    assert layer.attention_weights.shape == (3, 4, 5, 6)
+    with Reads() as elsewhere:
+        output = layer(*(Y.to("meta") for Y in (*GIVEN[:3], lengths, GIVEN[4])))
+        assert layer.attention_weights.shape == (3, 4, 5, 6)
+    assert output.is_meta and output.shape == (3, 5, 8)
+    assert elsewhere.count == 0
+
+
+@pytest.mark.parametrize("sizes", [{}, SQUARE], ids=["open sizes", "sizes"])
+def test_parameters_are_made_where_and_how_they_are_asked_for(sizes):
+    where = dict(device="meta", dtype=torch.float64)
+    of_additive = {name: size for name, size in sizes.items() if name != "value_size"}
+    made = [
+        MultiHeadAttention(8, 4, bias=True, num_key_value_heads=2, **sizes, **where),
+        AdditiveAttention(8, **of_additive, **where),
+        KernelPooling(0.5, **where),
+    ]
+    for module in made:
+        assert all(p.device.type == "meta" and p.dtype == torch.float64 for p in module.parameters())
+    assert KernelPooling(0.5, dtype=torch.float64).bandwidth.item() == pytest.approx(0.5, rel=1e-15)
+
+
+# Other modules in the place of projections.
+
+
+class LowRank(nn.Module):
+    """A map with a correction of low rank, as in LoRA; it has neither ``weight`` nor ``in_features``."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.correction = base, random_numbers(base.out_features, 2) @ random_numbers(2, base.in_features)
+
+    def forward(self, X):
+        return self.base(X) + X @ self.correction.T
+
+
+@pytest.mark.parametrize("name", ["W_q", "W_k", "W_v", "W_o"])
+def test_a_wrapped_projection(name):
+    wrapped, merged = square_layer(), square_layer()
+    low_rank = LowRank(getattr(wrapped, name))
+    setattr(wrapped, name, low_rank)
+    with torch.no_grad():
+        getattr(merged, name).weight += low_rank.correction
+    check(merged, X, X, X, valid_lens=X_LENGTHS)
+    expected = merged(X, X, X, X_LENGTHS)
+    close(wrapped(X, X, X, X_LENGTHS), expected)
+    setattr(merged, name, nn.Sequential(getattr(merged, name), nn.Identity()))
+    close(merged(X, X, X, X_LENGTHS), expected, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated", "ignore:.*TypedStorage is deprecated")
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor", "ignore:.*quantized")
+def test_quantised_projections():
+    whole, Y = square_layer().float(), X.float()
+    quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(whole), {nn.Linear}, dtype=torch.qint8)
+    assert type(quantised.W_q) is not nn.Linear
+    close(quantised(Y, Y, Y, X_LENGTHS), whole(Y, Y, Y, X_LENGTHS), atol=0.05)
+    with pytest.raises(ValueError, match="queries must have size 6 on the last axis"):
+        quantised(Y[..., :5], Y, Y)

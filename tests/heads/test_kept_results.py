@@ -26,5 +26,5 @@ def test_the_commands_exist():
 
 
 def test_unknown_results_are_refused():
-    with pytest.raises(ValueError, match="name must be one of heads, pruning_speed, real_heads, got 'speed'"):
+    with pytest.raises(ValueError, match="name must be one of heads, pruning_speed, births, real_heads, got 'speed'"):
         kept_results.load_results("speed")

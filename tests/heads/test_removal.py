@@ -8,6 +8,7 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
 from mha_lib import MultiHeadAttention
+from mha_lib.attention import FusedAttention
 from mha_lib.heads.ablation import evaluate, head_means, head_shape, substitutes_for
 from mha_lib.heads.removal import NoHeads, best_heads, plan_from, prune, prune_attention, select_heads
 
@@ -239,3 +240,30 @@ def test_query_heads_taken_out_where_keys_and_values_are_shared(groups, kept):
         again = prune_attention(fewer, [len(kept) - 1])
         gates = torch.tensor([float(head == kept[-1]) for head in range(4)], dtype=torch.float64)
         torch.testing.assert_close(again(X, X, X), layer(X, X, X, head_mask=gates), rtol=0, atol=1e-12)
+
+
+class Alibi(FusedAttention):
+    """Scores fall with the distance of the key, in each head with a slope of its own."""
+
+    def __init__(self, slopes):
+        super().__init__()
+        self.slopes = slopes
+
+    def scores(self, queries, keys):
+        distances = torch.arange(queries.shape[-2])[:, None] - torch.arange(keys.shape[-2])
+        return super().scores(queries, keys) - self.slopes[:, None, None] * distances
+
+
+class AlibiOfHeads(Alibi):
+    def select_heads(self, heads):
+        return AlibiOfHeads(self.slopes[list(heads)])
+
+
+def test_heads_that_differ_are_taken_out_where_their_attention_says_how():
+    slopes, X = torch.tensor([0.5, 0.25, 0.125]), torch.randn(2, 5, 6)
+    sizes = dict.fromkeys(("query_size", "key_size", "value_size"), 6)
+    with pytest.raises(TypeError, match=r"attention cannot be cut: .*give Alibi a method select_heads\(heads\)"):
+        prune_attention(MultiHeadAttention(6, 3, attention=Alibi(slopes), **sizes), [0, 2])
+    layer = MultiHeadAttention(6, 3, attention=AlibiOfHeads(slopes), **sizes)
+    expected = layer(X, X, X, head_mask=torch.tensor([1.0, 0.0, 1.0]))
+    torch.testing.assert_close(prune_attention(layer, [0, 2])(X, X, X), expected)

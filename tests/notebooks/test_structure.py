@@ -42,7 +42,7 @@ def display(**data):
 def numbered(cells):
     """A notebook of these cells, as it is after ``make notebooks``."""
     notebook = new_notebook(cells=cells)
-    for number, cell in enumerate(code(notebook), start=1):
+    for number, cell in enumerate(code(notebook), start=2):  # after the one that installs
         cell.execution_count = number
     for number, cell in enumerate(cells, start=1):
         cell.id = f"01_sample-{number:02d}"
@@ -103,7 +103,7 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-04 has 13 lines": (3, {"source": "print(heads)\n\n" * 13}),
     "only 5 of 6 code cells show a result; not: 01_sample-04": (3, {"outputs": []}),
     "only 3 of 6 code cells have compared text": ((1, 5, 9), {"metadata": {"tags": ["nbval-ignore-output"]}}),
-    "01_sample-04 has execution count 7, not 2": (3, {"execution_count": 7}),
+    "01_sample-04 has execution count 7, not 3": (3, {"execution_count": 7}),
     "cell id 4f1c is not": (3, {"id": "4f1c"}),
     "01_sample-04 failed with KeyError": (3, {"outputs": [error]}),
     "01_sample-04 wrote to stderr": (3, {"outputs": [new_output("stream", name="stderr", text="0%| | 0/9")]}),

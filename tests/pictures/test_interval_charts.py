@@ -10,7 +10,7 @@ ROWS = {"one": (0.7, 0.6, 0.8), "other": (0.5, 0.45, 0.55)}
 
 def test_a_league_draws_means_intervals_and_chance():
     picture = pictures.league(ROWS, (0.4, 0.5), x_label="area")
-    panel = picture.figure.axes[0]
+    panel = picture.drawing.axes[0]
     lines = [line.get_xdata() for line in panel.lines]
     assert [list(line) for line in lines] == [[0.6, 0.8], [0.7], [0.45, 0.55], [0.5]]
     assert [text.get_text() for text in panel.get_yticklabels()] == list(ROWS) and panel.yaxis_inverted()
@@ -29,7 +29,7 @@ def test_curves_are_drawn_with_error_bars_over_a_band():
     errors = {"one": torch.tensor([0.1, 0.2]), "other": torch.tensor([0.3, 0.4])}
     chance = (13, 81), torch.tensor([4.0, 6.0]), torch.tensor([5.0, 8.0])
     picture = pictures.curves_and_chance((13, 81), curves, errors, chance, x_label="cut", y_label="nats")
-    drawn = picture.figure.axes[0].containers
+    drawn = picture.drawing.axes[0].containers
     assert [container.get_label() for container in drawn] == list(curves)
     for container, name in zip(drawn, curves, strict=True):
         assert container.lines[0].get_ydata().tolist() == curves[name].tolist()

@@ -1,5 +1,6 @@
-"""What 05 reads into its heads comes from their training, and the figures in its text are those that were measured."""
+"""What 05 reads into its heads comes from training, and the figures in the text of 04 and 05 are those measured."""
 
+import re
 from functools import partial
 
 import pytest
@@ -10,6 +11,15 @@ from mha_lib import models
 from mha_lib.models import pretrained
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "05_heads_at_work.ipynb")
+
+
+def test_models_that_learned_with_the_shortcut_do_what_04_says():
+    text = (ROOT / "notebooks" / "04_transpose_qkv.ipynb").read_text(encoding="utf-8")
+    report = (ROOT / "benchmarks" / "wrong_reshape.md").read_text(encoding="utf-8").splitlines()[4:]
+    digits, lookups, _ = ([float(share) for share in row.split("|")[2:5]] for row in report)
+    (said,) = re.findall(r"digits model then gets ([\d.]+) of the images .* fall from (\d.\d+) to (\d.\d+)", text)
+    assert said == tuple(f"{share:.2f}" for share in (digits[2], lookups[0], lookups[2]))
+    assert digits[2] >= digits[0] > digits[1]
 
 
 def test_a_model_that_has_learned_nothing_stops_it(monkeypatch):
@@ -23,10 +33,8 @@ def test_the_shares_of_its_text_are_the_kept_ones():
     person, same, noun = kept[1, 3], kept[2, 9], kept[2, 8]
     text = "\n".join(cell.source for cell in NOTEBOOK.cells)
     right, distance, redrawn = (round(100 * person[name]) for name in ("right", "one distance", "redrawn"))
-    assert (
-        f"in {right} of 100 sentences, the most frequent distance in {distance}, and a random head in {redrawn}."
-        in text
-    )
+    said = f"in {right} of 100 cases, the most frequent distance in {distance}, and the head with random matrices in "
+    assert f"{said}{redrawn}." in text
     others = [round(100 * one["best other"]) for one in (same, noun)]
     assert "the same word in {} of 100 cases, another the article's noun in {}.".format(*others) in text
 
