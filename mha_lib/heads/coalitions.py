@@ -19,8 +19,8 @@ from torch import Tensor
 def shapley(values: Tensor) -> Tensor:
     """Exact Shapley value of every head: what it adds, averaged over all orders in which heads could join.
 
-    φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (v(S + i) − v(S)) over all sets S without i. The shares add up to
-    v(all) − v(none).
+    φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (w(S + i) − w(S)) over all sets S without i, where w is the score. The
+    shares add up to w(all) − w(none).
 
     Source: Shapley 1953, "A Value for n-Person Games".
     """

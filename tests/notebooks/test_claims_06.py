@@ -121,7 +121,7 @@ CLAIMS = {
         <= max(agreement(r, name) for name in (LEAVE_ONE_OUT, "confidence", "minus entropy"))
         < agreement(r, "output norm")
     ),
-    "that of the gate's gradient changes by up to 0.06": lambda r: (
+    "the area of the gate's gradient changes by up to 0.06": lambda r: (
         0.055
         < (r.column("dates", "gate gradient") - r.column("dates", "gate gradient", "training_area")).abs().max()
         < 0.065
@@ -136,6 +136,11 @@ CLAIMS = {
             for name in r.orders("lookups")
         )
         < 0.03
+    ),
+    "lifts the path gradient in every model; the gate's gradient it lifts in some and drops in others": lambda r: (
+        r.below("lookups", "path gradient", "path gradient, taken again")
+        and not r.below("lookups", "gate gradient", "gate gradient, taken again")
+        and not r.below("lookups", "gate gradient, taken again", "gate gradient")
     ),
     "agrees with the exact one by 0.88 or more": lambda r: (
         r.column("lookups", "Shapley, 50 orders", "spearman").min() >= 0.875
