@@ -38,11 +38,11 @@ notebooks: install ## execute all notebooks and write their outputs in place
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site
 	@$(PY) tools/site_source.py build/site-source
-	@.venv-site/bin/python -m sphinx -q -W -b html build/site-source build/site
+	@.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
 
 wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
-	@$(PY) tools/try_wheel.py
+	@$(PY) tools/try_wheel.py $(WHEEL_NOTEBOOKS)
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks

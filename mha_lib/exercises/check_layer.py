@@ -12,6 +12,7 @@ A layer of the museum's kind (``editable_layer.Layer``) needs no more than ``che
 own project, ``assert_layer`` takes the same arguments and raises what ``check_layer`` says.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ Make = Callable[[int, int, float], nn.Module]
 Call = Callable[..., Tensor | tuple[Tensor, Tensor]]
 Matrices = Callable[[nn.Module], Sequence[Tensor]]
 
+UNKNOWN = "The output is not the formula's, and none of the bugs that this check knows gives these numbers."
 RATE, ENOUGH = 0.25, 0.06  # a dropout, and how far the share of dropped weights may be from it
 
 
@@ -67,7 +69,7 @@ def check_layer(
             for check in (*checks, *(EMPTY_ROWS if empty_rows and not additive else ())):
                 verdict = check.verdict_on((lambda *trial: output_for(make, call, matrices, trial)[0],))
                 if not verdict:
-                    return verdict
+                    return with_example(verdict)
             (outcome,) = run(lambda: [wrong_weights(make, call, matrices) or dropped(make, call, matrices)], [()])
         except MistakeError as mistake:
             return Verdict("wrong", str(mistake))
@@ -87,6 +89,24 @@ def assert_layer(
     verdict = check_layer(make, call, matrices, empty_rows=empty_rows)
     if not verdict:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
+
+
+def with_example(verdict: Verdict) -> Verdict:
+    """What a check of the formula says, with its example in words: the sizes, and the first number that is wrong."""
+    inputs, got, right = verdict.inputs, verdict.got, verdict.expected
+    if inputs is None or not isinstance(got, Tensor) or not isinstance(right, Tensor) or got.shape != right.shape:
+        return dataclasses.replace(verdict, next_step="")
+    queries, keys, _, valid_lens, *_, num_heads = inputs
+    place = torch.isclose(got, right, atol=1e-5).logical_not().nonzero()[0].tolist()
+    wrong, due = got[tuple(place)].item(), right[tuple(place)].item()
+    example = (
+        f"Smallest example: queries {tuple(queries.shape)}, keys {tuple(keys.shape)}, valid_lens "
+        f"{valid_lens.tolist()}, num_heads {num_heads}. The output at {place} is {wrong:.4g} instead of {due:.4g}; "
+        "the verdict's inputs, got and expected hold all of it."
+    )
+    return dataclasses.replace(
+        verdict, text=verdict.text if verdict.evidence else UNKNOWN, evidence=example, next_step=""
+    )
 
 
 def called_once(make: Make, call: Call) -> nn.Module:

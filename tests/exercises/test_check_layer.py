@@ -1,5 +1,8 @@
 """Anybody's layer: the right ones pass, a wrong one is told which bug it looks like, with the smallest example."""
 
+import json
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -104,6 +107,16 @@ def test_the_example_is_the_smallest_that_shows_it():
     queries, keys = verdict.inputs[:2]
     assert queries.shape == (1, 1, 2) and keys.shape == (1, 2, 2)
     assert "2 times what it should be" in verdict.text
+    assert "queries (1, 1, 2), keys (1, 2, 2), valid_lens [2], num_heads 1" in verdict.evidence
+
+
+def test_an_unknown_bug_is_shown_by_its_example():
+    verdict = verdict_on(lambda *inputs: attention_output.right(*inputs) ** 3 + 0.3)
+    assert "none of the bugs that this check knows" in verdict.text
+    place, got, right = re.search(r"at (\[.*?\]) is (\S+) instead of (\S+);", verdict.evidence).groups()
+    assert verdict.got[tuple(json.loads(place))].item() == pytest.approx(float(got), rel=1e-3)
+    assert verdict.expected[tuple(json.loads(place))].item() == pytest.approx(float(right), rel=1e-3)
+    assert "hint" not in verdict.next_step
 
 
 def test_dropout_that_never_arrives_is_named():

@@ -10,15 +10,15 @@ from mha_lib.exercises.check_layer import check_layer
 
 (MUSEUM,) = [path for path in NOTEBOOKS if path.stem.endswith("_bug_museum")]
 NAMES = {  # room → words of what must be said of it
-    1: "reshape without a transpose",
-    2: "0 before the softmax",
+    1: "0 before the softmax",
+    2: "mask comes after the softmax",
     3: "√num_hiddens instead of",
-    4: "merged by a reshape",
-    5: "repeat_interleave",
-    6: "no tanh",
-    7: "over the queries",
-    8: "mask comes after the softmax",
-    9: "gets NaN",
+    4: "no tanh",
+    5: "over the queries",
+    6: "gets NaN",
+    7: "reshape without a transpose",
+    8: "merged by a reshape",
+    9: "repeat_interleave",
     10: "after dropout",
     11: "Does the rate arrive?",
 }

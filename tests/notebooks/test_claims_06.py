@@ -1,4 +1,4 @@
-"""What 06 and 07 say of eight models stands in the kept results, seed by seed; and 06 holds for another seed too."""
+"""What 06, 07 and the report say of eight models stands in the kept results; and 06 holds for another seed too."""
 
 from functools import partial
 
@@ -9,10 +9,13 @@ from notebook_tools import ROOT, make_notebooks, run_cells
 from mha_lib import models
 from mha_lib.heads.kept_results import load_results
 
-NOTEBOOK, PRUNING = (
-    make_notebooks.read(ROOT / "notebooks" / f"{name}.ipynb") for name in ("06_head_importance", "07_head_pruning")
+NOTEBOOK, *OTHERS = (
+    make_notebooks.read(ROOT / "notebooks" / f"{name}.ipynb")
+    for name in ("06_head_importance", "07_head_pruning", "report_what_survives")
 )
-TEXT = " ".join(cell.source for cell in [*NOTEBOOK.cells, *PRUNING.cells] if cell.cell_type == "markdown")
+TEXT = " ".join(
+    cell.source for notebook in (NOTEBOOK, *OTHERS) for cell in notebook.cells if cell.cell_type == "markdown"
+)
 LEAVE_ONE_OUT = "leave one out, zero, accuracy"
 
 
@@ -54,6 +57,11 @@ def path_gradient_comes_next(results: Results, task: str) -> bool:
 def agreement(results: Results, order: str) -> float:
     """Rank correlation with exact Shapley values on the look-ups, mean over the seeds."""
     return results.column("lookups", order, "spearman").mean().item()
+
+
+def gap(results: Results) -> torch.Tensor:
+    """Accuracy of the best seven heads minus that of the worst seven, on the look-ups."""
+    return (results.column("lookups", "oracle", "curve") - results.column("lookups", "worst", "curve"))[:, 7]
 
 
 # Words of the notebook, and what they mean in the results.
@@ -160,6 +168,12 @@ CLAIMS = {
     "**The gate's gradient**, behind leave-one-out there in all eight, is ahead of it here in seven": lambda r: (
         r.below("lookups", "gate gradient", LEAVE_ONE_OUT)
         and (r.column("dates", LEAVE_ONE_OUT) < r.column("dates", "gate gradient")).sum() == 7
+    ),
+    "of the measures taken once, the path gradient is ahead of random sets": lambda r: all(
+        r.below(task, "random", "path gradient") for task in ("lookups", "dates")
+    ),
+    "keep 0.42 to 0.73 more of the answers right than the worst seven do": lambda r: (
+        gap(r).min().round(decimals=2) == 0.42 and gap(r).max().round(decimals=2) == 0.73
     ),
     "greedy search and the path gradient taken again do better than exact Shapley values": lambda r: all(
         r.below(task, "Shapley, exact", order)

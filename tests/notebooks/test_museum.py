@@ -7,35 +7,40 @@ import re
 import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
-from mha_lib.exercises import editable_layer, layer_tests
+from mha_lib.exercises import bug_museum, decoding_layer, decoding_tests, editable_layer, kept_work, layer_tests
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
-NUM_BUGS = 11
-BUGS = range(1, NUM_BUGS + 1)
+ROOMS, CLEAN, WITH_CACHE = range(1, 17), 12, range(13, 17)
+BUGS = [number for number in ROOMS if number != CLEAN]
+PANEL = {number: decoding_tests.TESTS if number in WITH_CACHE else layer_tests.TESTS for number in ROOMS}
 WITHOUT_ANSWER = ("token perturbation", "gradient", "ragged batch")
 
 ZEROS_FOR_PADDING = "torch.softmax(scores.masked_fill(~valid, -1e9), dim=-1) * valid"
 REPAIRS = {  # number of the room → source that is replaced, old → new
-    1: {
+    1: {"torch.softmax(scores * valid, dim=-1)": ZEROS_FOR_PADDING},
+    2: {"torch.softmax(scores, dim=-1) * valid": ZEROS_FOR_PADDING},
+    3: {"num_hiddens**-0.5": "(num_hiddens // num_heads) ** -0.5"},
+    4: {"Q.unsqueeze(-2) + K.unsqueeze(-3)": "torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))"},
+    5: {"dim=2": "dim=-1"},
+    6: {"torch.softmax(scores.masked_fill(~valid, -math.inf), dim=-1)": ZEROS_FOR_PADDING},
+    7: {
         "X.reshape(batch_size, self.num_heads, number, size // self.num_heads)": (
             "X.reshape(batch_size, number, self.num_heads, size // self.num_heads).transpose(1, 2)"
         ),
         "X.reshape(X.shape[0], X.shape[2], -1)": "X.transpose(1, 2).flatten(2)",
     },
-    2: {"torch.softmax(scores * valid, dim=-1)": ZEROS_FOR_PADDING},
-    3: {"num_hiddens**-0.5": "(num_hiddens // num_heads) ** -0.5"},
-    4: {"X.reshape(": "X.transpose(1, 2).flatten(2).reshape("},
-    5: {"valid_lens.repeat(": "valid_lens.repeat_interleave("},
-    6: {"Q.unsqueeze(-2) + K.unsqueeze(-3)": "torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))"},
-    7: {"dim=2": "dim=-1"},
-    8: {"torch.softmax(scores, dim=-1) * valid": ZEROS_FOR_PADDING},
-    9: {"torch.softmax(scores.masked_fill(~valid, -math.inf), dim=-1)": ZEROS_FOR_PADDING},
+    8: {"X.reshape(": "X.transpose(1, 2).flatten(2).reshape("},
+    9: {"valid_lens.repeat(": "valid_lens.repeat_interleave("},
     10: {
         "self.attention_weights = self.dropout(weights)": "self.attention_weights = weights",
         "merge_heads(self.attention_weights @ V)": "merge_heads(self.dropout(weights) @ V)",
     },
     11: {"nn.Dropout()": "nn.Dropout(dropout)"},
+    13: {"dtype=torch.bool)\n": "dtype=torch.bool).tril(num_old)\n"},
+    14: {"X.repeat(1, self.num_heads // self.num_key_value_heads, 1, 1)": "X.repeat_interleave(2, dim=1)"},
+    15: {"torch.arange(num_new)": "torch.arange(num_old, num_old + num_new)"},
+    16: {"return": "self.cache = ()"},
 }
 
 
@@ -61,97 +66,103 @@ def caught(matrix, test):
     return [room for room, tests in matrix.items() if tests[test]]
 
 
-def test_the_random_reference_catches_every_bug_and_nothing_else(museum):
-    assert caught(museum["matrix"], "random reference") == [f"room {number}" for number in BUGS]
+def defined(museum, source, name):
+    """The class that the source defines among the museum's names."""
+    namespace = dict(museum)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(source, name, "exec"), namespace)
+    return namespace[name]
 
 
-def test_shape_catches_none_and_the_round_trip_one(museum):
-    assert caught(museum["matrix"], "shape") == []
-    assert caught(museum["matrix"], "round trip") == ["room 4"]
-
-
-def test_the_last_room_is_clean(museum):
-    assert list(museum["matrix"]) == [f"room {number}" for number in range(1, NUM_BUGS + 2)]
-    assert not any(museum["matrix"][f"room {NUM_BUGS + 1}"].values())
-
-
-def test_each_test_but_shape_catches_something(museum):
-    assert [len(caught(museum["matrix"], test)) for test in layer_tests.TESTS] == [0, 1, 4, 11, 7, 2, 5]
-
-
-def test_what_the_summary_says_of_tests_that_need_no_right_answer(museum):
-    together = {room for test in WITHOUT_ANSWER for room in caught(museum["matrix"], test)}
+def test_the_matrices_are_what_the_text_says(museum):
+    matrix, with_cache = museum["matrix"], museum["cache_matrix"]
+    assert caught(matrix, "random reference") == [f"room {number}" for number in BUGS if number < CLEAN]
+    assert caught(matrix, "round trip") == ["room 8"]
+    assert not any(matrix[f"room {CLEAN}"].values())
+    assert [len(caught(matrix, test)) for test in layer_tests.TESTS] == [0, 1, 4, 11, 7, 2, 5]
+    assert [len(caught(with_cache, test)) for test in decoding_tests.TESTS] == [0, 1, 2, 3, 1, 1]
+    assert caught(with_cache, "reference") == ["room 14"]
+    assert all(row["pieces of 4, 3, 2"] or row["reference"] for row in with_cache.values())
+    together = {room for test in WITHOUT_ANSWER for room in caught(matrix, test)}
     assert len(together) == len(museum["seen"]) == 8
-    assert (
-        "Without a reference, token perturbation, gradient and a ragged batch catch eight." in NOTEBOOK.cells[-1].source
-    )
+    assert museum["caught"] == ["room 3", "room 4", "room 5", "room 7", "room 8"]
 
 
-def test_what_is_said_of_a_reference_on_easy_input(museum):
-    plain = [name for name, room in museum["rooms"].items() if not museum["plain_reference"](room)]
-    assert plain == ["room 1", "room 3", "room 4", "room 6", "room 7"]
+@pytest.mark.parametrize("name", ["matrix", "cache_matrix"])
+def test_a_matrix_that_is_shown_is_the_one_that_was_found(museum, name):
+    (cell,) = [cell for cell in CODE if f"layer_tests.as_text({name})" in cell.source]
+    assert output_of(cell) == layer_tests.as_text(museum[name])
 
 
-def test_the_matrix_that_is_printed_is_the_one_that_was_found(museum):
-    (cell,) = [cell for cell in CODE if "layer_tests.matrix(" in cell.source]
-    again = layer_tests.matrix({f"room {number}": museum[f"Room{number}"] for number in range(1, NUM_BUGS + 2)})
-    assert museum["matrix"] == again
-    assert output_of(cell) == f"Bugs and tests:\n{layer_tests.as_text(again)}\n"
-
-
-@pytest.mark.parametrize("number", range(1, NUM_BUGS + 2))
-def test_a_room_shows_what_the_panel_finds_in_it(museum, number):
+@pytest.mark.parametrize("number", ROOMS)
+def test_a_room_shows_nothing_of_what_the_panel_finds_in_it_until_one_has_guessed(museum, number):
     assert output_of(cell_of(f"Room{number}")) == "shape test: passes\n"
-    (cell,) = [cell for cell in CODE if cell.source == f"layer_tests.run(Room{number})"]
-    assert output_of(cell) == repr(layer_tests.run(museum[f"Room{number}"]))
-    assert cell.metadata["jupyter"]["outputs_hidden"]
-
-
-@pytest.mark.parametrize("number", BUGS)
-def test_what_is_to_be_mended_is_the_exhibit(number):
-    exhibit, mended = (cell_of(f"{name}{number}").source.split("\n\n") for name in ("Room", "Mended"))
-    assert [part.replace("Mended", "Room") for part in mended[:-1]] == exhibit[:-1]
-    assert mended[-1] == f"layer_tests.verdict(Mended{number})"
-    assert output_of(cell_of(f"Mended{number}")).startswith("… Not yet. Still caught by: ")
-
-
-@pytest.mark.parametrize("number", range(1, NUM_BUGS + 2))
-def test_an_exhibit_is_short(number):
+    (cell,) = [cell for cell in CODE if cell.source.startswith(f"bug_museum.unveil({number}, ")]
+    assert output_of(cell).endswith(repr(layer_tests.run(museum[f"Room{number}"], PANEL[number])))
+    (output,) = cell.outputs
+    assert output.data["text/html"].startswith("<details><summary>The answer</summary>")
+    assert f"bug_museum.guess({number})" in [cell.source for cell in CODE]
     source = cell_of(f"Room{number}").source.rpartition("\n\n")[0]
     assert len([line for line in source.splitlines() if line.strip()]) <= 10
 
 
 @pytest.mark.parametrize("number", BUGS)
-def test_a_mended_exhibit_is_clean(museum, number):
-    source = cell_of(f"Mended{number}").source
+def test_what_is_to_be_mended_is_the_exhibit_and_it_can_be_mended(museum, number):
+    exhibit, mended = (cell_of(f"{name}{number}") for name in ("Room", "Mended"))
+    parts = [cell.source.split("\n\n") for cell in (exhibit, mended)]
+    assert [part.replace("Mended", "Room") for part in parts[1][:-1]] == parts[0][:-1]
+    assert output_of(mended) == "… Not yet. The panel sees in it what it sees in the room."
+    source = mended.source
     for old, new in REPAIRS[number].items():
         assert source.count(old) == 1
         source = source.replace(old, new)
-    namespace = dict(museum)
-    exec(compile(source, "mended", "exec"), namespace)
-    assert layer_tests.run(namespace[f"Mended{number}"]).caught_by == []
-    assert issubclass(namespace[f"Mended{number}"], editable_layer.Layer)
+    repaired = defined(museum, source, f"Mended{number}")
+    assert layer_tests.run(repaired, PANEL[number]).caught_by == []
+    assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
+    assert bug_museum.mend(museum[f"Room{number}"], repaired, PANEL[number])
 
 
-@pytest.mark.parametrize("number", [1, 10])
-def test_half_a_repair_is_still_caught(museum, number):
-    (old, new), *_ = REPAIRS[number].items()
-    namespace = dict(museum)
-    exec(compile(cell_of(f"Mended{number}").source.replace(old, new), "half mended", "exec"), namespace)
-    assert not layer_tests.verdict(namespace[f"Mended{number}"])
+def test_half_a_repair_is_told_what_is_left(museum):
+    (old, new), *_ = REPAIRS[7].items()
+    half = defined(museum, cell_of("Mended7").source.replace(old, new), "Mended7")
+    assert "Still caught by: " in bug_museum.mend(museum["Room7"], half).text
 
 
-def test_repairs_are_counted(museum):
+def test_what_gets_past_the_panel_is_wrong(museum):
+    (folded,) = [cell.source for cell in NOTEBOOK.cells if "<summary>Two that get through" in cell.source]
+    looks = {"size": 10}, {"num_tokens": 60}
+    for source, look in zip(re.findall(r"(?s)```python\n(.*?)```", folded), looks, strict=True):
+        smuggled = defined(museum, source, "Smuggled")
+        assert layer_tests.verdict(smuggled)
+        assert museum["night_watch"](smuggled) == "right" and museum["night_watch"](smuggled, **look) == "WRONG"
+
+
+def test_repairs_and_guesses_are_counted(museum, monkeypatch):
     assert museum["mended"] == []
-    (cell,) = [cell for cell in CODE if "clean so far" in cell.source]
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(cell.source, dict(museum) | {"Mended3": editable_layer.Layer})
-    assert printed.getvalue() == "clean so far: 1 of 11 [3]\n"
+    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    assert bug_museum.score() == "named: 0 of 0; not guessed at yet: 16"
+    for room, suspect in ((2, bug_museum.SUMS), (3, bug_museum.NAN), (6, bug_museum.NAN)):
+        bug_museum.guess(room).keep(suspect)
+    assert bug_museum.score() == "named: 2 of 3 (rooms 2, 6); not guessed at yet: 13"
+    assert "weights are too flat or too sharp" in repr(bug_museum.unveil(3, "seen"))
+    assert "<details open>" in bug_museum.unveil(3, "seen")._repr_html_()
+
+
+def test_a_suspect_is_picked_and_takes_the_place_of_the_list(monkeypatch):
+    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    guess = bug_museum.guess(1)
+    with contextlib.redirect_stdout(io.StringIO()):
+        guess.ask()
+    suspects, button = guess.field.children
+    button.click()
+    assert not guess.predicted
+    suspects.value = bug_museum.HEARD
+    button.click()
+    assert bug_museum.guess(1).predicted == bug_museum.HEARD
 
 
 def test_what_is_wrong_is_folded_away_and_says_where_it_was_found():
-    folded = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("<details>")]
-    assert len(folded) == NUM_BUGS + 1
-    for number, text in enumerate(folded[:-1], start=1):
-        assert f"What is wrong in room {number}, and where it was found</summary>" in text
-        assert "**Found in**" in text and text.endswith("</details>")
+    folded = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("<details><summary>What is wrong")]
+    for number, text in zip(ROOMS, folded, strict=True):
+        assert f"What is wrong in room {number}" in text and text.endswith("</details>")
+        assert ("**Found in**" in text) == (number != CLEAN)

@@ -6,7 +6,7 @@ import sys
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS
+from notebook_tools import NOTEBOOKS, REPORTS, ROOT, SOLUTIONS
 
 REACH_OUT = """
 import socket, urllib.request
@@ -47,7 +47,7 @@ def compare(path):
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", NOTEBOOKS + REPORTS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_notebook(path):
     status, report = compare(path)
     assert status == 0, report

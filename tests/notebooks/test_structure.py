@@ -112,7 +112,7 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-06 shows a bare image": (5, {"outputs": [display(image_png="AAAA")]}),
     "01_sample-04 shows np.float64(": (3, {"outputs": [plain("[np.float64(0.5)]")]}),
     "01_sample-04 shows /home/ada/x.py": (3, {"outputs": [plain("'/home/ada/x.py'")]}),
-    "numbered [2, 3], not from 1 to 2": (7, {"source": "Write `double`."}),
+    "numbered [2, 3], not from 1 to 3": (7, {"source": "Write `double`."}),
     "01_sample-09 is a stub without a check": (9, {"source": "double"}),
     "01_sample-10 does not say 'Not yet'": (9, {"outputs": [plain("✓ Right. Twice.")]}),
     "3 exercises, but 2 stubs": (8, {"source": "def double(X):\n    return 2 * X"}),

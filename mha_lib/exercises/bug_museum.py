@@ -1,0 +1,85 @@
+"""A guess at what is wrong in a room of the bug museum: kept, then shown beside what the panel sees, and counted."""
+
+from collections.abc import Mapping
+
+from mha_lib.exercises import layer_tests
+from mha_lib.exercises.layer_tests import TESTS, Implementation, Test
+from mha_lib.exercises.prediction import Answer, Prediction, predicted
+from mha_lib.exercises.verdict import Verdict
+
+HEARD, ELSEWHERE = "padding, or a later token, is heard", "numbers land with the wrong token, head or example"
+SUMS, SCORES = "the weights of a query do not sum to 1", "weights are too flat or too sharp"
+NO_SAY, NAN = "the query has no say", "NaN spreads"
+TRAINING, PLACES = "only training goes wrong", "tokens stand at the wrong place"
+OTHER_TEXT, NOTHING = "another text is heard", "nothing is wrong"
+SUSPECTS = (HEARD, ELSEWHERE, SUMS, SCORES, NO_SAY, NAN, TRAINING, PLACES, OTHER_TEXT, NOTHING)
+FOUND = {  # room → what is wrong there; any one of them names it
+    1: {HEARD},
+    2: {SUMS, HEARD},
+    3: {SCORES},
+    4: {NO_SAY},
+    5: {SUMS},
+    6: {NAN},
+    7: {ELSEWHERE},
+    8: {ELSEWHERE},
+    9: {HEARD, ELSEWHERE},
+    10: {TRAINING},
+    11: {TRAINING},
+    12: {NOTHING},
+    13: {HEARD},
+    14: {ELSEWHERE},
+    15: {PLACES},
+    16: {OTHER_TEXT},
+}
+
+
+class Guess(Prediction):
+    """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
+
+    def ask(self) -> None:
+        """Show the list and a button; the text takes their place."""
+        import ipywidgets
+        from IPython.display import display
+
+        suspects = ipywidgets.Dropdown(options=[("What is wrong? Pick one …", ""), *((s, s) for s in SUSPECTS)])
+        button = ipywidgets.Button(description="This is my guess")
+        self.field = ipywidgets.Box([suspects, button], layout={"flex_flow": "row wrap"})
+        shown = display(self.field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
+
+        def take(_) -> None:
+            self.keep(suspects.value)
+            if self.predicted:
+                shown.update(self.still(), raw=True)
+                self.field.close()
+
+        button.on_click(take)
+
+
+def guess(room: int) -> Guess:
+    """Ask what is wrong in a room, and keep what is picked; ``unveil`` and ``score`` know it then."""
+    return Guess(_name(room))
+
+
+def unveil(room: int, *shown: object) -> Answer:
+    """Show what is wrong in a room, and then ``shown``: folded where nothing was guessed, else beside the guess."""
+    wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
+    return Answer(_name(room), (wrong, *shown))
+
+
+def score() -> str:
+    """How many rooms were guessed at, and in how many of them the guess named what is wrong."""
+    guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
+    named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
+    rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
+    return f"named: {len(named)} of {len(guesses)}{rooms}; not guessed at yet: {len(FOUND) - len(guesses)}"
+
+
+def mend(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
+    """Whether a repair is clean; it says what is left to do only when the repair is no longer the exhibit itself."""
+    if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
+        return Verdict("not yet", "The panel sees in it what it sees in the room.")
+    return layer_tests.verdict(repair, tests)
+
+
+def _name(room: int) -> str:
+    return f"09 room {room}"
