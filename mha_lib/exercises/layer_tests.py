@@ -5,7 +5,6 @@ nothing wrong, or one line that says what it sees. All draw random numbers, in s
 """
 
 import functools
-import html
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -187,10 +186,6 @@ class Report:
         width = max(map(len, self.findings))
         lines = [f"  {test:<{width}}  {finding or 'passes'}" for test, finding in self.findings.items()]
         return "\n".join([f"The panel on {self.name}:", *lines])
-
-    def _repr_html_(self) -> str:
-        """The same lines, which scroll where they do not fit, instead of breaking."""
-        return f"<pre style='white-space:pre;overflow-x:auto'>{html.escape(repr(self))}</pre>"
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
