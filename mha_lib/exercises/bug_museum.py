@@ -1,6 +1,7 @@
 """A guess at what is wrong in a room of the bug museum: kept, then shown beside what the panel sees, and counted."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from mha_lib.exercises import layer_tests
 from mha_lib.exercises.layer_tests import TESTS, Implementation, Test
@@ -36,23 +37,15 @@ FOUND = {  # room → what is wrong there; any one of them names it
 class Guess(Prediction):
     """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
 
-    def ask(self) -> None:
-        """Show the list and a button; the text takes their place."""
+    def asking(self, take: Callable[[str], None]) -> Any:
+        """The list, and a button that hands over what is picked."""
         import ipywidgets
-        from IPython.display import display
 
-        suspects = ipywidgets.Dropdown(options=[("What is wrong? Pick one …", ""), *((s, s) for s in SUSPECTS)])
+        options = [("What is wrong? Pick one …", ""), *((suspect, suspect) for suspect in SUSPECTS)]
+        suspects = ipywidgets.Dropdown(options=options, layout={"width": "26em", "max_width": "100%"})
         button = ipywidgets.Button(description="This is my guess")
-        self.field = ipywidgets.Box([suspects, button], layout={"flex_flow": "row wrap"})
-        shown = display(self.field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
-
-        def take(_) -> None:
-            self.keep(suspects.value)
-            if self.predicted:
-                shown.update(self.still(), raw=True)
-                self.field.close()
-
-        button.on_click(take)
+        button.on_click(lambda _: take(suspects.value))
+        return ipywidgets.Box([suspects, button], layout={"flex_flow": "row wrap", "max_width": "100%"})
 
 
 def guess(room: int) -> Guess:

@@ -1,6 +1,7 @@
 """A small input that keeps what a learner predicts, and the answer, folded until then; nothing is ever graded."""
 
 import html
+from collections.abc import Callable
 from typing import Any
 
 from mha_lib.exercises import kept_work
@@ -39,29 +40,34 @@ class Prediction:
     def __repr__(self) -> str:
         return repr(self.page())
 
-    def _ipython_display_(self) -> None:
-        """Show what was typed, or an input; the text takes its place, so that a saved notebook keeps no input."""
+    def asking(self, take: Callable[[str], None]) -> Any:
+        """An input that hands over what is typed."""
         import ipywidgets
-        from IPython.display import display
 
-        if self.predicted:
-            display(self.page())
-            return
         placeholder = "Type what you expect, then press Enter"
         field = ipywidgets.Text(
             placeholder=placeholder, continuous_update=False, layout={"width": "40em", "max_width": "100%"}
         )
         field.add_class("mha-prediction")
-        shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
+        field.observe(lambda change: take(change["new"]), "value")
+        return field
 
-        def take(_) -> None:
-            self.keep(field.value)
+    def _ipython_display_(self) -> None:
+        """Show what was typed, or an input; the text takes its place, so that a saved notebook keeps no input."""
+        from IPython.display import display
+
+        if self.predicted:
+            display(self.page())
+            return
+
+        def take(text: str) -> None:
+            self.keep(text)
             if self.predicted:
                 shown.update(self.still(), raw=True)
                 field.close()
 
-        field.observe(take, "value")
-        self.field = field
+        self.field = field = self.asking(take)
+        shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
 
 
 class Answer:

@@ -1,7 +1,7 @@
 """Pictures of attention: still ones, each with its text twin, and live ones, which the browser computes.
 
 Python sees and sets every choice of a live picture. Needs matplotlib, anywidget and pillow:
-``pip install mha-lib[plots,widgets]``.
+``pip install mha-lib[notebooks]``.
 """
 
 from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves, training_curves

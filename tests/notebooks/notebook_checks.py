@@ -12,7 +12,7 @@ from notebook_tools import code, first_cell, make_notebooks, stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5
-MIN_SHARE_SHOWN = 0.85
+MIN_SHARE_SHOWN = 0.90
 MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
 MIN_EXERCISES, MAX_EXERCISES = 3, 5

@@ -88,3 +88,10 @@ def test_the_untrained_head_has_a_dark_spot_but_no_line():
     untrained = train_one_head(seed=1, keep=[0])
     assert untrained.maps.max().item() == pytest.approx(0.4, abs=0.05)
     assert untrained.weight_on_right_key[0] < 0.15
+
+
+def test_at_step_50_some_tokens_have_found_their_key_and_others_look_elsewhere():
+    run = train_one_head(seed=0, keep=[0, 50, 100])
+    on_right_key = run.maps[1].diagonal(offset=-1)  # that of token 1 first
+    assert on_right_key[9 - 1] > 0.9 and on_right_key[[4 - 1, 7 - 1]].max() < 0.2
+    assert run.losses == pytest.approx([2.3, 1.4, 0.1], abs=0.05)

@@ -51,3 +51,18 @@ def test_head_0_stands_in_for_heads_4_and_5():
 
     assert min(right("back3", 0), right("back3", 4)) > 0.95 and right("back3", 0, 4) < 0.3
     assert right("prev", 0) > 0.95 and right("prev", 0, 5) < right("prev", 5) - 0.1
+
+
+def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
+    (one,) = (one for one in pretrained.kept_maps() if one.tokens[1:5] == ["a", "tall", "thin", "man"])
+    tall, man = one.weights[2, 8, 1, [2, 4]]
+    assert tall > man
+
+
+def test_layer_1_of_the_lookups_is_even_and_needed():
+    task, model = models.find_task("lookups"), models.shipped_model("lookups")
+    gates = torch.ones(2, 6)
+    gates[1] = 0
+    with torch.no_grad():
+        right = task.correct(model(task.held_out.inputs, None, gates), task.held_out.targets)
+    assert right[..., task.questions.index("count")].double().mean() < 0.3

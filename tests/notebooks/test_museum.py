@@ -152,7 +152,7 @@ def test_a_suspect_is_picked_and_takes_the_place_of_the_list(monkeypatch):
     monkeypatch.setattr(kept_work, "_this_sitting", {})
     guess = bug_museum.guess(1)
     with contextlib.redirect_stdout(io.StringIO()):
-        guess.ask()
+        guess._ipython_display_()
     suspects, button = guess.field.children
     button.click()
     assert not guess.predicted
