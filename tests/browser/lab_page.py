@@ -163,7 +163,8 @@ class NotebookPage:
         """
         live = self.panel.locator("section.mha-live")
         views = [output.get("data", {}) for cell in self.cells() for output in cell.get("outputs", [])]
-        for number in range(sum(WIDGET_VIEW in data and "text/html" in data for data in views)):
+        is_live = [WIDGET_VIEW in data and "data-mha-live" in str(data.get("text/html")) for data in views]
+        for number in range(sum(is_live)):
             live.nth(number).wait_for(state="attached")
         for picture in live.all():
             picture.scroll_into_view_if_needed()
