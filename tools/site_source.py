@@ -102,7 +102,7 @@ def write(notebook, target):
 
 def front_page(first, paths):
     """The page that opens with the first live picture of the first notebook."""
-    entries = [f"{path.stem[:2]} {title(path)} <{path.stem}>" for path in paths]
+    entries = [f"{title(path)} <{path.stem}>" for path in paths]
     outputs = [output for cell in first.cells for output in cell.get("outputs", [])]
     shown = next(output.data["text/html"] for output in outputs if "data-mha-live" in str(output.get("data", "")))
     return (
@@ -118,8 +118,9 @@ def front_page(first, paths):
 
 
 def title(path):
-    """The first line of a notebook."""
-    return notebooks.read(path).cells[0].source.splitlines()[0].removeprefix("# ")
+    """The first line of a notebook, after its number if it has one."""
+    first = notebooks.read(path).cells[0].source.splitlines()[0].removeprefix("# ")
+    return f"{path.stem[:2]} {first}" if path.stem[0].isdigit() else first
 
 
 def main(folder):
