@@ -10,7 +10,7 @@ Learning and Induction Heads". The task and its sizes are ours.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.training import seeded, single_thread
+from mha_lib.models.training import descend, seeded, single_thread
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
@@ -177,7 +177,7 @@ def train_on_repeats(
 ) -> BirthRun:
     """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
 
-    AdamW (Loshchilov & Hutter 2019) at a constant rate, on the loss over all letters, gradients clipped at norm 1.
+    Steps are those of ``descend`` at a constant rate, on the loss over all letters.
 
     Args:
         seed: where all randomness comes from.
@@ -199,17 +199,16 @@ def train_on_repeats(
     seen, states = [], []
     with single_thread(), seeded(seed) as generator:
         model = AttentionOnly(**sizes)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), fused=True)
-        for step in steps:
-            if step > 0:
-                loss = letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-                optimizer.step()
-            if step in keep:
-                seen.append(_look(model, rows))
-                states.append({name: value.clone() for name, value in model.state_dict().items()})
+
+        def watched() -> Iterator[Tensor]:
+            for step in steps:  # so many steps lie behind
+                if step in keep:
+                    seen.append(_look(model, rows))
+                    states.append({name: value.clone() for name, value in model.state_dict().items()})
+                if step < keep[-1]:
+                    yield letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
+
+        descend(model, watched(), LEARNING_RATE)
     maps, losses, elsewhere, previous_token, induction = zip(*seen, strict=True)
     scores = torch.stack(previous_token), torch.stack(induction)
     return BirthRun(
