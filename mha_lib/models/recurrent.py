@@ -11,13 +11,11 @@ import string
 from collections.abc import Iterator
 
 import torch
-from safetensors.torch import load
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.attention import AdditiveAttention
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import COMMAND, check_fit
+from mha_lib.models.shipped import shipped
 from mha_lib.models.training import descend, seeded, single_thread
 
 ALPHABET = string.ascii_lowercase
@@ -133,10 +131,4 @@ def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
         ValueError: they do not fit the model's code.
     """
-    name = weights_name(attends)
-    weights = load(package_data(f"models/weights/{name}.safetensors", COMMAND))
-    with seeded(0):  # the caller's random numbers stay as they were
-        model = RecurrentEncoderDecoder(attends)
-    check_fit(model, weights, name)
-    model.load_state_dict(weights)
-    return model.eval()
+    return shipped(weights_name(attends), lambda: RecurrentEncoderDecoder(attends))
