@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import masked_softmax, merge_heads, split_heads
-from mha_lib.exercises.exercise import FunctionExercise, exercise
+from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.running import MistakeError, run
 from mha_lib.exercises.verdict import Verdict
 
@@ -64,9 +64,9 @@ def check_layer(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         try:
-            additive = len(matrices(called_once(make, call))) == 5
-            checks = ADDITIVE if additive else PLAIN
-            for check in (*checks, *(EMPTY_ROWS if empty_rows and not additive else ())):
+            is_additive = len(matrices(called_once(make, call))) == 5
+            checks = [additive_output] if is_additive else [FORMULA, WITHOUT_KEYS] if empty_rows else [FORMULA]
+            for check in checks:
                 verdict = check.verdict_on((lambda *trial: output_for(make, call, matrices, trial)[0],))
                 if not verdict:
                     return with_example(verdict)
@@ -187,7 +187,15 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
     return masked_softmax(Q @ K.mT / math.sqrt(Q.shape[-1]), valid_lens)
 
 
-@exercise(
+def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """Multi-head attention: (batch, num_queries, num_hiddens). Source: Vaswani et al. 2017, section 3.2.2."""
+    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, d) @ (b, h, d, k) -> (b, h, q, k)
+    weights = masked_softmax(scores, valid_lens)
+    return merge_heads(weights @ V) @ W_o.T
+
+
+FORMULA = exercise(
     trials=lambda: {
         "with one head": [layer_trial(1, 1, 2, 1, 2, [2]), layer_trial(2, 2, 3, 1, 3, [3, 3])],
         "with several heads": [layer_trial(1, 2, 3, 2, 2, [3]), layer_trial(2, 3, 4, 3, 2, [4, 4])],
@@ -245,16 +253,9 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
         (keys, W_k) → (keys, W_q) ⇒ The keys go through W_q.
         (queries, W_q), (keys, W_k) → (queries, W_k), (keys, W_q) ⇒ W_q and W_k have changed places.
     """,
-)
-def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    """Multi-head attention: (batch, num_queries, num_hiddens). Source: Vaswani et al. 2017, section 3.2.2."""
-    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, d) @ (b, h, d, k) -> (b, h, q, k)
-    weights = masked_softmax(scores, valid_lens)
-    return merge_heads(weights @ V) @ W_o.T
+)(attention_output)
 
-
-@exercise(
+WITHOUT_KEYS = exercise(
     trials=lambda: [layer_trial(1, 1, 1, 1, 1, [0]), layer_trial(3, 2, 3, 2, 2, [3, 0, 1])],
     praise="An example without a valid key gets zeros.",
     idea="What is the softmax of no score at all?",
@@ -267,13 +268,7 @@ def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_
             valid_lens[:, None, None, None], -1e9), dim=-1) ⇒ An example without a valid key gets the average of its
             padding: all scores are equally low, so all keys weigh the same.
     """,
-)
-def output_without_keys(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    """Multi-head attention in which an example without a valid key gets zeros."""
-    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
-    weights = masked_softmax(scores, valid_lens)
-    return merge_heads(weights @ V) @ W_o.T
+)(attention_output)
 
 
 def additive_trial(batch_size, num_queries, num_keys, num_heads, head_size, lengths) -> tuple:
@@ -300,8 +295,3 @@ def additive_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, w_v, 
     features = torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))  # (b, h, q, k, d)
     weights = masked_softmax(torch.einsum("bhqkd,hd->bhqk", features, w_v), valid_lens)
     return merge_heads(weights @ V) @ W_o.T
-
-
-PLAIN: tuple[FunctionExercise, ...] = (attention_output,)
-EMPTY_ROWS: tuple[FunctionExercise, ...] = (output_without_keys,)
-ADDITIVE: tuple[FunctionExercise, ...] = (additive_output,)

@@ -154,7 +154,9 @@ class FunctionExercise(Exercise):
             yield f"Your code never looks at `{name}`. What is it for?"
 
 
-def exercise(*, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options):
+def exercise(
+    *, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options
+) -> Callable[[Callable], FunctionExercise]:
     """Make a function, which is a right answer, into an exercise.
 
     Args:
