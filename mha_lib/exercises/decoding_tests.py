@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.decoding_layer import BASE, DecodingLayer
+from mha_lib.exercises.decoding_layer import DecodingLayer
 from mha_lib.exercises.layer_tests import ROUNDING, Implementation, Test, guarded
+from mha_lib.models.induction import ROTATION_BASE
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 
@@ -107,7 +108,7 @@ def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Su et al. 2021, section 3.2.
     """
     output, size = torch.empty_like(X), NUM_HIDDENS // NUM_HEADS
-    speeds = BASE ** (-torch.arange(size // 2) * 2 / size)
+    speeds = ROTATION_BASE ** (-torch.arange(size // 2) * 2 / size)
     for b in range(len(X)):
         for t in range(X.shape[1]):
             heads = []

@@ -58,20 +58,28 @@ def draw_repeats(batch_size: int, generator: torch.Generator) -> RepeatedPieces:
     return RepeatedPieces(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
 
 
-@functools.cache
-def rotations(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by which each token's pairs of features are turned, both (n, size / 2)."""
-    angles = torch.arange(num_tokens)[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
+def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by which the pairs of features of tokens at these places are turned.
+
+    places (n,) -> two of (n, size / 2).
+    """
+    angles = places[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
     return angles.cos(), angles.sin()
 
 
-def rotate(X: Tensor) -> Tensor:
+@functools.cache
+def rotations_from_the_start(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
+    """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    return rotations(torch.arange(num_tokens), size)
+
+
+def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     """Rotary position embedding: turn every pair of features by an angle that grows with the token's place.
 
-    X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second.
-    Source: Su et al. 2021, "RoFormer", section 3.2.
+    X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
+    (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
-    cos, sin = rotations(*X.shape[-2:])
+    cos, sin = rotations_from_the_start(*X.shape[-2:]) if places is None else rotations(places, X.shape[-1])
     x, y = X.chunk(2, dim=-1)  # (…, n, size) -> two of (…, n, size / 2)
     return torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
 
