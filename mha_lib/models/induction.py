@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.training import descend, seeded, single_thread
+from mha_lib.models.training import descend, rising_steps, seeded, single_thread
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
@@ -196,9 +196,7 @@ def train_on_repeats(
     Raises:
         ValueError: ``keep`` is empty, not rising, or holds a negative step.
     """
-    keep = list(keep)
-    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
-        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    keep = rising_steps(keep)
     sizes: dict[str, Any] = dict(num_layers=num_layers, num_heads=num_heads, keys_from_before=keys_from_before)
     rows = held_out_repeats()
     steps: Iterable[int] = range(keep[-1] + 1)

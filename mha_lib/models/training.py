@@ -115,6 +115,18 @@ def descend(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cy
             schedule.step()
 
 
+def rising_steps(keep: Iterable[int]) -> list[int]:
+    """The training steps at which a model is to be kept, as a list.
+
+    Raises:
+        ValueError: there is none, they do not rise, or one is negative.
+    """
+    keep = list(keep)
+    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
+        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    return keep
+
+
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
     """The model that ``fit`` makes for a task of this library, kept after the first time.
 
