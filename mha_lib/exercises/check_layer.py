@@ -24,6 +24,7 @@ from mha_lib.attention import masked_softmax, merge_heads, split_heads
 from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.running import MistakeError, run
 from mha_lib.exercises.verdict import Verdict
+from mha_lib.models.training import seeded
 
 Make = Callable[[int, int, float], nn.Module]
 Call = Callable[..., Tensor | tuple[Tensor, Tensor]]
@@ -61,8 +62,7 @@ def check_layer(
 
     Weights are looked at where ``call`` returns them, or the layer keeps them as ``attention_weights``.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with seeded(0):
         try:
             is_additive = len(matrices(called_once(make, call))) == 5
             checks = [additive_output] if is_additive else [FORMULA, WITHOUT_KEYS] if empty_rows else [FORMULA]

@@ -20,6 +20,7 @@ from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
 from mha_lib.exercises.running import MistakeError, error_in_words
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import kind_of
+from mha_lib.models.training import seeded
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
@@ -38,8 +39,7 @@ def guarded(test: Test) -> Test:
 
     @functools.wraps(test)
     def look(implementation: Implementation) -> str | None:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
+        with seeded(0):
             try:
                 (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
                 return outcome.value[0]

@@ -40,7 +40,7 @@ def single_thread() -> Iterator[None]:
 def seeded(seed: int) -> Iterator[torch.Generator]:
     """Randomness from ``seed`` inside, for torch and in a generator of its own; outside, nothing has changed."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
         yield torch.Generator().manual_seed(seed)
 
 
