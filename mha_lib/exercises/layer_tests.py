@@ -250,11 +250,15 @@ def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, vali
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """A layer with random parameters, large enough for weights that are far from uniform."""
-    layer = implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training)
+    """A layer with random parameters."""
+    return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
+
+
+def with_random_parameters(layer: Any, std: float) -> Any:
+    """The same layer; its new parameters are large enough for weights that are far from uniform."""
     with torch.no_grad():
         for parameter in layer.parameters():
-            parameter.normal_(std=0.5)
+            parameter.normal_(std=std)
     return layer
 
 

@@ -76,10 +76,9 @@ def test_it_is_the_layer_of_this_library_where_nothing_is_rotated():
         def rotate(self, X, places):
             return X
 
-    layer = decoding_tests.random_layer(Unturned)
+    layer, X = decoding_tests.layer_and_text(Unturned)
     ours = MultiHeadAttention(16, 4, query_size=16, key_size=16, value_size=16, num_key_value_heads=2)
     ours.load_state_dict(layer.state_dict())
-    X = torch.randn(2, 9, 16)
     torch.testing.assert_close(decoding_tests.read(layer, X, [4, 3, 2]), ours(X, X, X, causal=True))
 
 
