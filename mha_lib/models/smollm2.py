@@ -15,6 +15,7 @@ Sources: Allal et al. 2025, "SmolLM2"; Touvron et al. 2023, "LLaMA", whose shape
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -128,7 +129,8 @@ class SmolLM2(Encoder):
     def __init__(self, tokenizer):
         blocks = {f"layer {number}": cast(Block, RotaryBlock()) for number in range(NUM_LAYERS)}
         Transformer.__init__(self, blocks, NUM_HIDDENS, VOCAB_SIZE)
-        self.embedding = nn.Embedding(VOCAB_SIZE, NUM_HIDDENS)
+        # Not drawn at random: on the meta device torch would first import its compiler, for a second.
+        self.embedding = nn.Embedding.from_pretrained(torch.empty(VOCAB_SIZE, NUM_HIDDENS), freeze=False)
         self.output = nn.Sequential(
             nn.RMSNorm(NUM_HIDDENS, eps=EPSILON), nn.Linear(NUM_HIDDENS, VOCAB_SIZE, bias=False)
         )
@@ -168,10 +170,12 @@ def smollm2() -> SmolLM2:
     tokens, merges = (file.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = SmolLM2(byte_tokenizer(tokens, merges))
-    weights = {
-        renamed(tensor.name, OUR_NAMES): torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+    arrays = {
+        renamed(tensor.name, OUR_NAMES): gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         for tensor in file.tensors
     }
+    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
+    weights = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
     weights["output.1.weight"] = weights["embedding.weight"]  # one table, read in both directions
     return filled(model, weights, PACKAGE.requirement, assign=True)
 
