@@ -180,8 +180,3 @@ def test_a_refused_call_leaves_no_weights_behind():
         layer(QUERIES, KEYS, VALUES, torch.tensor([7, 7, 7]))
     with pytest.raises(RuntimeError, match="there are none"):
         _ = layer.attention_weights
-
-
-def test_mixed_dtypes_on_the_meta_device():
-    queries, values = QUERIES.to("meta"), VALUES.to("meta")
-    refuses(TypeError, "keys…got torch.float64", DotProductAttention(), queries, queries.double(), values)

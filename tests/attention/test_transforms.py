@@ -264,6 +264,7 @@ def test_parameters_are_made_where_and_how_they_are_asked_for(sizes):
     for module in made:
         assert all(p.device.type == "meta" and p.dtype == torch.float64 for p in module.parameters())
     assert KernelPooling(0.5, dtype=torch.float64).bandwidth.item() == pytest.approx(0.5, rel=1e-15)
+    assert [KernelPooling(0.5, learnable).log_bandwidth.requires_grad for learnable in (False, True)] == [False, True]
 
 
 # Other modules in the place of projections.
