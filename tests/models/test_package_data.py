@@ -1,4 +1,4 @@
-"""What ships inside the library is found where it is installed, and its absence names the remedy."""
+"""A wheel holds the library alone; its data are found where it is installed, and their absence names the remedy."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("mha_lib", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("mha_lib", "tools", "pyproject.toml", "README.md", "LICENSE")
 READERS = {  # a file of the library, and what reads it
     "heads/results/heads.json": "load_results('heads')",
     "heads/results/pruning_speed.json": "load_results('pruning_speed')",
@@ -48,6 +48,17 @@ def read_all(installed):
     script = SCRIPT.format(folder=str(installed), readers=READERS)
     command = [sys.executable, "-c", script]
     return subprocess.run(command, cwd=installed, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def files_of(library):
+    files = (path.relative_to(library).as_posix() for path in library.rglob("*") if path.is_file())
+    return {file for file in files if "__pycache__" not in file}
+
+
+@pytest.mark.slow
+def test_an_installed_copy_holds_all_of_mha_lib_and_nothing_else(installed):
+    assert {folder.name for folder in installed.iterdir() if folder.suffix != ".dist-info"} == {"mha_lib"}
+    assert files_of(installed / "mha_lib") == files_of(ROOT / "mha_lib")
 
 
 @pytest.mark.slow

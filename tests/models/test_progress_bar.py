@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
@@ -50,19 +51,14 @@ def test_a_log_gets_the_label_once(capsys):
     assert capsys.readouterr() == ("", "counting\n")
 
 
-def test_a_terminal_shows_a_percentage_and_is_left_empty(monkeypatch):
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_terminal_shows_a_percentage_and_is_left_empty(monkeypatch, fails):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    list(progress_bar(range(200), 200, "counting"))
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        list(progress_bar((1 / (199 - number * fails) for number in range(200)), 200, "counting"))
     *shown, last = terminal.getvalue().split("\r")[1:]
     assert shown == [f"counting: {percent:3d} %" for percent in range(100)]
     assert last == "\x1b[K"
-
-
-def test_a_terminal_is_left_empty_when_the_work_fails(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with pytest.raises(ZeroDivisionError):
-        list(progress_bar((1 / number for number in (1, 0)), 2, "dividing"))
-    assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 @pytest.mark.slow
