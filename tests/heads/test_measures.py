@@ -115,15 +115,6 @@ def test_gate_gradient_equals_one_example_at_a_time(model, batch, kept):
     torch.testing.assert_close(gate_gradient(model, batch, TASK, kept=kept), expected)
 
 
-def test_the_gates_gradient_is_that_of_w_o(model, batch):
-    """∂L / ∂ξ_h = ⟨W_o⁽ʰ⁾, ∂L / ∂W_o⁽ʰ⁾⟩: it vanishes on average where training has ended."""
-    gates = torch.ones(head_shape(model), dtype=torch.float64, requires_grad=True)
-    mean_loss(model, batch, gates).backward()
-    products = [(layer.W_o.weight * layer.W_o.weight.grad).sum(dim=0).view(layer.num_heads, -1).sum(dim=1)
-                for layer in model.attentions]  # fmt: skip
-    torch.testing.assert_close(gates.grad, torch.stack(products))
-
-
 def test_path_gradients_add_up_to_what_all_heads_take_away(model, batch, kept):
     with torch.no_grad():
         for there in (torch.ones_like(kept), kept):

@@ -1,5 +1,6 @@
 """A wheel holds the library alone; its data are found where it is installed, and their absence names the remedy."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mha_lib.heads.kept_results import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mha_lib", "tools", "pyproject.toml", "README.md", "LICENSE")
 READERS = {  # a file of the library, and what reads it
-    "heads/results/heads.json": "load_results('heads')",
-    "heads/results/pruning_speed.json": "load_results('pruning_speed')",
+    **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
@@ -66,5 +68,7 @@ def test_an_installed_copy_finds_its_data_and_one_without_them_says_how_to_get_t
     assert read_all(installed) == [f"found {path}" for path in READERS]
     for path in READERS:
         (installed / "mha_lib" / path).unlink()
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
     for line, path in zip(read_all(installed), READERS, strict=True):
-        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.") and "`make " in line
+        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.")
+        assert re.search(r"`make ([a-z-]+)", line)[1] in targets

@@ -11,8 +11,6 @@ from mha_lib.models.shipped import check_fit, shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, find_task
 from mha_lib.models.training import fit
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def parameters(model):
     return parameters_to_vector(model.parameters()).detach()
@@ -60,7 +58,3 @@ def test_weights_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match=r"weights of digits do not fit its model, in 3 places: .*\(2, 4\).*\(2, 3\)"):
         check_fit(model, weights, "digits")
     check_fit(model, dict(model.state_dict()), "digits")
-
-
-def test_the_command_that_makes_them_exists():
-    assert "\nweights:" in (ROOT / "Makefile").read_text()
