@@ -69,19 +69,6 @@ def test_weights_are_dropped_at_the_rate_and_kept_as_they_were_before():
     assert_same(layer.eval()(*GIVEN, valid_lens), expected)
 
 
-@pytest.fixture
-def kernel_calls(monkeypatch):
-    """How many keys each call of torch's fused kernel gets."""
-    calls, fused = [], F.scaled_dot_product_attention
-
-    def counted(queries, keys, *others, **options):
-        calls.append(keys.shape[-2])
-        return fused(queries, keys, *others, **options)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
-    return calls
-
-
 @pytest.mark.parametrize("training, dropout, calls", [(False, 0.5, 1), (True, 0.0, 1), (True, 0.5, 0)])
 def test_the_kernel_runs_unless_dropout_is_active(training, dropout, calls, kernel_calls):
     make_layer(dropout).train(training)(*GIVEN)

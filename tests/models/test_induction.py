@@ -1,6 +1,4 @@
-"""Heads being born: the rows, the model, one run with what is kept of it, and the kept results of eight seeds."""
-
-import math
+"""Heads being born: the rows, the model, the start of a run, and the kept results of eight seeds."""
 
 import pytest
 import torch
@@ -9,12 +7,12 @@ from mha_lib.heads.kept_results import load_results
 from mha_lib.models import AttentionOnly, repeat_loss, train_on_repeats
 from mha_lib.models.induction import NUM_HIDDENS, NUM_TOKENS, RotaryAttention, draw_repeats, letter_losses, rotate
 
-SEED, LAST = 2, 1000
+SEED, LAST = 2, 250  # notebook 10 trains to the end and asserts that the heads come into being
 
 
 @pytest.fixture(scope="module")
 def run():
-    return train_on_repeats(SEED, [0, 500, LAST], progress=False)
+    return train_on_repeats(SEED, [0, 100, LAST], progress=False)
 
 
 def test_what_is_foretold_has_been_read_before_and_nothing_else_comes_again():
@@ -67,15 +65,6 @@ def test_a_head_that_is_switched_off_adds_nothing():
     torch.testing.assert_close(without, model(letters))
 
 
-def test_heads_come_into_being(run):
-    assert run.losses[0] == pytest.approx(math.log(64), rel=0.1) and run.losses[1] > 3.5 and run.losses[2] < 0.8
-    first, second = int(run.previous_token[-1, 0].argmax()), int(run.induction[-1, 1].argmax())
-    assert run.previous_token[:2, 0].max() < 0.3 < 0.5 < run.previous_token[-1, 0, first]
-    assert run.induction[:2].max() < 0.3 < 0.6 < run.induction[-1, 1, second]
-    model = run.model_at(LAST)
-    assert repeat_loss(model, [(0, first)]) > 3.5 > 0.8 > repeat_loss(model)
-
-
 def test_the_kept_numbers_are_those_of_the_kept_models(run):
     assert run.maps.shape == (3, 2, 2, NUM_TOKENS, NUM_TOKENS) and run.letters.shape == (NUM_TOKENS,)
     model = run.model_at(LAST)
@@ -83,7 +72,7 @@ def test_the_kept_numbers_are_those_of_the_kept_models(run):
     with torch.no_grad():
         model(run.letters[None])
     torch.testing.assert_close(model.attention_weights[:, 0], run.maps[-1])
-    with pytest.raises(ValueError, match=r"step must be one of the kept steps, \[0, 500, 1000\], got 7"):
+    with pytest.raises(ValueError, match=r"step must be one of the kept steps, \[0, 100, 250\], got 7"):
         run.model_at(7)
 
 
@@ -106,4 +95,4 @@ def test_with_each_of_eight_seeds_one_head_looks_back_and_the_fall_needs_it(run)
         assert max(result["previous_token"][-1]) > 0.5 and max(result["induction"][-1]) > 0.6
         assert result["without"][f"0.{first}"] > 3.5 and result["without_layer_1"] > 4.16
     kept = dict(zip(results[str(SEED)]["steps"], results[str(SEED)]["losses"], strict=True))
-    assert run.losses[-1] == pytest.approx(kept[LAST], abs=0.3)
+    assert run.losses == pytest.approx([kept[step] for step in run.steps], abs=0.02)

@@ -1,7 +1,6 @@
 """A progress bar is seen while the work goes on and is gone afterwards: in a notebook, on a terminal, in a log."""
 
 import ast
-import importlib
 import io
 import os
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+import notebooks as make_notebooks
 from mha_lib.models.progress_bar import progress_bar
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,18 +62,16 @@ def test_a_terminal_shows_a_percentage_and_is_left_empty(monkeypatch, fails):
 
 
 @pytest.mark.slow
-def test_a_notebook_shows_a_bar_and_keeps_nothing(tmp_path, monkeypatch):
+def test_a_notebook_shows_a_bar_and_keeps_nothing(tmp_path):
     """Also where the work fails. What is shown on the way is recorded; what is left is what nbclient would save."""
     pytest.importorskip("ipykernel")
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    ci = importlib.import_module("notebooks")
     sources = [RECORD, WORK, "shown"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    ci.execute(notebook, tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    make_notebooks.execute(notebook, tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)})
     _, work, recorded = notebook.cells
     first, *bars, last = ast.literal_eval(recorded.outputs[0].data["text/plain"])
     assert re.findall(r'value="(\d+)" max="4"', "".join(bars)) == ["0", "1", "2"]
     assert all("&lt;counting&gt;" in bar for bar in bars)
     assert (first, last) == (None, "") and [output.data for output in work.outputs] == [{"text/html": ""}]
-    ci.normalise(notebook)
+    make_notebooks.normalise(notebook)
     assert work.outputs == []

@@ -1,27 +1,14 @@
 """What the tests of the notebooks share."""
 
-import importlib.util
-import sys
 from pathlib import Path
+
+import first_cell
+import notebooks as make_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 REPORTS = sorted((ROOT / "notebooks").glob("report_*.ipynb"))
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
-
-
-def load(name):
-    """A module behind ``make notebooks``, whose folder no import can name."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # one of them imports the other
-    spec.loader.exec_module(module)
-    return module
-
-
-stubs = load("stubs")
-first_cell = load("first_cell")
-make_notebooks = load("notebooks")
 
 
 def code(notebook):

@@ -11,7 +11,9 @@ import subprocess
 import sys
 
 import pytest
-from notebook_tools import ROOT, SOLUTIONS, make_notebooks, stubs
+from notebook_tools import ROOT, SOLUTIONS, make_notebooks
+
+import stubs
 
 NBGRADER = ROOT / ".venv-nbgrader"
 KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
