@@ -128,9 +128,12 @@ export function picture(build) {
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
     const point = (what) => (here.pointed = what, repaint());
+    let unsaved = 0;
+    const save = () => (clearTimeout(unsaved), unsaved = 0, model.save_changes());
+    /** The picture shows a choice at once; Python hears of it a moment later, so that no frame waits for a message. */
     const choose = (values) => {
       for (const [choice, value] of Object.entries(values)) model.set(choice, value);
-      model.save_changes();
+      unsaved ||= setTimeout(save, 60);
     };
     const state = new Proxy({}, { get: (_, choice) => model.get(choice) }), painted = [];
     const controls = (specs, attributes = { class: "controls" }) => {
@@ -153,6 +156,7 @@ export function picture(build) {
       model.off("change", changed);
       resized.disconnect();
       cancelAnimationFrame(asked);
+      if (unsaved) save();
       line.end();
       parts.end?.();
       el.replaceChildren(); // JupyterLab holds on to views that are gone, so nothing should stand in them
