@@ -39,24 +39,31 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def open_notebook(browser, lab, request):
-    """``open_notebook(path)`` shows a notebook of the lab in a page of its own."""
-    pages = []
+class Desk:
+    """A page that shows the lab, and the notebook that is open in it; loading the lab costs as much as a small notebook.
 
-    def open_notebook(path):
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        pages.append(page)
-        return NotebookPage(page, lab, path)
+    ``usual_errors`` is what JupyterLab writes to the browser's console as an error even on an empty notebook.
+    """
 
-    yield open_notebook
-    failed = getattr(request.node, "failed", False)
-    for number, page in enumerate(pages):
-        if failed and not page.is_closed():
-            SCREENSHOTS.mkdir(exist_ok=True)
-            page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}-{number}.png")
-        page.close()
-    lab.end_kernels()
+    def __init__(self, browser, lab):
+        self.lab = lab
+        self.page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        self.notebook = None
+        self.open(lab.write("empty.ipynb", "None"))
+        self.notebook.run_all()
+        self.usual_errors = set(self.notebook.console_errors)
+
+    def open(self, path):
+        """Close what is open, and open the notebook at ``path``."""
+        self.clear()
+        self.notebook = NotebookPage(self.page, self.lab, path)
+        return self.notebook
+
+    def clear(self):
+        """Close what is open, with its kernel."""
+        if self.notebook:
+            self.notebook.close()
+        self.notebook = None
 
 
 @pytest.hookimpl(wrapper=True)
