@@ -104,8 +104,7 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser
     saved = nbformat.read(path, 4)
     (output,) = saved.cells[1].outputs
     assert "<img alt=" in output.data["text/html"], "for GitHub, nbconvert and printouts"
-    opened.page.close()
-    lab.end_kernels()
+    opened.close()
     page = browser.new_page()
     again = NotebookPage(page, lab, path.name)
     (view,) = sections(again)
