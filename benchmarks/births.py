@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import mha_lib
+from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.models.induction import NUM_STEPS, BirthRun, repeat_loss, train_on_repeats
 
 SEEDS = range(8)
-RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "births.json"
+RESULTS = kept_file("births")
 REPORT = Path(__file__).with_suffix(".md")
 HEADS = [(layer, head) for layer in (0, 1) for head in (0, 1)]
 FALLING, FALLEN = 3.3, 0.8
@@ -32,8 +32,8 @@ def main() -> None:
     for seed in map(str, SEEDS):
         if seed not in results:
             print("seed", seed, file=sys.stderr)
-            results[seed] = measure(int(seed))
-            RESULTS.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
+            results[seed] = rounded(measure(int(seed)), 3)
+            write_compact(RESULTS, results)
     REPORT.write_text(report(results), encoding="utf-8")
     print(REPORT.read_text(encoding="utf-8"))
 
@@ -50,16 +50,16 @@ def measure(seed: int) -> dict:
     )
     return {
         "steps": run.steps,
-        "losses": rounded(run.losses),
-        "losses_elsewhere": rounded(run.losses_elsewhere),
+        "losses": run.losses,
+        "losses_elsewhere": run.losses_elsewhere,
         "falling": first_below(run, FALLING),
         "fallen": first_below(run, FALLEN),
-        "previous_token": [rounded(scores[0].tolist()) for scores in run.previous_token],
-        "induction": [rounded(scores[1].tolist()) for scores in run.induction],
-        "without": {f"{layer}.{head}": round(repeat_loss(model, [(layer, head)]), 3) for layer, head in HEADS},
-        "without_layer_1": round(repeat_loss(model, [(1, 0), (1, 1)]), 3),
-        "one_layer": rounded(one_layer.losses)[-1],
-        "keys_from_before": rounded(from_before.losses)[-1],
+        "previous_token": run.previous_token[:, 0],
+        "induction": run.induction[:, 1],
+        "without": {f"{layer}.{head}": repeat_loss(model, [(layer, head)]) for layer, head in HEADS},
+        "without_layer_1": repeat_loss(model, [(1, 0), (1, 1)]),
+        "one_layer": one_layer.losses[-1],
+        "keys_from_before": from_before.losses[-1],
         "keys_from_before_falling": first_below(from_before, FALLING),
         "cpu_seconds": round(seconds, 1),
     }
@@ -68,11 +68,6 @@ def measure(seed: int) -> dict:
 def first_below(run: BirthRun, bound: float) -> int | None:
     """The first kept step at which the loss on the repeat is below a bound."""
     return next((step for step, loss in zip(run.steps, run.losses, strict=True) if loss < bound), None)
-
-
-def rounded(numbers: list[float]) -> list[float]:
-    """Three digits after the point."""
-    return [round(number, 3) for number in numbers]
 
 
 def report(results: Mapping[str, dict]) -> str:

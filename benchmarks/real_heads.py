@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import mha_lib
+from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib import heads
 from mha_lib.heads.ablation import always, heads_seen_by, measuring
 from mha_lib.models.prose import descriptions, own_prose
@@ -25,7 +25,7 @@ from mha_lib.models.smollm2 import NextToken, SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
 
 PARTS_FOLDER = Path(__file__).with_name("results") / "real_heads"
-RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "real_heads.json"
+DIGITS = 4  # after the point
 ROW = 64  # tokens
 SEEN_ROWS = 3  # of each kind of text
 REPEATED, CHOSEN_ON, JUDGED_ON = 24, 6, 12  # random tokens that come twice; sequences to choose heads on; others
@@ -44,7 +44,7 @@ def main(names: list[str]) -> None:
             part(model, name)
     if all((PARTS_FOLDER / f"{name}.json").exists() for name in PARTS):
         found = {name: json.loads((PARTS_FOLDER / f"{name}.json").read_text()) for name in PARTS}
-        RESULTS.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_compact(kept_file("real_heads"), found)
 
 
 def part(model: SmolLM2, name: str):
@@ -52,21 +52,9 @@ def part(model: SmolLM2, name: str):
     file = PARTS_FOLDER / f"{name}.json"
     if not file.exists():
         start = time.process_time()
-        found = rounded(PARTS[name](model))
-        file.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_compact(file, rounded(PARTS[name](model), DIGITS))
         print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
     return json.loads(file.read_text())
-
-
-def rounded(value):
-    """Four digits after the point, in whatever is nested."""
-    if isinstance(value, Tensor):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    return round(value, 4) if isinstance(value, float) else value
 
 
 def rows(model: SmolLM2, texts: list[str]) -> Tensor:
@@ -249,7 +237,7 @@ def cuts(model: SmolLM2) -> dict:
             place = heads.ranks(importance)  # 1 is the most important
             chosen = RANDOM_CUTS if name.startswith("random") else CUTS
             losses = {str(cut): loss_of(model, judged, (place <= 270 - cut).float()) for cut in chosen}
-            file.write_text(json.dumps(rounded(losses), separators=(",", ":")) + "\n")
+            write_compact(file, rounded(losses, DIGITS))
         found[name] = json.loads(file.read_text())
     return found
 

@@ -13,6 +13,7 @@ own project, ``assert_layer`` takes the same arguments and raises what ``check_l
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,15 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import masked_softmax, merge_heads, split_heads
-from mha_lib.exercises.exercise import FunctionExercise, exercise
+from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.running import MistakeError, run
 from mha_lib.exercises.verdict import Verdict
+from mha_lib.models.training import seeded
 
 Make = Callable[[int, int, float], nn.Module]
 Call = Callable[..., Tensor | tuple[Tensor, Tensor]]
 Matrices = Callable[[nn.Module], Sequence[Tensor]]
 
 UNKNOWN = "The output is not the formula's, and none of the bugs that this check knows gives these numbers."
+with_bugs = functools.partial(exercise, praise="", idea="", begin="")  # only what is said of mistakes is shown here
 RATE, ENOUGH = 0.25, 0.06  # a dropout, and how far the share of dropped weights may be from it
 
 
@@ -61,12 +64,11 @@ def check_layer(
 
     Weights are looked at where ``call`` returns them, or the layer keeps them as ``attention_weights``.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with seeded(0):
         try:
-            additive = len(matrices(called_once(make, call))) == 5
-            checks = ADDITIVE if additive else PLAIN
-            for check in (*checks, *(EMPTY_ROWS if empty_rows and not additive else ())):
+            is_additive = len(matrices(called_once(make, call))) == 5
+            checks = [additive_output] if is_additive else [FORMULA, WITHOUT_KEYS] if empty_rows else [FORMULA]
+            for check in checks:
                 verdict = check.verdict_on((lambda *trial: output_for(make, call, matrices, trial)[0],))
                 if not verdict:
                     return with_example(verdict)
@@ -187,7 +189,15 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
     return masked_softmax(Q @ K.mT / math.sqrt(Q.shape[-1]), valid_lens)
 
 
-@exercise(
+def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """Multi-head attention: (batch, num_queries, num_hiddens). Source: Vaswani et al. 2017, section 3.2.2."""
+    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, d) @ (b, h, d, k) -> (b, h, q, k)
+    weights = masked_softmax(scores, valid_lens)
+    return merge_heads(weights @ V) @ W_o.T
+
+
+FORMULA = with_bugs(
     trials=lambda: {
         "with one head": [layer_trial(1, 1, 2, 1, 2, [2]), layer_trial(2, 2, 3, 1, 3, [3, 3])],
         "with several heads": [layer_trial(1, 2, 3, 2, 2, [3]), layer_trial(2, 3, 4, 3, 2, [4, 4])],
@@ -197,9 +207,6 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
             layer_trial(3, 4, 5, 3, 2, [5, 2, 3]),
         ],
     },
-    praise="The output is the formula's.",
-    idea="Project, split, compare, mask, average, merge, mix.",
-    begin="Begin with the three projections.",
     mistakes="""
         split_heads(X @ W.T, num_heads) → (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) ;
             merge_heads(weights @ V) → (weights @ V).reshape(queries.shape) ∨ split_heads(X @ W.T, num_heads) →
@@ -245,20 +252,10 @@ def attention_weights(queries, keys, valid_lens, W_q, W_k, num_heads):
         (keys, W_k) → (keys, W_q) ⇒ The keys go through W_q.
         (queries, W_q), (keys, W_k) → (queries, W_k), (keys, W_q) ⇒ W_q and W_k have changed places.
     """,
-)
-def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    """Multi-head attention: (batch, num_queries, num_hiddens). Source: Vaswani et al. 2017, section 3.2.2."""
-    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, d) @ (b, h, d, k) -> (b, h, q, k)
-    weights = masked_softmax(scores, valid_lens)
-    return merge_heads(weights @ V) @ W_o.T
+)(attention_output)
 
-
-@exercise(
+WITHOUT_KEYS = with_bugs(
     trials=lambda: [layer_trial(1, 1, 1, 1, 1, [0]), layer_trial(3, 2, 3, 2, 2, [3, 0, 1])],
-    praise="An example without a valid key gets zeros.",
-    idea="What is the softmax of no score at all?",
-    begin="Begin with the rows that have no valid key.",
     mistakes="""
         masked_softmax(scores, valid_lens) → torch.softmax(scores.masked_fill(torch.arange(scores.shape[-1]) >=
             valid_lens[:, None, None, None], -math.inf), dim=-1) ⇒ An example without a valid key gets NaN, the softmax
@@ -267,13 +264,7 @@ def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_
             valid_lens[:, None, None, None], -1e9), dim=-1) ⇒ An example without a valid key gets the average of its
             padding: all scores are equally low, so all keys weigh the same.
     """,
-)
-def output_without_keys(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    """Multi-head attention in which an example without a valid key gets zeros."""
-    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])
-    weights = masked_softmax(scores, valid_lens)
-    return merge_heads(weights @ V) @ W_o.T
+)(attention_output)
 
 
 def additive_trial(batch_size, num_queries, num_keys, num_heads, head_size, lengths) -> tuple:
@@ -282,11 +273,8 @@ def additive_trial(batch_size, num_queries, num_keys, num_heads, head_size, leng
     return (*arguments, torch.randn(num_heads, head_size), heads)
 
 
-@exercise(
+@with_bugs(
     trials=lambda: [additive_trial(1, 2, 3, 1, 2, [3]), additive_trial(3, 2, 4, 2, 3, [2, 4, 3])],
-    praise="The output is the formula's.",
-    idea="Project, split, compare, mask, average, merge, mix.",
-    begin="Begin with the three projections.",
     mistakes="""
         torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) → Q.unsqueeze(-2) + K.unsqueeze(-3) ⇒ There is no tanh in the
             scores: the query's part is the same for all keys and cancels, so that every query gets the same weights.
@@ -300,8 +288,3 @@ def additive_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, w_v, 
     features = torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))  # (b, h, q, k, d)
     weights = masked_softmax(torch.einsum("bhqkd,hd->bhqk", features, w_v), valid_lens)
     return merge_heads(weights @ V) @ W_o.T
-
-
-PLAIN: tuple[FunctionExercise, ...] = (attention_output,)
-EMPTY_ROWS: tuple[FunctionExercise, ...] = (output_without_keys,)
-ADDITIVE: tuple[FunctionExercise, ...] = (additive_output,)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib import attention
-
-BASE = 100.0
+from mha_lib.models.induction import rotate
 
 
 class DecodingLayer(nn.Module):
@@ -54,10 +53,7 @@ class DecodingLayer(nn.Module):
 
     def rotate(self, X: Tensor, places: Tensor) -> Tensor:
         """Rotary positions: feature j of the first half turned with feature j of the second (Su et al. 2021)."""
-        size = X.shape[-1]
-        angles = places[:, None] * BASE ** (-torch.arange(0, size, 2) / size)
-        x, y = X.chunk(2, dim=-1)
-        return torch.cat([x * angles.cos() - y * angles.sin(), x * angles.sin() + y * angles.cos()], dim=-1)
+        return rotate(X, places)
 
     def remember(self, K: Tensor, V: Tensor) -> tuple[Tensor, ...]:
         """Keep new keys and values behind the old ones, and give all of them."""

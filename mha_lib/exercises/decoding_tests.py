@@ -10,19 +10,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.decoding_layer import BASE, DecodingLayer
-from mha_lib.exercises.layer_tests import ROUNDING, Implementation, Test, guarded
+from mha_lib.exercises.decoding_layer import DecodingLayer
+from mha_lib.exercises.layer_tests import ROUNDING, Implementation, Test, guarded, with_random_parameters
+from mha_lib.models.induction import ROTATION_BASE
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 
 
-def random_layer(implementation: Implementation) -> DecodingLayer:
-    """A layer with random parameters, large enough for weights that are far from uniform."""
-    layer = implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_(std=0.4)
-    return layer
+def layer_and_text(implementation: Implementation) -> tuple[DecodingLayer, Tensor]:
+    """A layer with random parameters, and a random text."""
+    layer = with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED), std=0.4)
+    return layer, torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
 
 
 def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int]) -> Tensor:
@@ -41,14 +39,14 @@ def differs(got: Tensor, right: Tensor, what: str) -> str | None:
 
 def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None:
     """Whether the text read in these pieces gives what it gives when it is read at once."""
-    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    layer, X = layer_and_text(implementation)
     return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
 
 
 @guarded
 def shape(implementation: Implementation) -> str | None:
     """Has the output the shape of the text?"""
-    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    layer, X = layer_and_text(implementation)
     got = read(layer, X, [4, 3, 2])
     return None if got.shape == X.shape else f"the output has shape {tuple(got.shape)} instead of {tuple(X.shape)}"
 
@@ -56,7 +54,7 @@ def shape(implementation: Implementation) -> str | None:
 @guarded
 def later_tokens(implementation: Implementation) -> str | None:
     """Do later tokens change nothing, when the text is read at once?"""
-    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    layer, X = layer_and_text(implementation)
     changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
     before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
     return differs(after, before, "an output changes with a later token")
@@ -77,7 +75,7 @@ def uneven_pieces(implementation: Implementation) -> str | None:
 @guarded
 def second_text(implementation: Implementation) -> str | None:
     """Is a text after another one what it is alone?"""
-    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
     return differs(read(layer, X, [5, 4]), alone, "other outputs after another text")
@@ -86,7 +84,7 @@ def second_text(implementation: Implementation) -> str | None:
 @guarded
 def reference(implementation: Implementation) -> str | None:
     """Is the text read at once what the formula gives, token by token and head by head?"""
-    layer, X = random_layer(implementation), torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    layer, X = layer_and_text(implementation)
     return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
 
 
@@ -107,7 +105,7 @@ def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Su et al. 2021, section 3.2.
     """
     output, size = torch.empty_like(X), NUM_HIDDENS // NUM_HEADS
-    speeds = BASE ** (-torch.arange(size // 2) * 2 / size)
+    speeds = ROTATION_BASE ** (-torch.arange(size // 2) * 2 / size)
     for b in range(len(X)):
         for t in range(X.shape[1]):
             heads = []

@@ -25,14 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
-import torch
-
 from mha_lib.exercises import diagnosis, kept_work
 from mha_lib.exercises.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
 from mha_lib.exercises.naming import Result, imitates
 from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, can_fork, error_in_words, run
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import as_sentence, call_in_words, two_numbers
+from mha_lib.models.training import seeded
 
 
 class Exercise:
@@ -59,8 +58,7 @@ class Exercise:
     def __call__(self, *answers: Any) -> Verdict:
         if any(answer is None or answer is ... for answer in answers):
             return Verdict("not yet", "Put your answer in the place of the dots, then run both cells.")
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)  # torch.manual_seed would seed the accelerators too
+        with seeded(0):
             verdict = self.verdict_on(answers)
         self.answer = source_of(answers[0]) if len(answers) == 1 else ""
         kept_work.record(self.__name__, verdict.state)
@@ -154,7 +152,9 @@ class FunctionExercise(Exercise):
             yield f"Your code never looks at `{name}`. What is it for?"
 
 
-def exercise(*, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options):
+def exercise(
+    *, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options
+) -> Callable[[Callable], FunctionExercise]:
     """Make a function, which is a right answer, into an exercise.
 
     Args:

@@ -20,6 +20,7 @@ from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
 from mha_lib.exercises.running import MistakeError, error_in_words
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import kind_of
+from mha_lib.models.training import seeded
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
@@ -38,8 +39,7 @@ def guarded(test: Test) -> Test:
 
     @functools.wraps(test)
     def look(implementation: Implementation) -> str | None:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
+        with seeded(0):
             try:
                 (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
                 return outcome.value[0]
@@ -250,11 +250,15 @@ def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, vali
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """A layer with random parameters, large enough for weights that are far from uniform."""
-    layer = implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training)
+    """A layer with random parameters."""
+    return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
+
+
+def with_random_parameters(layer: Any, std: float) -> Any:
+    """The same layer; its new parameters are large enough for weights that are far from uniform."""
     with torch.no_grad():
         for parameter in layer.parameters():
-            parameter.normal_(std=0.5)
+            parameter.normal_(std=std)
     return layer
 
 

@@ -199,14 +199,7 @@ STRAY: dict[str, list[int | None]] = {  # what is said → whom tokens 0 to 5 lo
     "Every token attends to itself. Whose key should its query match?": [0, 1, 2, 3, 4, 5],
     "Tokens attend to the next one: token 1 looks at token 2, and should look at token 0. Are the roles of W_q and W_k "
     "exchanged, or is a shift the wrong way round?": [ANY, 2, 3, 4, 5, ANY],  # the ends depend on the kind of shift
-    "Tokens attend to the one two before: token 2 looks at token 0, and should look at token 1.": [
-        ANY,
-        ANY,
-        0,
-        1,
-        2,
-        3,
-    ],
+    "Tokens attend to the one two before: token 2 looks at token 0 instead of token 1.": [ANY, ANY, 0, 1, 2, 3],
     "The others are right, but token 0 looks at no key most. What does its query ask for?": [NO_ONE, 0, 1, 2, 3, 4],
     "The others are right, but token 0 attends to the last one, as if positions were a ring.": [5, 0, 1, 2, 3, 4],
 }

@@ -1,7 +1,8 @@
 """Run a learner's answer safely: whatever it does, the check goes on and knows what happened.
 
-The calls run in a forked process, which is ended from outside if one takes too long, so that no code of the learner's
-can hold the check up. What they return comes back as plain data, and what they print is passed on.
+The calls run in a forked process, which the system ends if one computes too long, and the check if one does not come
+back: no code of the learner's can hold the check up. What they return comes back as plain data, and what they print is
+passed on.
 """
 
 import copy
@@ -30,7 +31,8 @@ from torch import Tensor
 
 from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, named, names_of, trimmed
 
-SECONDS = 10.0  # that one call may take, also on a busy machine
+SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
+PATIENCE = 60.0  # seconds on the clock, for code that waits and does not compute
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
 NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
@@ -95,7 +97,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
         outcomes: list[Outcome | Exception] = []
         for trial in trials:
             which = call_in_words(function, trial)
-            outcomes.append(receive(receiving, f" {which}" if which else ""))
+            outcomes.append(receive(receiving, process, f" {which}" if which else ""))
             if isinstance(outcomes[-1], MistakeError):
                 break
         return outcomes
@@ -105,18 +107,21 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
         receiving.close()
 
 
-def receive(receiving: Connection, where: str) -> Outcome | Exception:
+def receive(receiving: Connection, process: int, where: str) -> Outcome | Exception:
     """What the forked process sends of one call; what it prints meanwhile is printed."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while receiving.poll(max(0, deadline - time.monotonic())):
         try:
             kind, content = pickle.loads(receiving.recv_bytes())
         except EOFError:
+            end = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+            if end and (end.si_code, end.si_status) == (os.CLD_KILLED, signal.SIGPROF):  # see answer_trials
+                return MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")
             return MistakeError(f"Your code ended the process that it ran in{where}.")
         if kind == "outcome":
             return content
         getattr(sys, kind).write(content)
-    return MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")
+    return MistakeError(f"Your code did not come back within {PATIENCE:g} seconds{where}.")
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
@@ -126,7 +131,9 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
         torch.set_num_threads(1)  # the threads of the kernel are not here
         sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
         for trial in trials:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             sending.send_bytes(pickle.dumps(("outcome", attempt(function, trial))))
     finally:
         os._exit(0)

@@ -10,7 +10,7 @@ Learning and Induction Heads". The task and its sizes are ours.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.training import seeded, single_thread
+from mha_lib.models.training import descend, rising_steps, seeded, single_thread
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
@@ -58,20 +58,28 @@ def draw_repeats(batch_size: int, generator: torch.Generator) -> RepeatedPieces:
     return RepeatedPieces(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
 
 
-@functools.cache
-def rotations(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by which each token's pairs of features are turned, both (n, size / 2)."""
-    angles = torch.arange(num_tokens)[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
+def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles by which the pairs of features of tokens at these places are turned.
+
+    places (n,) -> two of (n, size / 2).
+    """
+    angles = places[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
     return angles.cos(), angles.sin()
 
 
-def rotate(X: Tensor) -> Tensor:
+@functools.cache
+def rotations_from_the_start(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
+    """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    return rotations(torch.arange(num_tokens), size)
+
+
+def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     """Rotary position embedding: turn every pair of features by an angle that grows with the token's place.
 
-    X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second.
-    Source: Su et al. 2021, "RoFormer", section 3.2.
+    X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
+    (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
-    cos, sin = rotations(*X.shape[-2:])
+    cos, sin = rotations_from_the_start(*X.shape[-2:]) if places is None else rotations(places, X.shape[-1])
     x, y = X.chunk(2, dim=-1)  # (…, n, size) -> two of (…, n, size / 2)
     return torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
 
@@ -177,7 +185,7 @@ def train_on_repeats(
 ) -> BirthRun:
     """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
 
-    AdamW (Loshchilov & Hutter 2019) at a constant rate, on the loss over all letters, gradients clipped at norm 1.
+    Steps are those of ``descend`` at a constant rate, on the loss over all letters.
 
     Args:
         seed: where all randomness comes from.
@@ -188,9 +196,7 @@ def train_on_repeats(
     Raises:
         ValueError: ``keep`` is empty, not rising, or holds a negative step.
     """
-    keep = list(keep)
-    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
-        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    keep = rising_steps(keep)
     sizes: dict[str, Any] = dict(num_layers=num_layers, num_heads=num_heads, keys_from_before=keys_from_before)
     rows = held_out_repeats()
     steps: Iterable[int] = range(keep[-1] + 1)
@@ -199,17 +205,16 @@ def train_on_repeats(
     seen, states = [], []
     with single_thread(), seeded(seed) as generator:
         model = AttentionOnly(**sizes)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), fused=True)
-        for step in steps:
-            if step > 0:
-                loss = letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-                optimizer.step()
-            if step in keep:
-                seen.append(_look(model, rows))
-                states.append({name: value.clone() for name, value in model.state_dict().items()})
+
+        def watched() -> Iterator[Tensor]:
+            for step in steps:  # so many steps lie behind
+                if step in keep:
+                    seen.append(_look(model, rows))
+                    states.append({name: value.clone() for name, value in model.state_dict().items()})
+                if step < keep[-1]:
+                    yield letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
+
+        descend(model, watched(), LEARNING_RATE)
     maps, losses, elsewhere, previous_token, induction = zip(*seen, strict=True)
     scores = torch.stack(previous_token), torch.stack(induction)
     return BirthRun(

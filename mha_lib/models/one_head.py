@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.training import seeded, single_thread
+from mha_lib.models.training import rising_steps, seeded, single_thread
 from mha_lib.models.transformer import TokenEmbedding
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 10, 12, 32
@@ -79,9 +79,7 @@ def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -
     Raises:
         ValueError: ``keep`` is empty, not rising, or holds a negative step.
     """
-    keep = list(keep)
-    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
-        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    keep = rising_steps(keep)
     held_out = draw_letters(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
     seen = []
     with single_thread(), seeded(seed) as generator:

@@ -19,9 +19,9 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import check_fit
+from mha_lib.models.shipped import filled
 from mha_lib.models.transformer import Encoder
-from mha_lib.models.weights_package import WeightsPackage
+from mha_lib.models.weights_package import WeightsPackage, renamed
 
 PACKAGE = WeightsPackage(
     "MiniLM",
@@ -146,10 +146,9 @@ def minilm() -> MiniLM:
     tokenizer.no_truncation()
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = MiniLM(tokenizer)
-    weights = {our_name(name): tensor for name, tensor in load(weights_file).items() if not re.fullmatch(UNUSED, name)}
-    check_fit(model, weights, PACKAGE.requirement)
-    model.load_state_dict(weights, assign=True)
-    return model.eval()
+    used = {name: tensor for name, tensor in load(weights_file).items() if not re.fullmatch(UNUSED, name)}
+    weights = {renamed(name, OUR_NAMES): tensor for name, tensor in used.items()}
+    return filled(model, weights, PACKAGE.requirement, assign=True)
 
 
 def kept_maps() -> list[SentenceMaps]:
@@ -165,15 +164,6 @@ def kept_maps() -> list[SentenceMaps]:
     kept = json.loads(package_data("models/sentences/sentences.json", "make kept-maps"))["sentences"]
     weights = [maps[str(number)] / 255 for number in range(len(kept))]
     return [SentenceMaps(one["sentence"], one["tokens"], rows) for one, rows in zip(kept, weights, strict=True)]
-
-
-def our_name(name: str) -> str:
-    """What a tensor in the file of weights is called in ``MiniLM``."""
-    part, _, kind = name.rpartition(".")
-    for theirs, ours in OUR_NAMES.items():
-        if match := re.fullmatch(theirs, part):
-            return f"{match.expand(ours)}.{kind}"
-    return name
 
 
 def kept_figures() -> list[dict]:

@@ -8,16 +8,15 @@ Sources: Cho et al. 2014 (one state for the whole input, handed to every step); 
 """
 
 import string
+from collections.abc import Iterator
 
 import torch
-from safetensors.torch import load
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.attention import AdditiveAttention
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import COMMAND, check_fit
-from mha_lib.models.training import seeded, single_thread
+from mha_lib.models.shipped import shipped
+from mha_lib.models.training import descend, seeded, single_thread
 
 ALPHABET = string.ascii_lowercase
 LONGEST = 16  # letters of the longest word in training
@@ -97,29 +96,24 @@ def right_words(model: RecurrentEncoderDecoder, length: int) -> float:
 def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> RecurrentEncoderDecoder:
     """A new model, trained on words of 1 to 16 letters: half a minute.
 
-    AdamW, a one-cycle learning rate and clipped gradients, as in ``fit``; the words of one step are equally long, so
-    that none needs padding.
+    Steps are those of ``fit``; the words of one step are equally long, so that none needs padding.
 
     Returns:
         The model, in eval mode.
     """
     with single_thread(), seeded(seed) as generator:
         model = RecurrentEncoderDecoder(attends)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), fused=True)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, LEARNING_RATE, total_steps=steps, pct_start=0.1, cycle_momentum=False
-        )
-        for _ in range(steps):
-            length = int(torch.randint(1, LONGEST + 1, (), generator=generator))
-            letters, answers = draw_words(BATCH_SIZE, length, generator)
-            logits, _ = model(letters, answers)
-            loss = F.cross_entropy(logits.flatten(end_dim=1), answers.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-            optimizer.step()
-            schedule.step()
+        descend(model, _losses(model, steps, generator), LEARNING_RATE, cycle=steps)
     return model.eval()
+
+
+def _losses(model: RecurrentEncoderDecoder, steps: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """The mean loss over new words, step by step."""
+    for _ in range(steps):
+        length = int(torch.randint(1, LONGEST + 1, (), generator=generator))
+        letters, answers = draw_words(BATCH_SIZE, length, generator)
+        logits, _ = model(letters, answers)
+        yield F.cross_entropy(logits.flatten(end_dim=1), answers.flatten())
 
 
 def weights_name(attends: bool) -> str:
@@ -137,10 +131,4 @@ def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
         ValueError: they do not fit the model's code.
     """
-    name = weights_name(attends)
-    weights = load(package_data(f"models/weights/{name}.safetensors", COMMAND))
-    with seeded(0):  # the caller's random numbers stay as they were
-        model = RecurrentEncoderDecoder(attends)
-    check_fit(model, weights, name)
-    model.load_state_dict(weights)
-    return model.eval()
+    return shipped(weights_name(attends), lambda: RecurrentEncoderDecoder(attends))

@@ -5,6 +5,8 @@ and how good it is.
 """
 
 import json
+from collections.abc import Callable
+from typing import TypeVar
 
 from safetensors.torch import load
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Transformer
 
 COMMAND = "make weights"
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def shipped_model(task: Task | str) -> Transformer:
@@ -31,12 +34,7 @@ def shipped_model(task: Task | str) -> Transformer:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
     """
     task = find_task(task if isinstance(task, str) else task.name)
-    weights = load(package_data(f"models/weights/{task.name}.safetensors", COMMAND))
-    with seeded(0):  # the caller's random numbers stay as they were
-        model = task.model()
-    check_fit(model, weights, task.name)
-    model.load_state_dict(weights)
-    return model.eval()
+    return shipped(task.name, task.model)
 
 
 def shipped_figures(task: Task | str) -> dict:
@@ -53,8 +51,26 @@ def shipped_figures(task: Task | str) -> dict:
     return json.loads(package_data("models/weights/figures.json", COMMAND))[task.name]
 
 
-def check_fit(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
-    """Stop where weights from a file are not those that the model's code has a place for.
+def shipped(name: str, make: Callable[[], Model]) -> Model:
+    """A new model, made by ``make``, with the weights that ship under this name; in eval mode.
+
+    Raises:
+        FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
+        ValueError: they do not fit the model's code.
+    """
+    weights = load(package_data(f"models/weights/{name}.safetensors", COMMAND))
+    with seeded(0):  # the caller's random numbers stay as they were
+        model = make()
+    return filled(model, weights, name)
+
+
+def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool = False) -> Model:
+    """The same model with weights from a file, in eval mode.
+
+    Args:
+        weights: exactly those that the model's code has a place for.
+        what: whose weights they are, for the message.
+        assign: whether the model keeps these tensors themselves, as one made on the meta device has to.
 
     Raises:
         ValueError: the message names the first few that are missing, left over or of another shape.
@@ -65,3 +81,5 @@ def check_fit(model: nn.Module, weights: dict[str, Tensor], what: str) -> None:
     if wrong:
         examples = "; ".join(f"{name} is {given.get(name)}, needed {needed.get(name)}" for name in wrong[:3])
         raise ValueError(f"the weights of {what} do not fit its model, in {len(wrong)} places: {examples}")
+    model.load_state_dict(weights, assign=assign)
+    return model.eval()

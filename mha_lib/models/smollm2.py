@@ -12,19 +12,19 @@ Sources: Allal et al. 2025, "SmolLM2"; Touvron et al. 2023, "LLaMA", whose shape
 (rotations); Zhang & Sennrich 2019, "Root Mean Square Layer Normalization"; Shazeer 2020, "GLU Variants" (SwiGLU).
 """
 
-import re
 from collections.abc import Sequence
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.shipped import check_fit
+from mha_lib.models.shipped import filled
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Block, Encoder, Transformer
-from mha_lib.models.weights_package import WeightsPackage
+from mha_lib.models.weights_package import WeightsPackage, renamed
 
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PACKAGE = WeightsPackage(
@@ -129,7 +129,8 @@ class SmolLM2(Encoder):
     def __init__(self, tokenizer):
         blocks = {f"layer {number}": cast(Block, RotaryBlock()) for number in range(NUM_LAYERS)}
         Transformer.__init__(self, blocks, NUM_HIDDENS, VOCAB_SIZE)
-        self.embedding = nn.Embedding(VOCAB_SIZE, NUM_HIDDENS)
+        # Not drawn at random: on the meta device torch would first import its compiler, for a second.
+        self.embedding = nn.Embedding.from_pretrained(torch.empty(VOCAB_SIZE, NUM_HIDDENS), freeze=False)
         self.output = nn.Sequential(
             nn.RMSNorm(NUM_HIDDENS, eps=EPSILON), nn.Linear(NUM_HIDDENS, VOCAB_SIZE, bias=False)
         )
@@ -169,14 +170,14 @@ def smollm2() -> SmolLM2:
     tokens, merges = (file.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = SmolLM2(byte_tokenizer(tokens, merges))
-    weights = {
-        our_name(tensor.name): torch.tensor(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+    arrays = {
+        renamed(tensor.name, OUR_NAMES): gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         for tensor in file.tensors
     }
+    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
+    weights = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
     weights["output.1.weight"] = weights["embedding.weight"]  # one table, read in both directions
-    check_fit(model, weights, PACKAGE.requirement)
-    model.load_state_dict(weights, assign=True)
-    return model.eval()
+    return filled(model, weights, PACKAGE.requirement, assign=True)
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
@@ -191,12 +192,3 @@ def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
     tokenizer.pre_tokenizer = library.pre_tokenizers.Sequence(splits)
     tokenizer.decoder = library.decoders.ByteLevel()
     return tokenizer
-
-
-def our_name(name: str) -> str:
-    """What a tensor in the file of weights is called in ``SmolLM2``."""
-    part, _, kind = name.rpartition(".")
-    for theirs, ours in OUR_NAMES.items():
-        if match := re.fullmatch(theirs, part):
-            return f"{match.expand(ours)}.{kind}"
-    return name

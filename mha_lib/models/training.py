@@ -9,7 +9,7 @@ import io
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -40,7 +40,7 @@ def single_thread() -> Iterator[None]:
 def seeded(seed: int) -> Iterator[torch.Generator]:
     """Randomness from ``seed`` inside, for torch and in a generator of its own; outside, nothing has changed."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
         yield torch.Generator().manual_seed(seed)
 
 
@@ -70,9 +70,7 @@ def tune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself, from where it stands.
-
-    AdamW (Loshchilov & Hutter 2019), a one-cycle learning rate (Smith & Topin 2019), and gradients clipped at norm 1.
+    """Train ``model`` itself, from where it stands, by ``descend`` with a one-cycle learning rate.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
@@ -83,24 +81,50 @@ def tune(
     """
     steps = task.steps if steps is None else steps
     learning_rate = task.learning_rate if learning_rate is None else learning_rate
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, learning_rate, total_steps=steps, pct_start=0.1, cycle_momentum=False
-    )
-    model.train()
     with single_thread(), seeded(seed) as generator:
         batches: Iterator[Batch] = islice(task.batches(generator), steps)
         if progress:
             label = progress if isinstance(progress, str) else f"training {task.name}"
             batches = progress_bar(batches, steps, label)
-        for batch in batches:
-            loss = task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-            optimizer.step()
-            schedule.step()
+        losses = (task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for batch in batches)
+        descend(model, losses, learning_rate, cycle=steps)
     return model.eval()
+
+
+def descend(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cycle: int | None = None) -> None:
+    """Take one training step for each loss: AdamW (Loshchilov & Hutter 2019), gradients clipped at norm 1.
+
+    Args:
+        model: what is trained, in training mode from here on.
+        losses: scalars, each computed only when it is asked for, since the step before changes the model; such as a
+            generator.
+        learning_rate: of every step; with ``cycle``, the highest.
+        cycle: number of steps of a one-cycle learning rate (Smith & Topin 2019); left out, the rate stays as it is.
+    """
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), fused=True)
+    schedule = cycle and torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, learning_rate, total_steps=cycle, pct_start=0.1, cycle_momentum=False
+    )
+    for loss in losses:
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+        optimizer.step()
+        if schedule:
+            schedule.step()
+
+
+def rising_steps(keep: Iterable[int]) -> list[int]:
+    """The training steps at which a model is to be kept, as a list.
+
+    Raises:
+        ValueError: there is none, they do not rise, or one is negative.
+    """
+    keep = list(keep)
+    if not keep or keep[0] < 0 or keep != sorted(set(keep)):
+        raise ValueError(f"keep must hold rising steps from 0 on, got {keep}")
+    return keep
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:

@@ -1,6 +1,7 @@
-"""Packages of other authors that carry the weights of a real model: their files, read with care."""
+"""Packages of other authors that carry the weights of a real model: their files, read with care, and their names."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -69,3 +70,18 @@ class WeightsPackage:
     @property
     def _module(self) -> str:
         return self.requirement.split("==")[0].replace("-", "_")
+
+
+def renamed(name: str, our_names: Mapping[str, str]) -> str:
+    """What a tensor in a file of weights is called in this library's model.
+
+    Args:
+        name: what the file calls it, the part and then "weight" or "bias".
+        our_names: what the file calls a part, a regular expression → what it is called here; any other part keeps its
+            name.
+    """
+    part, _, kind = name.rpartition(".")
+    for theirs, ours in our_names.items():
+        if match := re.fullmatch(theirs, part):
+            return f"{match.expand(ours)}.{kind}"
+    return name

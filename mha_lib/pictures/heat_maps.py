@@ -91,11 +91,7 @@ def draw_maps(
             for i in range(0, len(queries), step):
                 canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
         for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
-            place = x + (i + 0.5) * cell, y + heights[number] + 4
-            if is_upright:
-                canvas.upright(*place, keys[i], colour="key")
-            else:
-                canvas.text(*place, keys[i], size=10, anchor="ma", colour="key")
+            _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
     canvas.text(left + 176, y + 4, "attention weight", size=10, anchor="lm")
@@ -103,6 +99,14 @@ def draw_maps(
         canvas.text(left + 176, y + 18, "rows: queries", size=10, anchor="lm", colour="query")
         canvas.text(left + 256, y + 18, "columns: keys", size=10, anchor="lm", colour="key")
     return canvas
+
+
+def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
+    """A key's name below its column, whose middle is at x."""
+    if is_upright:
+        canvas.upright(x, y, name, colour="key")
+    else:
+        canvas.text(x, y, name, size=10, anchor="ma", colour="key")
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
@@ -329,11 +333,7 @@ def draw_scores(
         x = left + number * width
         canvas.text(x, 12, name, size=10, anchor="ls")
         for key, key_name in enumerate(keys):
-            place = x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4
-            if is_upright:
-                canvas.upright(*place, key_name, colour="key")
-            else:
-                canvas.text(*place, key_name, size=10, anchor="ma", colour="key")
+            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, key_name, is_upright)
         for query, row in enumerate(matrix.tolist()):
             y = TITLE + cell * query
             if number == 0:

@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
 BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-CONTROL_ROLES = {"slider", "textbox", "combobox", "checkbox", "button", "spinbutton", "radio", "listbox"}
-CONTROLS = "[role=slider], select, input[type=checkbox]"
 
 
 class Lab:

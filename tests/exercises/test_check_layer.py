@@ -10,11 +10,12 @@ from torch import nn
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import other_libraries
 from mha_lib.exercises.check_layer import (
+    FORMULA,
+    WITHOUT_KEYS,
     additive_output,
     assert_layer,
     attention_output,
     check_layer,
-    output_without_keys,
 )
 from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
 
@@ -89,8 +90,8 @@ def verdict_on(formula, **options):
 
 
 CASES = [
-    pytest.param(text, wrong, id=f"{check.__name__}-{number}")
-    for check in (attention_output, additive_output, output_without_keys)
+    pytest.param(text, wrong, id=f"{name}-{number}")
+    for name, check in {"formula": FORMULA, "additive": additive_output, "without keys": WITHOUT_KEYS}.items()
     for number, (text, wrong) in enumerate(check.mistakes)
 ]
 
@@ -103,7 +104,7 @@ def test_a_bug_is_named_with_an_example(text, wrong):
 
 
 def test_the_example_is_the_smallest_that_shows_it():
-    verdict = verdict_on(lambda *inputs: 2 * attention_output.right(*inputs))
+    verdict = verdict_on(lambda *inputs: 2 * attention_output(*inputs))
     queries, keys = verdict.inputs[:2]
     assert queries.shape == (1, 1, 2) and keys.shape == (1, 2, 2)
     assert "2 times what it should be" in verdict.text
@@ -111,7 +112,7 @@ def test_the_example_is_the_smallest_that_shows_it():
 
 
 def test_an_unknown_bug_is_shown_by_its_example():
-    verdict = verdict_on(lambda *inputs: attention_output.right(*inputs) ** 3 + 0.3)
+    verdict = verdict_on(lambda *inputs: attention_output(*inputs) ** 3 + 0.3)
     assert "none of the bugs that this check knows" in verdict.text
     place, got, right = re.search(r"at (\[.*?\]) is (\S+) instead of (\S+);", verdict.evidence).groups()
     assert verdict.got[tuple(json.loads(place))].item() == pytest.approx(float(got), rel=1e-3)
@@ -120,7 +121,7 @@ def test_an_unknown_bug_is_shown_by_its_example():
 
 
 def test_dropout_that_never_arrives_is_named():
-    assert "0% of the weights are dropped" in verdict_on(attention_output.right).text
+    assert "0% of the weights are dropped" in verdict_on(attention_output).text
 
 
 class AfterDropout(Layer):

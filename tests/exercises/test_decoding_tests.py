@@ -5,7 +5,8 @@ import torch
 
 from mha_lib import MultiHeadAttention
 from mha_lib.exercises import decoding_tests, layer_tests
-from mha_lib.exercises.decoding_layer import BASE, DecodingLayer
+from mha_lib.exercises.decoding_layer import DecodingLayer
+from mha_lib.models.induction import rotations
 
 
 class MaskedAtFirst(DecodingLayer):
@@ -37,10 +38,9 @@ class PlacesOfThePiece(DecodingLayer):
 
 class TurnedInNeighbours(DecodingLayer):
     def rotate(self, X, places):
-        size = X.shape[-1]
-        angles = places[:, None] * BASE ** (-torch.arange(0, size, 2) / size)
+        cos, sin = rotations(places, X.shape[-1])
         x, y = X[..., 0::2], X[..., 1::2]
-        turned = torch.stack([x * angles.cos() - y * angles.sin(), x * angles.sin() + y * angles.cos()], dim=-1)
+        turned = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1)
         return turned.flatten(-2)
 
 
@@ -76,10 +76,9 @@ def test_it_is_the_layer_of_this_library_where_nothing_is_rotated():
         def rotate(self, X, places):
             return X
 
-    layer = decoding_tests.random_layer(Unturned)
+    layer, X = decoding_tests.layer_and_text(Unturned)
     ours = MultiHeadAttention(16, 4, query_size=16, key_size=16, value_size=16, num_key_value_heads=2)
     ours.load_state_dict(layer.state_dict())
-    X = torch.randn(2, 9, 16)
     torch.testing.assert_close(decoding_tests.read(layer, X, [4, 3, 2]), ours(X, X, X, causal=True))
 
 

@@ -67,6 +67,7 @@ def backwards_and_costly_first(score, num_heads):
 
 
 PAIRS = [  # what is true of either mistake alone is not true of both
+    ("triangle", lambda d: 1 - d.abs(), "Where does the line end?", "At which distance should the line be down?"),
     ("masked_softmax_1d", zeroed_late_queries, "before the softmax, or after?", "Along which axis does the mask run?"),
     (
         "additive_attention",

@@ -127,11 +127,6 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
     assert "`batch_size`" in no_heads.text  # and not num_heads, which the right answer does not need either
 
 
-def test_of_two_mistakes_at_once_both_steps_are_named():
-    text = triangle(lambda distance: 1 - distance.abs()).text
-    assert text == "Two things at once. Where does the line end? And: At which distance should the line be down?"
-
-
 def test_hints_come_one_by_one_and_none_is_empty():
     pages = [repr(exercises.hint("heard")) for _ in range(4)]
     assert [len(page.splitlines()) for page in pages] == [1, 2, 3, 3] and pages[2].startswith(pages[0])

@@ -33,6 +33,7 @@ def test_rotation_is_multiplication_by_complex_numbers():
     angles = torch.arange(7)[:, None] * 100.0 ** (-torch.arange(3) / 3)
     turned = torch.complex(X[..., :3], X[..., 3:]) * torch.exp(1j * angles)
     torch.testing.assert_close(rotate(X), torch.cat([turned.real, turned.imag], dim=-1), check_dtype=False)
+    torch.testing.assert_close(rotate(X[:, :, 2:5], torch.tensor([2, 3, 4])), rotate(X)[:, :, 2:5])
 
 
 @pytest.mark.parametrize("keys_from_before", [False, True])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_lib
-from mha_lib.models.shipped import check_fit, shipped_figures, shipped_model
+from mha_lib.models.shipped import filled, shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, find_task
 from mha_lib.models.training import fit
 
@@ -71,8 +71,8 @@ def test_weights_that_do_not_fit_are_named():
     model = torch.nn.Linear(3, 2)
     weights = {"weight": torch.zeros(2, 4), "scale": torch.zeros(1)}
     with pytest.raises(ValueError, match=r"weights of digits do not fit its model, in 3 places: .*\(2, 4\).*\(2, 3\)"):
-        check_fit(model, weights, "digits")
-    check_fit(model, dict(model.state_dict()), "digits")
+        filled(model, weights, "digits")
+    assert filled(model, dict(model.state_dict()), "digits") is model
 
 
 def test_the_command_that_makes_them_exists():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mha_lib.models import pretrained, smollm2
-from mha_lib.models.weights_package import WeightsPackage
+from mha_lib.models.weights_package import WeightsPackage, renamed
 
 PINS = Path(__file__).resolve().parents[2].joinpath("constraints.txt").read_text().splitlines()
 REAL = [pretrained.PACKAGE, smollm2.PACKAGE]
@@ -55,3 +55,10 @@ def test_a_missing_reader_is_named_too(monkeypatch):
 @pytest.mark.parametrize("package", REAL, ids=lambda package: package.model)
 def test_the_versions_are_those_that_are_pinned(package):
     assert {package.requirement, *package.readers} <= set(PINS)
+
+
+def test_a_part_gets_our_name_and_keeps_its_kind_and_any_other_keeps_its_name():
+    our_names = {r"norm": "first", r"blk\.(\d+)\.attn_([qk])": r"blocks.layer \1.W_\2"}
+    assert renamed("blk.12.attn_q.weight", our_names) == "blocks.layer 12.W_q.weight"
+    assert renamed("norm.bias", our_names) == "first.bias"
+    assert renamed("blk.1.norm.bias", our_names) == "blk.1.norm.bias"

@@ -32,6 +32,16 @@ def code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code" and not first_cell.is_first_cell(cell)]
 
 
+def text_of(*names):
+    """What text cells of notebooks say, one after the other, in one string.
+
+    Args:
+        names: the notebooks' files, without folder and ending.
+    """
+    notebooks = [make_notebooks.read(ROOT / "notebooks" / f"{name}.ipynb") for name in names]
+    return " ".join(cell.source for each in notebooks for cell in each.cells if cell.cell_type == "markdown")
+
+
 def run_cells(notebook):
     """Everything that a notebook's cells define, after all of them have run in order, here and now."""
     namespace = {"__name__": "notebook"}

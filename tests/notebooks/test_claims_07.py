@@ -2,16 +2,11 @@
 
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import text_of
 
 from mha_lib import heads
 
-TEXT = " ".join(
-    cell.source
-    for name in ("07_head_pruning", "report_what_survives")
-    for cell in make_notebooks.read(ROOT / "notebooks" / f"{name}.ipynb").cells
-    if cell.cell_type == "markdown"
-)
+TEXT = text_of("07_head_pruning", "report_what_survives")
 CUTS = ("13", "27", "54", "81")
 GATE, ABSOLUTE, SIGNED, PATH = "gate gradient", "leave one out, absolute", "leave one out", "path gradient"
 NORMALISED = "gate gradient, normalised"

@@ -1,11 +1,10 @@
 """What 10 says of eight seeds is what the kept results say, and its cells assert what a reader is told."""
 
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import text_of
 
 from mha_lib.heads.kept_results import load_results
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "10_heads_being_born.ipynb")
-TEXT = "\n".join(cell.source for cell in NOTEBOOK.cells if cell.cell_type == "markdown")
+TEXT = text_of("10_heads_being_born")
 BIRTHS = {int(seed): result for seed, result in load_results("births").items()}
 
 

@@ -1,12 +1,16 @@
 """The benchmarks compare like with like, and report what they found."""
 
+import json
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from benchmarks import layer, measure, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
+from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.attention import other_libraries
+from mha_lib.heads.kept_results import load_results
 
 SMALL = Cell(2, 8, 16, 4)
 
@@ -92,3 +96,12 @@ def test_a_floor_is_held_against_the_lowest_number(number, holds, monkeypatch):
     assert lines[2:] == [
         ["output only, against d2l", "1.25", f"{number:.2f}", holds, "paragraphs, forward, valid_lens", ""]
     ]
+
+
+def test_kept_results_are_rounded_however_deep_and_small_differences_may_stay(tmp_path):
+    found = {"costs": torch.tensor([[0.123456, 2.0]]).double(), "pairs": [(1, 0.00012345)], "none": None}
+    assert rounded(found, 3) == {"costs": [[0.123, 2.0]], "pairs": [[1, 0.0]], "none": None}
+    assert rounded(found, 3, small=1e-3)["pairs"] == [[1, 0.00012345]]
+    write_compact(tmp_path / "found.json", rounded(found, 3))
+    assert (tmp_path / "found.json").read_text() == '{"costs":[[0.123,2.0]],"pairs":[[1,0.0]],"none":null}\n'
+    assert json.loads(kept_file("births").read_text()) == load_results("births")

@@ -106,7 +106,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
       large.show(lens ? lens.subarray(1) : new Float32Array(16), undefined, (weight) => weight / TOP);
       frame.classList.toggle("lens", lens !== null);
       frame.classList.toggle("drawing", pen);
-      numbers.forEach((text, i) => text.textContent = lens ? short(lens[i + 1]) : "");
+      numbers.forEach((node, i) => set(node, { text: lens ? short(lens[i + 1]) : "" }));
       place(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
       set(penButton, { "aria-pressed": pen });
@@ -117,10 +117,10 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
       const answer = indexOfLargest(probabilities), wanted = target ? target[0] : indexOfLargest(before);
       const isRight = answer === wanted;
       frame.classList.toggle("wrong", !isRight);
-      digit.textContent = answer;
-      share.textContent = `${(100 * probabilities[answer]).toFixed(0)} %`;
+      set(digit, { text: answer });
+      set(share, { text: `${(100 * probabilities[answer]).toFixed(0)} %` });
       const verdict = target ? `${isRight ? "✓ it is a" : "✗ but it is a"} ${wanted}` : "your drawing";
-      truth.textContent = target || isRight ? verdict : `✗ with all heads: ${wanted}`;
+      set(truth, { text: target || isRight ? verdict : `✗ with all heads: ${wanted}` });
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
         bar.classList.toggle("most", i === answer);

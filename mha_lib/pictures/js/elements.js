@@ -2,11 +2,15 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Set attributes: `on…` are listeners, `--…` custom properties; null takes one away, true and false are written out. */
+/**
+ * Set attributes: `on…` are listeners, `--…` custom properties, `text` is what stands in the node; null takes one away,
+ * true and false are written out. What is as it was is not touched, so that nothing is laid out for it.
+ */
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name.startsWith("--")) node.style.setProperty(name, value);
+    else if (name === "text") node.textContent !== String(value) && (node.textContent = value);
     else if (value === null) node.removeAttribute(name);
     else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
   }

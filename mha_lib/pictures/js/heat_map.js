@@ -41,7 +41,7 @@ export function heatMap(rows, columns, options = {}) {
       cells.forEach((cell, i) => {
         const hidden = masked(i);
         set(cell, { "--w": Math.min(shade(weights[i]) || 0, 1).toFixed(3) });
-        if (numbers) cell.children[1].textContent = hidden ? "" : short(weights[i]);
+        if (numbers) set(cell.children[1], { text: hidden ? "" : short(weights[i]) });
         if (hidden === cell.classList.contains("masked")) return;
         cell.classList.toggle("masked", hidden);
         if (hidden) cell.append(drawn("path", { class: "hatches", d: HATCHES }));

@@ -79,7 +79,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
   function paint() {
     const { pointed } = here, verdicts = ways.map(verdictOf);
     first.map.show(level.data, undefined, () => 0);
-    first.map.cells.forEach((cell, i) => cell.children[1].textContent = number(level.data[i], 1));
+    first.map.cells.forEach((cell, i) => set(cell.children[1], { text: number(level.data[i], 1) }));
     first.map.mark("faded", isMasked);
     first.map.say((i, query, key) =>
       `score of query ${query}, key ${key}: ${number(level.data[i])}${isMasked(i) ? ", masked" : ""}`
@@ -90,7 +90,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
       map.show(weights, hides);
       map.mark("wrong", (i) => Number.isNaN(weights[i]) || isMasked(i) && weights[i] >= 0.005);
       map.say((i, query, key) => `query ${query}, key ${key}: ${hides(i) ? "masked" : number(weights[i])}`);
-      sums.forEach((node, query) => node.textContent = number(sumOf(rowOf(ways[way], query))));
+      sums.forEach((node, query) => set(node, { text: number(sumOf(rowOf(ways[way], query))) }));
       verdict.textContent = verdicts[way];
       verdict.classList.toggle("wrong", verdicts[way].startsWith("✗"));
     });

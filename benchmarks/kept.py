@@ -1,0 +1,33 @@
+"""Results that ship with the library, for the notebooks that show them: where they lie, and how they are written."""
+
+import json
+from pathlib import Path
+
+from torch import Tensor
+
+import mha_lib
+
+
+def kept_file(name: str) -> Path:
+    """Where the library's ``load_results`` finds the results of this name."""
+    return Path(mha_lib.__file__).with_name("heads") / "results" / f"{name}.json"
+
+
+def write_compact(file: Path, results: dict | list) -> None:
+    """JSON in one line, without spaces."""
+    file.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def rounded(value, digits: int, small: float = 0.0):
+    """So many digits after the point in whatever is nested, tensors as lists; numbers up to ``small`` stay as they are.
+
+    Args:
+        value: numbers, and dictionaries, lists, tuples and tensors of them; anything else stays as it is.
+    """
+    if isinstance(value, Tensor):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: rounded(item, digits, small) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, digits, small) for item in value]
+    return round(value, digits) if isinstance(value, float) and abs(value) > small else value
