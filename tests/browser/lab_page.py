@@ -147,9 +147,8 @@ class NotebookPage:
 
     def do(self, script):
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
-        start = "() => { window.ended = false; (async () => { %s })().finally(() => { window.ended = true }) }"
-        self.page.evaluate(start % script)
-        self.page.wait_for_function("window.ended")
+        stuck = f"new Promise((_, fail) => setTimeout(fail, {1000 * PATIENCE}, new Error('stuck')))"
+        self.page.evaluate(f"() => Promise.race([(async () => {{ {script} }})(), {stuck}])")
 
     def run_all(self):
         """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""
