@@ -1,14 +1,11 @@
 """``check_layer`` catches every exhibit of the bug museum, by the name of its bug, and lets the clean room pass."""
 
-import contextlib
-import io
-
 import pytest
-from notebook_tools import NOTEBOOKS, make_notebooks, run_cells
 
 from mha_lib.exercises.check_layer import check_layer
 
-(MUSEUM,) = [path for path in NOTEBOOKS if path.stem.endswith("_bug_museum")]
+pytestmark = pytest.mark.xdist_group("museum")
+
 NAMES = {  # room → words of what must be said of it
     1: "0 before the softmax",
     2: "mask comes after the softmax",
@@ -22,12 +19,6 @@ NAMES = {  # room → words of what must be said of it
     10: "after dropout",
     11: "Does the rate arrive?",
 }
-
-
-@pytest.fixture(scope="module")
-def museum():
-    with contextlib.redirect_stdout(io.StringIO()):
-        return run_cells(make_notebooks.read(MUSEUM))
 
 
 @pytest.mark.parametrize("room", NAMES)

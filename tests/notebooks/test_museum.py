@@ -5,9 +5,11 @@ import io
 import re
 
 import pytest
-from notebook_tools import ROOT, code, make_notebooks, run_cells
+from notebook_tools import ROOT, code, make_notebooks
 
 from mha_lib.exercises import bug_museum, decoding_layer, decoding_tests, editable_layer, kept_work, layer_tests
+
+pytestmark = pytest.mark.xdist_group("museum")
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
@@ -42,13 +44,6 @@ REPAIRS = {  # number of the room → source that is replaced, old → new
     15: {"torch.arange(num_new)": "torch.arange(num_old, num_old + num_new)"},
     16: {"return": "self.cache = ()"},
 }
-
-
-@pytest.fixture(scope="module")
-def museum():
-    """What the notebook's cells define, after all of them have run in order; they also print."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        return run_cells(NOTEBOOK)
 
 
 def cell_of(name):
