@@ -50,7 +50,7 @@ bench: install ## compare the layer's speed and memory with its peers, and prune
 bench-full: install ## the same in all cells, and write the results: half an hour
 	@$(PY) -m benchmarks --full
 
-bench-heads: install ## hold every measure of a head's importance against the truth, eight seeds: half an hour
+bench-heads: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
 	@$(PY) -m benchmarks.heads
 
 bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again

@@ -1,22 +1,25 @@
-"""Every measure of a head's importance on small models, over eight seeds: ``python -m benchmarks.heads``.
+"""Every measure of a head's importance on small models, over thirty seeds: ``python -m benchmarks.heads``.
 
-Takes over an hour of CPU time, on two processes. Writes heads.json into the library, where the notebook on pruning
-reads it, and the same as tables, heads.md. Times are not in them, so that another run on one machine changes nothing.
+Takes hours of CPU time, on two processes. Writes heads.json into the library, where notebooks read it, and the same as
+tables, heads.md. Each seed is written as soon as it is done, and none that stands there is run again: delete the file
+to measure anew. Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the
+files, so that another run on one machine changes nothing.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 
-import mha_lib
+from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
+from mha_lib.heads.company import glance
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep
 
-SEEDS = range(8)
-RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "heads.json"
+SEEDS, TUNED_SEEDS = range(30), range(8)
+RESULTS = kept_file("heads")
 REPORT = Path(__file__).with_suffix(".md")
 ENOUGH = 0.98
 TASKS = {
@@ -27,29 +30,35 @@ HEAD = ("order of heads", "area ± sd", "Spearman (lowest)", "5 kept", "tuned (l
         "tuned longer (lowest)", f"≥ {ENOUGH}", "area, training data")  # fmt: skip
 
 
+def measured(seed: int, task: str) -> dict:
+    """What ``compare`` says, with training after cuts for some seeds."""
+    untuned: dict = {"tuning_steps": None, "longer_tuning_steps": None}
+    return compare(seed, task, **({} if seed in TUNED_SEEDS else untuned))
+
+
+RUNS: dict[str, Callable[[int], dict]] = {  # what is run for every seed
+    "company": glance,
+    "planted": planted_controls,
+    **{name: partial(measured, task=name) for name in TASKS},
+}
+
+
 def main() -> None:
-    """Measure, and write the results and the report."""
-    results = {}
-    for name, run in runs().items():
-        print(name, file=sys.stderr)
-        results[name] = rounded(sweep(run, SEEDS))
-    RESULTS.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
+    """Measure the seeds that are missing, keeping each as it comes, and write the report."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for name, run in RUNS.items():
+        found = {result["seed"]: result for result in results.get(name, [])}
+
+        def keep(seed: int, result: dict, name: str = name, found: dict = found) -> None:
+            # Four digits are more than examples can tell apart; differences this small stay as they are.
+            found[seed] = rounded(result, 4, small=1e-3)
+            results[name] = [found[seed] for seed in sorted(found)]
+            write_compact(RESULTS, results)
+            print(f"{name}: {len(found)} of {len(SEEDS)} seeds", file=sys.stderr, flush=True)
+
+        sweep(run, [seed for seed in SEEDS if seed not in found], done=keep)
     REPORT.write_text(report(results), encoding="utf-8")
     print(REPORT.read_text(encoding="utf-8"))
-
-
-def runs() -> dict[str, partial]:
-    """What is run for every seed, by name."""
-    return {name: partial(compare, task=name) for name in TASKS} | {"planted": partial(planted_controls)}
-
-
-def rounded(result):
-    """Four digits after the point are more than examples can tell apart; differences this small stay as they are."""
-    if isinstance(result, dict):
-        return {key: rounded(value) for key, value in result.items()}
-    if isinstance(result, list):
-        return [rounded(value) for value in result]
-    return round(result, 4) if isinstance(result, float) and abs(result) > 1e-3 else result
 
 
 def report(results: Mapping[str, Sequence[dict]]) -> str:
@@ -103,7 +112,7 @@ def row(name: str, means: Mapping[str, float]) -> list[str]:
 
 def after_tuning(key: str, means: Mapping[str, float]) -> tuple[str, str]:
     """Mean and lowest accuracy, and in how many seeds it is enough."""
-    return f"{means[key]:.3f} ({means[f'{key}_worst']:.3f})", f"{means[f'{key}_enough']} of {len(SEEDS)}"
+    return f"{means[key]:.3f} ({means[f'{key}_worst']:.3f})", f"{means[f'{key}_enough']} of {means['num_tuned']}"
 
 
 def table_of_costs(planted: Sequence[dict]) -> str:

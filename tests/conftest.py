@@ -9,6 +9,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from torch.nn import functional as F
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -35,3 +36,16 @@ def pytest_runtest_makereport():
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
     return fail_if_skipped((yield))
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch):
+    """How many keys each call of torch's fused kernel gets."""
+    calls, fused = [], F.scaled_dot_product_attention
+
+    def counted(queries, keys, *others, **options):
+        calls.append(keys.shape[-2])
+        return fused(queries, keys, *others, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
+    return calls

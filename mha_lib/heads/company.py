@@ -1,6 +1,7 @@
 """What heads are to each other: natural twins, what later heads do when an earlier one goes, and who agrees in a block.
 
-``glance`` asks all three of one small model, so that ``sweep`` can ask them of many.
+And how far exact Shapley values agree with each other, if another score or another ablation defines them. ``glance``
+asks all this of one small model, so that ``sweep`` can ask it of many.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +10,16 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import always, evaluate, evaluate_all, head_outputs, head_shape, heads_seen_by, measuring
+from mha_lib.heads.ablation import (
+    ABLATIONS,
+    always,
+    evaluate,
+    evaluate_all,
+    head_outputs,
+    head_shape,
+    heads_seen_by,
+    measuring,
+)
 from mha_lib.heads.coalitions import shapley, spearman
 from mha_lib.heads.measures import (
     confidence,
@@ -87,14 +97,33 @@ def agreement_within(importances: Mapping[str, Tensor], reference: Tensor) -> di
     }
 
 
+def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, Tensor]:
+    """Six exact Shapley values of every head: of accuracy and of minus the loss, for three meanings of "gone".
+
+    Returns:
+        By score and ablation, as in "loss, mean": (num_blocks, num_heads), float64.
+    """
+    references = {}
+    for ablation in ABLATIONS:
+        scores = evaluate_all(model, batch, task, ablation)
+        for score, values in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
+            references[f"{score}, {ablation}"] = shapley(values).view(head_shape(model))
+    return references
+
+
 def glance(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
-    """All of this about one trained model, as what JSON can hold; ``across`` and ``within`` are rank correlations with
-    exact Shapley values, over all heads and within each block; ``block_alone`` that of a guess that knows the blocks.
+    """All of this about one trained model, as what JSON can hold.
+
+    Returns:
+        ``seed``; ``twins`` and ``later``, of the first block; rank correlations with exact Shapley values of accuracy
+        and zeros: ``across`` all heads and ``within`` each block, for each measure; ``block_alone``, of a guess that
+        knows the blocks; ``references``, of the five other exact ones.
     """
     task = find_task(task) if isinstance(task, str) else task
     model = trained(task, seed, steps, progress=False)
     seen = task.held_out[:num_examples]
-    fair = shapley(evaluate_all(model, seen, task).accuracy).view(head_shape(model))
+    references = exact_references(model, seen, task)
+    fair = references.pop("accuracy, zero")
     importances = {name: measure(model, seen, task) for name, measure in MEASURES.items()}
     frozen = costs_with_later_frozen(model, seen, task)
     return {
@@ -104,4 +133,5 @@ def glance(seed: int, task: Task | str = "lookups", num_examples: int = 128, ste
         "across": {name: spearman(importance, fair) for name, importance in importances.items()},
         "within": agreement_within(importances, fair),
         "block_alone": spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+        "references": {name: spearman(reference, fair) for name, reference in references.items()},
     }

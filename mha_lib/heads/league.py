@@ -5,16 +5,17 @@ that are gone give zeros (one reference of several that one could take), and the
 
 On two processes of this machine, or on a Dask cluster of yours:
 
-    results = sweep(compare, seeds=range(8))
+    results = sweep(compare, seeds=range(30))
     results = sweep(compare, seeds=range(500), executor=distributed.Client(address).get_executor())
 """
 
 import copy
 import inspect
+import math
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from functools import partial
 
 import torch
@@ -89,28 +90,40 @@ NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they dif
 _turn = threading.Lock()
 
 
-def sweep(run: Callable[[int], dict], seeds: Iterable[int], executor: Executor | None = None) -> list[dict]:
+def sweep(
+    run: Callable[[int], dict],
+    seeds: Iterable[int],
+    executor: Executor | None = None,
+    done: Callable[[int, dict], object] | None = None,
+) -> list[dict]:
     """``run(seed)`` for every seed, wherever the executor runs it.
 
     Args:
         run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it.
         executor: left out, a pool of two processes. Threads work, too, but take turns.
+        done: called with a seed and its result as soon as that is there, in whatever order they come. Write the result
+            to a file, and leave out the seeds that stand there: then a sweep that is cut short goes on where it was.
 
     Returns:
         The results, in the order of ``seeds``.
     """
-    if executor is not None:
-        return list(executor.map(run, seeds))
-    with ProcessPoolExecutor(max_workers=2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(run, seeds))
+    if executor is None:
+        with ProcessPoolExecutor(max_workers=2, mp_context=multiprocessing.get_context("spawn")) as pool:
+            return sweep(run, seeds, pool, done)
+    futures = {executor.submit(run, seed): seed for seed in seeds}
+    for future in as_completed(futures):
+        result = future.result()
+        if done is not None:
+            done(futures[future], result)
+    return [future.result() for future in futures]
 
 
 def compare(
     seed: int,
     task: Task | str = "lookups",
     num_kept: int = 5,
-    tuning_steps: int = 300,
-    longer_tuning_steps: int = 600,
+    tuning_steps: int | None = 300,
+    longer_tuning_steps: int | None = 600,
     num_examples: int = 128,
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
@@ -126,7 +139,7 @@ def compare(
     Args:
         task: a task of this library, or its name.
         num_kept: number of heads kept in the cut that is followed by more training …
-        tuning_steps, longer_tuning_steps: … for so many steps.
+        tuning_steps, longer_tuning_steps: … for so many steps; None for no such training, which takes longest of all.
         steps: number of steps that the model itself is trained for; left out, the task's own.
 
     Returns:
@@ -157,7 +170,11 @@ def compare(
         cuts[RANDOM] = random_set(model, num_kept, seed)
         budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
         outcomes = {
-            cut: {name: after_cut(model, rest, task, cut, seed, budget) for name, budget in budgets.items()}
+            cut: {
+                name: after_cut(model, rest, task, cut, seed, steps)
+                for name, steps in budgets.items()
+                if steps is not None
+            }
             for cut in set(cuts.values())
         }
         orders: dict[str, dict] = {}
@@ -186,22 +203,25 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 
     Returns:
         By name of the order: ``area``, ``spearman``, ``kept``, ``tuned``, ``tuned_longer``, ``training_area`` are means
-        over seeds (NaN where there is none); ``area_sd`` the standard deviation; ``spearman_worst``, ``tuned_worst``
-        and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and ``tuned_longer_enough`` the number of seeds in which
-        the accuracy is at least ``enough``.
+        over the seeds that have one (NaN where none has); ``area_sd`` the standard deviation; ``spearman_worst``,
+        ``tuned_worst`` and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and ``tuned_longer_enough`` the number
+        of seeds in which the accuracy is at least ``enough``, ``num_tuned`` that of seeds that were tuned.
     """
     rows = {}
     for name in results[0]["orders"]:
         columns = {
-            key: torch.tensor([result["orders"][name].get(key, torch.nan) for result in results], dtype=torch.float64)
+            key: torch.tensor(
+                [order[key] for result in results if key in (order := result["orders"][name])], dtype=torch.float64
+            )
             for key in ("area", "spearman", "kept", "tuned", "tuned_longer", "training_area")
         }
         rows[name] = {key: column.mean().item() for key, column in columns.items()}
         rows[name]["area_sd"] = columns["area"].std().item()
-        rows[name]["spearman_worst"] = columns["spearman"].min().item()
-        for tuned in ("tuned", "tuned_longer"):
-            rows[name][f"{tuned}_worst"] = columns[tuned].min().item()
-            rows[name][f"{tuned}_enough"] = (columns[tuned] >= enough).sum().item()
+        rows[name]["num_tuned"] = len(columns["tuned"])
+        for key in ("spearman", "tuned", "tuned_longer"):
+            rows[name][f"{key}_worst"] = min(columns[key].tolist(), default=math.nan)
+        for key in ("tuned", "tuned_longer"):
+            rows[name][f"{key}_enough"] = (columns[key] >= enough).sum().item()
     return dict(sorted(rows.items(), key=lambda item: -item[1]["area"]))
 
 

@@ -1,7 +1,8 @@
 """Calls of every attention drawn at random, most of them right, some spoilt; and what each has to give.
 
-A right call is held against the formula in float64, a spoilt one must be refused by an error that begins with the name
-of a spoilt argument. ``python tests/attention/random_calls.py 20000 [SEED]`` runs as many as you like.
+A right call is held against the formula in float64 and has finite gradients, a spoilt one must be refused by an error
+that begins with the name of a spoilt argument. ``python tests/attention/random_calls.py 20000 [SEED]`` runs as many
+as you like.
 """
 
 import random
@@ -56,6 +57,9 @@ def draw(rng: random.Random) -> Call:
     arguments["attn_mask"] = mask(rng, (batch_size, num_heads, *scores[-2:]) if kind == "multi-head" else scores)
     if kind == "multi-head":
         arguments["head_mask"] = gates(rng, batch_size, num_heads)
+    arguments = {name: X if X is None or X.dim() < 2 else in_other_memory(X, rng) for name, X in arguments.items()}
+    if rng.random() < 0.5:
+        next(iter(arguments.values())).requires_grad_()
     if rng.random() < 0.1:
         layer = layer.to("meta")
         arguments = {name: X if X is None else X.to("meta") for name, X in arguments.items()}
@@ -87,6 +91,16 @@ def make_layer(kind: str, rng: random.Random, num_heads: int, sizes: tuple[int, 
         layer = rng.choice([mha_lib.DotProductAttention, FusedAttention])(dropout)
     layer = references.on_way(layer, rng.choice(references.WAYS))
     return layer.train(layer.training or (dropout == 0 and rng.random() < 0.5))
+
+
+def in_other_memory(X: Tensor, rng: random.Random) -> Tensor:
+    """The same shape, sometimes with its last axes exchanged in memory, with gaps, or one example for all."""
+    way = rng.choice(["as it is", "exchanged", "with gaps", "one for all"])
+    if way == "exchanged":
+        return X.mT.contiguous().mT
+    if way == "with gaps":
+        return X.repeat_interleave(2, dim=-1)[..., ::2]
+    return X[:1].expand_as(X) if way == "one for all" else X
 
 
 def lengths(rng: random.Random, batch_size: int, num_queries: int, num_keys: int) -> Tensor | None:
@@ -180,6 +194,10 @@ def run(call: Call) -> str:
         results = zip((output, call.layer.attention_weights), expected, strict=True)
     for result, reference in results:
         references.assert_same(result.double(), reference, atol=TOLERANCE[output.dtype])
+    if output.requires_grad:
+        output.sum().backward()
+        gradients = [X.grad for X in (first, *call.layer.parameters()) if X.grad is not None]
+        assert gradients and all(X.isfinite().all() for X in gradients)
     return "right"
 
 

@@ -3,8 +3,6 @@
 It is the one reference of these tests, beside the golden vectors and ``loop_over_heads``.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,8 +13,6 @@ from mha_lib import AdditiveAttention, MultiHeadAttention
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, HEAD_SIZE = 3, 5, 6, 4, 2
 SIZES = dict(query_size=7, key_size=9, value_size=10)
 NUM_HIDDENS = NUM_HEADS * HEAD_SIZE
-
-Same = Callable[..., None]  # assert_same, or something that looks less closely
 
 
 def numpy(X: Tensor | None) -> np.ndarray | None:
@@ -81,14 +77,10 @@ def random_numbers(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 
 
-def all_ones(*shape: int) -> Tensor:
-    return torch.ones(*shape, dtype=torch.float64)
-
-
-def sequences(numbers: Callable = random_numbers, same_sizes: bool = False) -> tuple[Tensor, ...]:
+def sequences(same_sizes: bool = False) -> tuple[Tensor, ...]:
     """Queries, keys and values; a dot product needs keys of the size of queries."""
     number = dict(query_size=NUM_QUERIES, key_size=NUM_KEYS, value_size=NUM_KEYS)
-    queries, keys, values = (numbers(BATCH_SIZE, number[name], size) for name, size in SIZES.items())
+    queries, keys, values = (random_numbers(BATCH_SIZE, number[name], size) for name, size in SIZES.items())
     return queries, keys[..., : queries.shape[-1]] if same_sizes else keys, values
 
 
@@ -136,17 +128,12 @@ def assert_same(actual: Tensor, expected: np.ndarray, atol: float = 1e-12) -> No
     torch.testing.assert_close(actual.detach(), torch.from_numpy(np.ascontiguousarray(expected)), rtol=0, atol=atol)
 
 
-def assert_same_shape(actual: Tensor, expected: np.ndarray, atol: float = 0) -> None:
-    """What a test does that looks at shapes only."""
-    assert tuple(actual.shape) == expected.shape
-
-
 def close(actual, expected, atol: float = 1e-12) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
-def check(layer: nn.Module, *given: Tensor, same: Same = assert_same, **arguments) -> None:
+def check(layer: nn.Module, *given: Tensor, **arguments) -> None:
     """Output and weights of a layer are those of the formula."""
     output, weights = attention(layer, *given, **arguments)
-    same(layer(*given, **arguments), output)
-    same(layer.attention_weights, weights)
+    assert_same(layer(*given, **arguments), output)
+    assert_same(layer.attention_weights, weights)

@@ -4,6 +4,7 @@ That *every* spoilt argument is refused by name is tried in ``test_random_calls`
 """
 
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -73,6 +74,18 @@ BUILT = [
     (TypeError, "causal must be True or False, got 1", lambda: mha_lib.masked_softmax(SCORES, causal=1), ()),
     (TypeError, "queries must have the dtype of the layer's parameters, torch.float32, got torch.float64",
      open_sizes, [X.double() for X in GIVEN.values()]),
+    (ValueError, "dropout must be left to the attention…got 0.1",
+     partial(MultiHeadAttention, attention=FusedAttention(), dropout=0.1), (8, 4)),
+    (TypeError, "attention must be an instance of AttentionPooling, got <class",
+     partial(MultiHeadAttention, attention=FusedAttention), (8, 4)),
+    (TypeError, "attention must be an instance of AttentionPooling, got Linear",
+     partial(MultiHeadAttention, attention=torch.nn.Linear(8, 4)), (8, 4)),
+    (ValueError, "num_key_value_heads must divide num_heads, got …=3, num_heads=4",
+     partial(MultiHeadAttention, num_key_value_heads=3), (8, 4)),
+    (ValueError, "num_key_value_heads must be at least 1, got 0",
+     partial(MultiHeadAttention, num_key_value_heads=0), (8, 4)),
+    (TypeError, "num_key_value_heads must be an integer, got 2.0",
+     partial(MultiHeadAttention, num_key_value_heads=2.0), (8, 4)),
 ]  # fmt: skip
 
 
@@ -180,8 +193,3 @@ def test_a_refused_call_leaves_no_weights_behind():
         layer(QUERIES, KEYS, VALUES, torch.tensor([7, 7, 7]))
     with pytest.raises(RuntimeError, match="there are none"):
         _ = layer.attention_weights
-
-
-def test_mixed_dtypes_on_the_meta_device():
-    queries, values = QUERIES.to("meta"), VALUES.to("meta")
-    refuses(TypeError, "keys…got torch.float64", DotProductAttention(), queries, queries.double(), values)

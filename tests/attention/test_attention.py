@@ -1,4 +1,4 @@
-"""Each attention is its formula, on every way to it, and its gradients are those of the formula."""
+"""Numbers, gradients and shapes of the attentions; that each is its formula is tried in ``test_random_calls``."""
 
 import pytest
 import torch
@@ -26,38 +26,12 @@ from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, Multi
 from mha_lib.attention import FusedAttention
 
 GIVEN, SAME_SIZES = sequences(), sequences(same_sizes=True)
-HEADS = random_numbers(3, 4, 5, 7), random_numbers(3, 4, 6, 7), random_numbers(3, 4, 6, 9)
 every_way = pytest.mark.parametrize("way", WAYS)
 every_length = pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
 
 
-@every_way
-@pytest.mark.parametrize("groups", [4, 2, 1])
-def test_multi_head_attention(groups, way):
-    layer = make_layer(num_key_value_heads=groups)
-    assert layer.W_k.weight.shape == (2 * groups, 9) and layer.W_v.weight.shape == (2 * groups, 10)
-    for case in CASES.values():
-        check(on_way(layer, way), *GIVEN, **case)
-
-
-@pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
-def test_the_other_attentions(valid_lens):
-    layers = (
-        make_additive(),
-        KernelPooling(0.3).double(),
-        KernelPooling(4, learnable=True).double(),
-        DotProductAttention(),
-    )
-    for layer in (*layers, *(on_way(FusedAttention(), way) for way in WAYS)):
-        check(layer, *(GIVEN if isinstance(layer, AdditiveAttention) else SAME_SIZES), valid_lens=valid_lens)
-        if isinstance(layer, DotProductAttention):
-            check(layer, *HEADS, valid_lens=valid_lens)
-    assert layers[1].bandwidth.item() == pytest.approx(0.3, rel=1e-6)  # its logarithm was stored in float32
-    assert [layer.log_bandwidth.requires_grad for layer in layers[1:3]] == [False, True]
-
-
 @pytest.mark.parametrize("shift", [-3e6, 0, 3e6])
-@pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGTHS)
+@every_length
 def test_softmax_of_scores_below_any_fixed_fill_value(valid_lens, shift):
     for scores in (random_numbers(3, 5, 6) + shift, random_numbers(3, 4, 5, 6) + shift):
         assert_same(mha_lib.masked_softmax(scores, valid_lens), masked_softmax(scores, valid_lens))
@@ -93,19 +67,6 @@ def test_weights_are_dropped_at_the_rate_and_kept_as_they_were_before():
     expected, weights = attention(layer, *GIVEN, valid_lens)
     assert_same(layer.attention_weights, weights)
     assert_same(layer.eval()(*GIVEN, valid_lens), expected)
-
-
-@pytest.fixture
-def kernel_calls(monkeypatch):
-    """How many keys each call of torch's fused kernel gets."""
-    calls, fused = [], F.scaled_dot_product_attention
-
-    def counted(queries, keys, *others, **options):
-        calls.append(keys.shape[-2])
-        return fused(queries, keys, *others, **options)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
-    return calls
 
 
 @pytest.mark.parametrize("training, dropout, calls", [(False, 0.5, 1), (True, 0.0, 1), (True, 0.5, 0)])
@@ -214,32 +175,6 @@ def test_an_empty_row_gives_the_output_bias_and_no_gradient(way, bias):
 
 
 # Shapes at their ends, and memory.
-
-
-@pytest.mark.parametrize("way", ["kernel", "formula"])
-@pytest.mark.parametrize("sizes", [(0, 5, 6), (3, 0, 6), (3, 5, 0), (0, 0, 0)])
-def test_nothing_to_attend_with_or_to(sizes, way):
-    b, q, k = sizes
-    layer = on_way(make_layer(), way)
-    for shape in (None, (b,), (b, q)):
-        valid_lens = None if shape is None else torch.full(shape, k)
-        output = layer(random_numbers(b, q, 7), random_numbers(b, k, 9), random_numbers(b, k, 10), valid_lens)
-        output.sum().backward()
-        assert output.shape == (b, q, layer.num_hiddens)
-        assert layer.attention_weights.shape == (b, layer.num_heads, q, k)
-        assert k > 0 or (output == layer.W_o.bias).all()
-
-
-def test_memory_order_of_the_inputs_does_not_matter():
-    valid_lens = LENGTHS["per query"].mT.contiguous().mT
-    for layer, (queries, keys, values) in (
-        (make_layer(), GIVEN), (make_additive(), GIVEN), (FusedAttention(), SAME_SIZES),
-    ):  # fmt: skip
-        strided = [queries.mT.contiguous().mT, keys.transpose(0, 1).contiguous().transpose(0, 1),
-                   values.repeat_interleave(2, dim=-1)[..., ::2]]  # fmt: skip
-        assert not any(X.is_contiguous() for X in (*strided, valid_lens))
-        check(layer, *strided, valid_lens=valid_lens)
-        check(layer, *(X[:1].expand(3, -1, -1) for X in (queries, keys, values)), valid_lens=torch.tensor([3, 1, 5]))
 
 
 def test_sizes_left_out_are_taken_from_the_first_call_or_from_a_state_dict():

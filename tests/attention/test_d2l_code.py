@@ -90,13 +90,6 @@ def test_attention_alone(book, valid_lens, sizes):
     close(mha_lib.masked_softmax(scores, valid_lens), expected)
 
 
-def test_the_transpositions_are_those_of_the_book(book):
-    layer, X = book.MultiHeadAttention(NUM_HIDDENS, NUM_HEADS, 0.0), random_numbers(BATCH_SIZE, NUM_KEYS, NUM_HIDDENS)
-    folded = layer.transpose_qkv(X)
-    assert torch.equal(mha_lib.transpose_qkv(X, NUM_HEADS), folded)
-    assert torch.equal(mha_lib.transpose_output(folded, NUM_HEADS), layer.transpose_output(folded))
-
-
 # The chapter on the Transformer: an encoder of the book's package, and a decoder and the code that reads the weights,
 # written as a reader would, on the book's blocks. ``library`` is where the attention comes from.
 

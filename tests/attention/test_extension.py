@@ -3,7 +3,6 @@
 import pytest
 import torch
 from references import assert_same, attention, check, close, make_layer, masked_softmax, on_way, random_numbers
-from torch import nn
 
 import mha_lib
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
@@ -89,24 +88,6 @@ def test_every_attention_serves_in_a_layer(make):
     assert_same(output, attention(layer, X, X, X, LENGTHS)[0])
     check(layer, X, X, X, valid_lens=LENGTHS)
     close(layer.attention_weights, weights)
-
-
-@pytest.mark.parametrize(
-    "given, error, message",
-    [
-        (dict(attention=FusedAttention(), dropout=0.1), ValueError, "dropout must be left to the attention.*got 0.1"),
-        (dict(attention=FusedAttention), TypeError, "attention must be an instance of AttentionPooling, got <class"),
-        (dict(attention=nn.Linear(8, 4)), TypeError, "attention must be an instance of AttentionPooling, got Linear"),
-        (dict(num_key_value_heads=3), ValueError, "num_key_value_heads must divide num_heads, got .*=3, num_heads=4"),
-        (dict(num_key_value_heads=8), ValueError, "num_key_value_heads must divide num_heads"),
-        (dict(num_key_value_heads=0), ValueError, "num_key_value_heads must be at least 1, got 0"),
-        (dict(num_key_value_heads=2.0), TypeError, "num_key_value_heads must be an integer, got 2.0"),
-    ],
-    ids=str,
-)
-def test_what_does_not_serve(given, error, message):
-    with pytest.raises(error, match=message):
-        MultiHeadAttention(8, 4, **given)
 
 
 # Between projection and attention.

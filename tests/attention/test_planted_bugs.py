@@ -1,18 +1,13 @@
-"""Bugs found in published teaching code, planted by overriding: the formula catches every one.
-
-For contrast: a check of shapes misses them all, and a check on all-ones input misses some.
-"""
+"""Bugs found in published teaching code, planted by overriding: the formula catches every one."""
 
 import math
 
 import pytest
 import torch
-from references import CASES, LENGTHS, all_ones, assert_same, assert_same_shape, check, random_numbers, sequences
+from references import CASES, LENGTHS, SIZES, check, sequences
 from torch import nn
 
 from mha_lib.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, masked_softmax
-
-SIZES = dict(query_size=7, key_size=9, value_size=10)
 
 
 def softmax_by(change):
@@ -79,16 +74,15 @@ BUGS = {
     "−∞ in a row without valid keys": filled_by(-math.inf),
     "−1e6 for −∞": filled_by(-1e6),
 }
-UNSEEN_ON_ONES = ("additive scores without tanh", "scaled by the size of all heads")
 
 
-def caught(make, numbers=random_numbers, same=assert_same):
+def caught(make):
     """Whether a check of any case fails."""
     cases = [dict(valid_lens=lens) for lens in LENGTHS.values()] if "NoTanh" in repr(make()) else CASES.values()
     for case in cases:
         torch.manual_seed(0)
         try:
-            check(make().double(), *sequences(numbers), same=same, **case)
+            check(make().double(), *sequences(), **case)
         except AssertionError:
             return True
     return False
@@ -97,8 +91,6 @@ def caught(make, numbers=random_numbers, same=assert_same):
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_formula_catches_the_bug(bug):
     assert caught(BUGS[bug])
-    assert not caught(BUGS[bug], same=assert_same_shape)
-    assert caught(BUGS[bug], numbers=all_ones) == (bug not in UNSEEN_ON_ONES)
 
 
 def test_overriding_without_a_bug_passes():

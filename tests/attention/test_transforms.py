@@ -219,16 +219,6 @@ def test_autocast(layer, training):
     assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in layer.parameters())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_with_empty_rows(layer, dtype):
-    expected = layer(*GIVEN)
-    output = layer.to(dtype)(*(Y.to(dtype) for Y in GIVEN[:3]), *GIVEN[3:])
-    assert output.dtype == layer.attention_weights.dtype == dtype
-    close(output.double(), expected, atol=0.05)
-    output.float().square().sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
-
-
 class Reads(TorchDispatchMode):
     """Counts how often a number is read out of a tensor, for which a GPU would have to be waited for."""
 
@@ -264,6 +254,7 @@ def test_parameters_are_made_where_and_how_they_are_asked_for(sizes):
     for module in made:
         assert all(p.device.type == "meta" and p.dtype == torch.float64 for p in module.parameters())
     assert KernelPooling(0.5, dtype=torch.float64).bandwidth.item() == pytest.approx(0.5, rel=1e-15)
+    assert [KernelPooling(0.5, learnable).log_bandwidth.requires_grad for learnable in (False, True)] == [False, True]
 
 
 # Other modules in the place of projections.

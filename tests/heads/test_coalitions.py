@@ -41,30 +41,10 @@ def by_permutations(values, num_heads):
     return shares / math.factorial(num_heads)
 
 
-def test_shapley_of_the_glove_game():
-    # Head 0 has a left glove, heads 1 and 2 a right one each; a pair is worth 1. The known shares: 2/3, 1/6, 1/6.
-    sets = [heads_in(torch.tensor(number), 3).tolist() for number in range(8)]
-    values = torch.tensor([float(left and (right or other)) for left, right, other in sets], dtype=torch.float64)
-    torch.testing.assert_close(shapley(values), torch.tensor([4.0, 1.0, 1.0]).double() / 6)
-
-
-def test_shapley_of_heads_that_do_not_interact_is_what_each_adds():
-    worth = torch.tensor([3.0, -1.0, 0.5, 2.0], dtype=torch.float64)
-    values = 7 + heads_in(torch.arange(16), 4).double() @ worth
-    torch.testing.assert_close(shapley(values), worth)
-    torch.testing.assert_close(sampled_shapley(lambda sets: sets.double() @ worth, 4, num_orders=1), worth)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_shapley_equals_all_permutations(seed):
-    values = random_game(6, seed)
-    torch.testing.assert_close(shapley(values), by_permutations(values, 6), rtol=0, atol=1e-12)
-
-
-def test_shapley_values_add_up_to_the_whole_worth():
-    for num_heads in (1, 2, 5, 12):
-        values = random_game(num_heads)
-        assert abs(shapley(values).sum() - (values[-1] - values[0])) < 1e-9
+@pytest.mark.parametrize("num_heads", [1, 2, 6])
+def test_shapley_equals_all_permutations(num_heads):
+    values = random_game(num_heads)
+    torch.testing.assert_close(shapley(values), by_permutations(values, num_heads), rtol=0, atol=1e-12)
 
 
 def test_sampled_shapley_adds_up_too_and_comes_close():

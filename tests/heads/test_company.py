@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from mha_lib import heads
-from mha_lib.heads.company import MEASURES, agreement_within, costs_with_later_frozen, glance, natural_twins
+from mha_lib.heads.company import (
+    MEASURES,
+    agreement_within,
+    costs_with_later_frozen,
+    exact_references,
+    glance,
+    natural_twins,
+)
 from mha_lib.models import find_task, shipped_model
 
 
@@ -64,9 +71,22 @@ def test_agreement_is_asked_for_in_each_block_alone():
     assert agreement_within({"one": measure}, reference) == {"one": [pytest.approx(1), pytest.approx(-1)]}
 
 
+def test_each_reference_adds_up_to_its_own_score(case):
+    """What all heads add to the accuracy, or take from the loss, where absent ones are replaced in that way."""
+    model, batch, task = case
+    none_and_all = torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])
+    references = exact_references(*case)
+    for ablation in ("zero", "mean", "resample"):
+        scores = heads.evaluate(model, batch, task, none_and_all, heads.substitutes_for(model, batch, ablation))
+        for score, (without, whole) in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
+            assert references[f"{score}, {ablation}"].sum().item() == pytest.approx((whole - without).item(), abs=1e-6)
+    assert len(references) == 6
+
+
 @pytest.mark.slow
 def test_a_glance_holds_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MHA_CACHE", str(tmp_path))
     found = glance(0, num_examples=16, steps=30)
     assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
+    assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
     assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6

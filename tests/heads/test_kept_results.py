@@ -1,13 +1,9 @@
 """Kept results are what the commands that make them wrote."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks import heads, pruning_speed
 from mha_lib.heads import kept_results
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
@@ -17,12 +13,6 @@ def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
 
 def test_the_report_shows_the_kept_results():
     assert heads.report(kept_results.load_results("heads")) == heads.REPORT.read_text(encoding="utf-8")
-
-
-def test_the_commands_exist():
-    makefile = (ROOT / "Makefile").read_text()
-    for command in kept_results.COMMANDS.values():
-        assert f"\n{command.removeprefix('make ')}:" in makefile
 
 
 def test_unknown_results_are_refused():

@@ -1,5 +1,6 @@
 """The comparison of measures: what it counts, and that it counts the same on processes, threads and a Dask cluster."""
 
+import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -30,8 +31,13 @@ quick = partial(compare, tuning_steps=2, longer_tuning_steps=4, **QUICK)
 
 
 @pytest.fixture(scope="module")
-def result():
+def trained_once():
     return quick(0)
+
+
+@pytest.fixture
+def result(trained_once):
+    return copy.deepcopy(trained_once)
 
 
 def test_orders_of_every_kind(result):
@@ -121,12 +127,16 @@ def test_a_summary_counts_over_seeds():
     def seed(area, tuned, longer, **more):
         return {"orders": {"one": {"area": area, "kept": 0.1, "tuned": tuned, "tuned_longer": longer} | more}}
 
-    row = summarise([seed(0.2, 0.99, 1.0, spearman=0.5), seed(0.6, 0.7, 0.98, spearman=-0.1)])["one"]
+    tuned = [seed(0.2, 0.99, 1.0, spearman=0.5), seed(0.6, 0.7, 0.98, spearman=-0.1)]
+    row = summarise(tuned)["one"]
     assert row["area"] == pytest.approx(0.4) and row["area_sd"] == pytest.approx(0.08**0.5)
     assert (row["tuned_worst"], row["tuned_enough"]) == (0.7, 1)
     assert (row["tuned_longer_worst"], row["tuned_longer_enough"]) == (0.98, 2)
     assert (row["spearman"], row["spearman_worst"]) == (pytest.approx(0.2), -0.1)
-    assert row["training_area"] != row["training_area"]
+    assert row["training_area"] != row["training_area"] and row["num_tuned"] == 2
+    untuned = summarise([*tuned, {"orders": {"one": {"area": 0.7, "kept": 0.1}}}])["one"]
+    assert untuned["area"] == pytest.approx(0.5)
+    assert all(untuned[key] == row[key] for key in ("spearman", "tuned", "tuned_worst", "tuned_enough", "num_tuned"))
 
 
 def test_leave_one_out_taken_again_is_the_greedy_order():
@@ -193,3 +203,22 @@ def test_a_sweep_equals_a_plain_loop(executor, result):
 def test_results_come_in_the_order_of_the_seeds():
     with ThreadPoolExecutor() as threads:
         assert sweep(lambda seed: {"seed": seed}, [3, 1, 2], threads) == [{"seed": 3}, {"seed": 1}, {"seed": 2}]
+
+
+def test_each_result_is_handed_over_before_a_later_one_fails():
+    def fails_at_two(seed):
+        if seed == 2:
+            raise ValueError("two")
+        return {"seed": seed}
+
+    kept = {}
+    with ThreadPoolExecutor(max_workers=1) as thread, pytest.raises(ValueError, match="two"):
+        sweep(fails_at_two, [3, 1, 2], thread, kept.__setitem__)
+    assert kept == {3: {"seed": 3}, 1: {"seed": 1}}
+
+
+def test_without_training_after_cuts_the_rest_is_the_same(result):
+    untuned = quick(0, tuning_steps=None, longer_tuning_steps=None)
+    for order in result["orders"].values():
+        del order["tuned"], order["tuned_longer"]
+    assert untuned == result

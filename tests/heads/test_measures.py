@@ -115,38 +115,21 @@ def test_gate_gradient_equals_one_example_at_a_time(model, batch, kept):
     torch.testing.assert_close(gate_gradient(model, batch, TASK, kept=kept), expected)
 
 
-def test_the_gates_gradient_is_that_of_w_o(model, batch):
-    """∂L / ∂ξ_h = ⟨W_o⁽ʰ⁾, ∂L / ∂W_o⁽ʰ⁾⟩: it vanishes on average where training has ended."""
-    gates = torch.ones(head_shape(model), dtype=torch.float64, requires_grad=True)
-    mean_loss(model, batch, gates).backward()
-    products = [(layer.W_o.weight * layer.W_o.weight.grad).sum(dim=0).view(layer.num_heads, -1).sum(dim=1)
-                for layer in model.attentions]  # fmt: skip
-    torch.testing.assert_close(gates.grad, torch.stack(products))
-
-
-def test_path_gradients_add_up_to_what_all_heads_take_away(model, batch, kept):
-    with torch.no_grad():
-        for there in (torch.ones_like(kept), kept):
-            expected = mean_loss(model, batch, 0 * there) - mean_loss(model, batch, there)
-            with torch.enable_grad():
-                found = path_gradient(model, batch, TASK, steps=200, kept=there)
-            torch.testing.assert_close(found.sum(), expected, rtol=0, atol=2e-3)
-    assert found[:, 0].abs().max() == 0  # those that are gone
-
-
-def test_path_gradient_equals_differences_along_the_path(model, batch):
-    ones, width = torch.ones(head_shape(model), dtype=torch.float64), 1e-6
+@pytest.mark.parametrize("some_gone", [False, True])
+def test_path_gradient_equals_differences_along_the_path(model, batch, kept, some_gone):
+    end, width = kept if some_gone else torch.ones_like(kept), 1e-6
 
     def attribution(block, head):
         total = 0.0
         for middle in (0.125, 0.375, 0.625, 0.875):
-            step = width * (ones - without(ones, block, head))
-            total -= mean_loss(model, batch, middle * ones + step) - mean_loss(model, batch, middle * ones - step)
+            step = width * (end - without(end, block, head))
+            total -= mean_loss(model, batch, middle * end + step) - mean_loss(model, batch, middle * end - step)
         return total / (2 * width) / 4
 
     with torch.no_grad():
         expected = values_of_heads(model, attribution)
-    torch.testing.assert_close(path_gradient(model, batch, TASK, steps=4), expected, rtol=1e-5, atol=1e-7)
+    found = path_gradient(model, batch, TASK, steps=4, kept=kept if some_gone else None)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def over_real_queries(model, batch, of_row):

@@ -34,20 +34,15 @@ def random_plans(number):
         yield model, random_gates(model, seed), examples(model, number=4, seed=seed)
 
 
-def test_pruned_equals_masked_for_random_plans():
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_pruned_equals_masked_for_random_plans(dtype, atol):
     sizes = set()
-    for model, gates, batch in random_plans(80):
+    for model, gates, batch in random_plans(40):
         plan = plan_from(model, gates)
         sizes |= {len(heads) for heads in plan.values()}
-        masked, pruned = outputs(model, batch, gates), outputs(prune(model, plan), batch)
-        torch.testing.assert_close(pruned, masked, rtol=0, atol=1e-12)
+        masked, pruned = outputs(model.to(dtype), batch, gates), outputs(prune(model, plan), batch)
+        torch.testing.assert_close(pruned, masked, rtol=0, atol=atol)
     assert sizes == {0, 1, 2, 3, 4}
-
-
-def test_pruned_equals_masked_in_float32():
-    for model, gates, batch in random_plans(20):
-        masked = outputs(model.float(), batch, gates)
-        torch.testing.assert_close(outputs(prune(model, plan_from(model, gates)), batch), masked, rtol=0, atol=2e-5)
 
 
 def test_means_stay_in_the_bias():
@@ -114,22 +109,6 @@ def test_mode_dropout_and_frozen_weights_are_kept(training):
     assert all(module.training == training for module in pruned.modules())
     assert all(parameter.requires_grad == training for parameter in pruned.parameters())
     assert pruned.attentions[0].attention.dropout.p == 0.2
-
-
-def test_it_trains_on():
-    model = encoder()
-    batch = examples(model)
-    pruned = prune(model, {"layer 0": [0, 2], "layer 1": []}).train()
-    optimizer = torch.optim.Adam(pruned.parameters(), lr=0.01)
-    losses = []
-    for _ in range(30):
-        loss = TASK.losses(pruned(batch.inputs, batch.valid_lens), batch.targets).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.7 * losses[0]
-    assert all(parameter.grad is not None for parameter in pruned.parameters())
 
 
 def test_it_saves_and_loads():

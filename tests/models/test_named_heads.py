@@ -50,3 +50,8 @@ def test_every_named_head_has_a_role_and_kept_figures_which_are_those_of_the_rep
     kept = pretrained.kept_figures()
     assert [(one["layer"], one["head"]) for one in kept] == list(named_heads.ROLES) == list(named_heads.NAMED_HEADS)
     assert named_heads.report(kept) == named_heads.REPORT.read_text(encoding="utf-8")
+
+
+def test_every_named_head_does_what_its_name_says():
+    for one in pretrained.kept_figures():
+        assert one["right"] > 0.85 > 0.2 > one["redrawn"], one["where it looks"]

@@ -1,5 +1,6 @@
-"""What ships inside the library is found where it is installed, and its absence names the remedy."""
+"""A wheel holds the library alone; its data are found where it is installed, and their absence names the remedy."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mha_lib.heads.kept_results import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("mha_lib", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("mha_lib", "tools", "pyproject.toml", "README.md", "LICENSE")
 READERS = {  # a file of the library, and what reads it
-    "heads/results/heads.json": "load_results('heads')",
-    "heads/results/pruning_speed.json": "load_results('pruning_speed')",
+    **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
@@ -50,10 +52,23 @@ def read_all(installed):
     return subprocess.run(command, cwd=installed, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
+def files_of(library):
+    files = (path.relative_to(library).as_posix() for path in library.rglob("*") if path.is_file())
+    return {file for file in files if "__pycache__" not in file}
+
+
+@pytest.mark.slow
+def test_an_installed_copy_holds_all_of_mha_lib_and_nothing_else(installed):
+    assert {folder.name for folder in installed.iterdir() if folder.suffix != ".dist-info"} == {"mha_lib"}
+    assert files_of(installed / "mha_lib") == files_of(ROOT / "mha_lib")
+
+
 @pytest.mark.slow
 def test_an_installed_copy_finds_its_data_and_one_without_them_says_how_to_get_them(installed):
     assert read_all(installed) == [f"found {path}" for path in READERS]
     for path in READERS:
         (installed / "mha_lib" / path).unlink()
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
     for line, path in zip(read_all(installed), READERS, strict=True):
-        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.") and "`make " in line
+        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.")
+        assert re.search(r"`make ([a-z-]+)", line)[1] in targets

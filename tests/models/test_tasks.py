@@ -7,6 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from mha_lib.models import shipped_figures, shipped_model, trained
 from mha_lib.models.tasks import Batch, Digits, find_task, to_images, to_patches
 
 
@@ -31,11 +32,17 @@ def test_digits_holds_out_every_fifth_image():
     assert held_out.targets.tolist() == load_digits().target[::5].tolist()
 
 
-def test_digits_trains_on_no_held_out_image():
-    held_out = {tuple(image.flatten().tolist()) for image in find_task("digits").held_out.inputs}
-    batches = find_task("digits").batches(torch.Generator().manual_seed(0))
+@pytest.mark.parametrize(
+    ("name", "told_apart_by"), [("digits", lambda batch: batch.inputs), ("dates", lambda batch: batch.targets)]
+)
+def test_no_held_out_example_is_trained_on(name, told_apart_by):
+    def rows(batch):
+        return {tuple(row.flatten().tolist()) for row in told_apart_by(batch)}
+
+    held_out = rows(find_task(name).held_out)
+    batches = find_task(name).batches(torch.Generator().manual_seed(0))
     for _, batch in zip(range(20), batches, strict=False):
-        assert held_out.isdisjoint(tuple(image.flatten().tolist()) for image in batch.inputs)
+        assert held_out.isdisjoint(rows(batch))
 
 
 def test_digits_are_read_from_the_class_token():
@@ -66,14 +73,6 @@ def test_dates_say_the_same_day_twice():
         assert datetime.strptime(source, notation).date() == day
         assert answer == day.isoformat() and given == "^" + answer[:-1]
         assert batch.valid_lens[example] == len(source)
-
-
-def test_dates_train_on_no_held_out_day():
-    task = find_task("dates")
-    held_out = {day for day, _ in task.held_out_dates}
-    batch = draw("dates")
-    days = {"".join(task.target_characters[i] for i in row) for row in batch.targets}
-    assert days.isdisjoint(day.isoformat() for day in held_out)
 
 
 def test_a_date_is_aligned_with_the_field_that_spells_it():
@@ -166,6 +165,7 @@ def test_digits_without_scikit_learn_says_what_to_install(monkeypatch):
         _ = Digits().held_out
 
 
-def test_an_unknown_task_is_told_the_known_ones():
+@pytest.mark.parametrize("find", [find_task, shipped_model, shipped_figures, trained])
+def test_an_unknown_task_is_told_the_known_ones(find):
     with pytest.raises(ValueError, match="task must be one of digits, lookups, dates, got 'digit'"):
-        find_task("digit")
+        find("digit")

@@ -8,7 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
-from notebook_tools import code, first_cell, make_notebooks, stubs
+from notebook_tools import code, first_cell, make_notebooks
+
+import stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5

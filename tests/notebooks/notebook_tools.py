@@ -1,30 +1,14 @@
 """What the tests of the notebooks share."""
 
-import ast
-import importlib.util
-import sys
 from pathlib import Path
 
-from IPython.core.inputtransformer2 import TransformerManager
+import first_cell
+import notebooks as make_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 REPORTS = sorted((ROOT / "notebooks").glob("report_*.ipynb"))
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
-
-
-def load(name):
-    """A module behind ``make notebooks``, whose folder no import can name."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # one of them imports the other
-    spec.loader.exec_module(module)
-    return module
-
-
-stubs = load("stubs")
-first_cell = load("first_cell")
-make_notebooks = load("notebooks")
 
 
 def code(notebook):
@@ -50,39 +34,9 @@ def run_cells(notebook):
     return namespace
 
 
-def cell_definitions(path, names):
-    """The functions and classes that a notebook's cells define, made without running anything else in it.
-
-    The notebook's imports and these definitions run in order, up to the last definition: what the notebook
-    imports further down cannot stand in for what it defines. Of several definitions of one name the last
-    counts.
-
-    Args:
-        path: the notebook.
-        names: what to define; a function that calls other functions of the notebook needs those named too.
-
-    Returns:
-        A dict from name to object, each as it was right after its own definition.
-
-    Raises:
-        ValueError: no cell defines one of the names at its top level.
-    """
-    statements = [statement for cell in make_notebooks.read(path).cells for statement in parse(cell)]
-    wanted = [statement for statement in statements if getattr(statement, "name", None) in names]
-    missing = set(names) - {statement.name for statement in wanted}
-    if missing:
-        raise ValueError(f"{Path(path).name} defines no {', '.join(sorted(missing))}")
-    namespace, defined = {"__name__": Path(path).stem}, {}
-    for statement in statements[: statements.index(wanted[-1]) + 1]:
-        if statement in wanted or isinstance(statement, ast.Import | ast.ImportFrom):
-            exec(compile(ast.Module([statement], type_ignores=[]), Path(path).name, "exec"), namespace)
-        if statement in wanted:
-            defined[statement.name] = namespace[statement.name]
-    return defined
-
-
-def parse(cell):
-    """The statements of a cell; none for a text cell."""
-    if cell.cell_type != "code":
-        return []
-    return ast.parse(TransformerManager().transform_cell(cell.source)).body
+def told(stem, before="## Exercises"):
+    """Everything that a notebook defines before a heading, after these cells have run in order, here and now."""
+    notebook = make_notebooks.read(ROOT / "notebooks" / f"{stem}.ipynb")
+    end = next(number for number, cell in enumerate(notebook.cells) if before in cell.source)
+    notebook.cells = notebook.cells[:end]
+    return run_cells(notebook)

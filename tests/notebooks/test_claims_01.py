@@ -2,9 +2,9 @@
 
 import math
 
+import notebook_tools
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks, run_cells
 
 from mha_lib import KernelPooling
 
@@ -12,9 +12,7 @@ from mha_lib import KernelPooling
 @pytest.fixture(scope="module")
 def told():
     """Everything that the story defines, its optional end too."""
-    notebook = make_notebooks.read(ROOT / "notebooks" / "01_attention_pooling.ipynb")
-    notebook.cells = notebook.cells[: next(i for i, cell in enumerate(notebook.cells) if "## Exercises" in cell.source)]
-    return run_cells(notebook)
+    return notebook_tools.told("01_attention_pooling")
 
 
 def tide(hour):

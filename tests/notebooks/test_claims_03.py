@@ -2,8 +2,8 @@
 
 import math
 
+import notebook_tools
 import pytest
-from notebook_tools import ROOT, make_notebooks, run_cells
 
 from mha_lib.models import train_one_head
 
@@ -14,10 +14,7 @@ HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)
 @pytest.fixture(scope="module")
 def told():
     """Everything that section 1 defines."""
-    notebook = make_notebooks.read(ROOT / "notebooks" / "03_multi_head_attention.ipynb")
-    second = next(i for i, cell in enumerate(notebook.cells) if "## 2. The formula" in cell.source)
-    notebook.cells = notebook.cells[:second]
-    return run_cells(notebook)
+    return notebook_tools.told("03_multi_head_attention", before="## 2. The formula")
 
 
 def shares(scores):

@@ -5,11 +5,12 @@ import io
 import re
 
 import pytest
-from notebook_tools import ROOT, code, make_notebooks
+from notebook_tools import ROOT, code, make_notebooks, run_cells
 
 from mha_lib.exercises import bug_museum, decoding_layer, decoding_tests, editable_layer, kept_work, layer_tests
+from mha_lib.exercises.check_layer import check_layer
 
-pytestmark = pytest.mark.xdist_group("museum")
+pytestmark = pytest.mark.xdist_group("museum")  # one process runs the notebook, once
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
@@ -44,6 +45,26 @@ REPAIRS = {  # number of the room → source that is replaced, old → new
     15: {"torch.arange(num_new)": "torch.arange(num_old, num_old + num_new)"},
     16: {"return": "self.cache = ()"},
 }
+NAMED = {  # room → words of what ``check_layer`` says of it
+    1: "0 before the softmax",
+    2: "mask comes after the softmax",
+    3: "√num_hiddens instead of",
+    4: "no tanh",
+    5: "over the queries",
+    6: "gets NaN",
+    7: "reshape without a transpose",
+    8: "merged by a reshape",
+    9: "repeat_interleave",
+    10: "after dropout",
+    11: "Does the rate arrive?",
+}
+
+
+@pytest.fixture(scope="module")
+def museum():
+    """What the notebook's cells define, after all of them have run in order; they also print."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return run_cells(NOTEBOOK)
 
 
 def cell_of(name):
@@ -115,6 +136,16 @@ def test_what_is_to_be_mended_is_the_exhibit_and_it_can_be_mended(museum, number
     assert layer_tests.run(repaired, PANEL[number]).caught_by == []
     assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
     assert bug_museum.mend(museum[f"Room{number}"], repaired, PANEL[number])
+
+
+@pytest.mark.parametrize("number", NAMED)
+def test_check_layer_names_the_bug_of_a_room(museum, number):
+    verdict = check_layer(museum[f"Room{number}"])
+    assert verdict.state == "wrong" and NAMED[number] in verdict.text, verdict
+
+
+def test_check_layer_lets_the_clean_room_pass(museum):
+    assert check_layer(museum[f"Room{CLEAN}"])
 
 
 def test_half_a_repair_is_told_what_is_left(museum):

@@ -11,8 +11,9 @@ import subprocess
 import sys
 
 import pytest
-from nbformat.v4 import new_code_cell
-from notebook_tools import ROOT, SOLUTIONS, make_notebooks, parse, stubs
+from notebook_tools import ROOT, SOLUTIONS, make_notebooks
+
+import stubs
 
 NBGRADER = ROOT / ".venv-nbgrader"
 KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
@@ -89,7 +90,7 @@ def solved(solution):
 
 def wrong(solution):
     """A stub, and after it a wrong answer: every name that the cell defines means another function."""
-    names = [name for statement in parse(new_code_cell(stubs.stub_from(solution))) for name in defined(statement)]
+    names = [name for statement in ast.parse(stubs.stub_from(solution)).body for name in defined(statement)]
     return "\n".join([stubs.stub_from(solution), *(f"{name} = lambda *_, **__: 0.25" for name in names)])
 
 

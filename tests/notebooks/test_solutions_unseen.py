@@ -4,8 +4,9 @@ import ast
 import re
 
 import pytest
-from notebook_tools import ROOT, SOLUTIONS, make_notebooks, stubs
+from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
+import stubs
 from mha_lib.exercises.help_in_steps import COURSE
 
 

@@ -1,10 +1,11 @@
 """Every notebook keeps the house rules, and a notebook that breaks one of them is told so."""
 
-import nbformat
 import notebook_checks as checks
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, SOLUTIONS, code, make_notebooks, stubs
+from notebook_tools import NOTEBOOKS, SOLUTIONS, code, make_notebooks
+
+import stubs
 
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
@@ -69,27 +70,8 @@ def story(tmp_path):
     return numbered([*cells, new_markdown_cell(ENDS)]), tmp_path / "01_sample.ipynb"
 
 
-@pytest.fixture
-def solutions(story):
-    """The sample's solutions, without a fault, and their path."""
-    asked, path = story
-    nbformat.write(asked, path)
-    (path.parent / "solutions").mkdir()
-    cells = [new_markdown_cell("# Sample: solutions\n\nFor [Sample](../01_sample.ipynb)."), new_code_cell("1")]
-    for number in (1, 2, 3):
-        solution = checks.SOLUTION | {"grade_id": f"double-{number}"}
-        graded = checks.GRADED | {"grade_id": f"double-{number}-check", "points": 1}
-        cells += [
-            new_markdown_cell(EXERCISE.format(number)),
-            new_code_cell(DOUBLE, metadata={"nbgrader": solution}),
-            new_code_cell("assert exercises.double(double)", metadata={"nbgrader": graded}),
-            new_markdown_cell("Twice.", metadata={"tags": ["reason"]}),
-        ]
-    return numbered(cells), path.parent / "solutions" / path.name
-
-
-def test_samples_without_a_fault(story, solutions):
-    assert faults(*story, checks.STORY_CHECKS) == faults(*solutions, checks.SOLUTION_CHECKS) == []
+def test_a_sample_without_a_fault(story):
+    assert faults(*story, checks.STORY_CHECKS) == []
     assert faults(story[0], story[1].with_stem("00_sample"), [checks.exercises_checked]) != []
 
 
@@ -119,15 +101,6 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-09 has metadata for nbgrader": (8, {"metadata": {"nbgrader": checks.SOLUTION}}),
     "the notebook has more than": (3, {"outputs": [plain("2" * checks.MAX_BYTES)]}),
 }
-SOLUTION_FAULTS = {
-    "a link to ../01_sample.ipynb": (0, {"source": "# Sample: solutions"}),
-    "asked are [1, 2, 3]": (2, {"source": EXERCISE.format(4)}),
-    "01_sample-04 needs the metadata of a solution": (3, {"metadata": {}}),
-    "01_sample-05 needs the metadata of a graded check": (4, {"metadata": {"nbgrader": checks.GRADED}}),
-    "01_sample-05 is graded, but asserts nothing": (4, {"source": "exercises.double(double)"}),
-    "01_sample-04 is a solution without a graded check": (4, {"metadata": {}}),
-    "texts tagged 'reason'": (5, {"metadata": {}}),
-}
 
 
 def change(notebook, numbers, fields):
@@ -139,12 +112,6 @@ def change(notebook, numbers, fields):
 def test_a_fault_is_named(story, message):
     change(story[0], *STORY_FAULTS[message])
     assert message in "\n".join(faults(*story, checks.STORY_CHECKS))
-
-
-@pytest.mark.parametrize("message", SOLUTION_FAULTS)
-def test_a_fault_in_solutions_is_named(solutions, message):
-    change(solutions[0], *SOLUTION_FAULTS[message])
-    assert message in "\n".join(faults(*solutions, checks.SOLUTION_CHECKS))
 
 
 def test_an_assert_counts_as_compared_and_an_expected_error_is_allowed(story):

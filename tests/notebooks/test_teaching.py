@@ -23,23 +23,15 @@ def minutes_of_sections(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_sections_are_those_of_the_notebook(path):
-    headings = re.findall(r"(?m)^## (.+)$", text_of(path))
-    told = minutes_of_sections(path)
-    assert [name for name in told if name not in NOT_TIMED] == [name for name in headings if name not in NOT_TIMED]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_minutes_add_up_to_those_in_the_notebooks_head(path):
-    (total,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", text_of(path))
-    assert sum(minutes for name, minutes in minutes_of_sections(path).items() if name not in NOT_TIMED) == int(total)
+def test_sections_and_minutes_are_those_of_the_notebook(path):
+    text, told = text_of(path), minutes_of_sections(path)
+    story = {name: minutes for name, minutes in told.items() if name not in NOT_TIMED}
+    assert list(story) == [name for name in re.findall(r"(?m)^## (.+)$", text) if name not in NOT_TIMED]
+    (total,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", text)
+    assert sum(story.values()) == int(total)
     assert re.search(rf"(?m)^### .*{re.escape(path.name)}\): {total} minutes$", TEXT)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_minutes_of_exercises_add_up_to_those_in_their_headings(path):
-    minutes = re.findall(r"\*\*Exercise \d+ \((\d+) minute", text_of(path))
-    assert minutes_of_sections(path).get("Exercises", 0) == sum(map(int, minutes))
+    exercises = re.findall(r"\*\*Exercise \d+ \((\d+) minute", text)
+    assert told.get("Exercises", 0) == sum(map(int, exercises))
 
 
 @pytest.mark.parametrize("length", [45, 90])

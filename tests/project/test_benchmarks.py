@@ -1,48 +1,30 @@
 """The benchmarks compare like with like, and report what they found."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from benchmarks import layer, measure, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 from benchmarks.kept import kept_file, rounded, write_compact
-from mha_lib.attention import other_libraries
 from mha_lib.heads.kept_results import load_results
 
 SMALL = Cell(2, 8, 16, 4)
 
 
-@pytest.fixture
-def d2l():
-    try:
-        other_libraries.load_d2l()
-    except ImportError as error:
-        pytest.skip(str(error))
+needs_d2l = pytest.mark.skipif(find_spec("d2l") is None, reason="d2l is not installed")
 
 
+@needs_d2l
 @pytest.mark.parametrize("valid_lens", [None, torch.tensor([3, 8])])
-def test_contenders_agree(d2l, valid_lens):
+def test_contenders_agree(valid_lens):
     calls = contenders(SMALL.layer().eval(), *CONTENDERS)
     layer.check_agreement(calls, SMALL.tokens(), valid_lens)
     calls["wrong"] = lambda X, valid_lens: calls["ours"](X, None) + 1e-3
     with pytest.raises(AssertionError):
         layer.check_agreement(calls, SMALL.tokens(), valid_lens)
-
-
-@pytest.fixture
-def kernel_calls(monkeypatch):
-    """A list that grows with every call of torch's fused kernel."""
-    calls, kernel = [], F.scaled_dot_product_attention
-
-    def counted(*given, **options):
-        calls.append(given)
-        return kernel(*given, **options)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
-    return calls
 
 
 @pytest.mark.parametrize("name, number", [("ours", 2), ("ours, masked", 1)])
@@ -73,7 +55,8 @@ def test_a_ratio_is_taken_within_the_round():
     assert measure.ratio([1, 2, 3, 4, 5], [1] * 5) == (3, 1.5, 4.5)
 
 
-def test_a_row_and_its_tables(d2l, tmp_path, monkeypatch, capsys):
+@needs_d2l
+def test_a_row_and_its_tables(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     monkeypatch.setitem(layer.CELLS, "paragraphs", SMALL)
     monkeypatch.setitem(layer.CELLS, "pages", SMALL)

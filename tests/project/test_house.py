@@ -61,17 +61,3 @@ def test_a_room_imports_only_rooms_to_its_left(path):
 def test_no_file_name_is_used_twice():
     names = Counter(path.name for path in FILES if path.name != "__init__.py")
     assert [name for name, count in names.items() if count > 1] == []
-
-
-def test_every_form_of_import_is_seen():
-    source = """
-import mha_lib.pictures
-import mha_lib.heads as h
-from mha_lib import exercises, pictures
-from mha_lib.attention.pooling import masked_softmax
-from . import tasks
-import mha_library, torch.nn
-def later():
-    from mha_lib.models.training import fit
-"""
-    assert own_imports(source) == {"pictures", "heads", "exercises", "attention", "", "models"}

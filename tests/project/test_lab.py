@@ -80,7 +80,7 @@ def test_the_kernel_is_the_environments_own(ask, home):
     kernel = json.load(ask("/api/sessions", wanted))["kernel"]["id"]
     client = BlockingKernelClient(connection_file=str(home / "runtime" / f"kernel-{kernel}.json"))
     client.load_connection_file()
-    client.start_channels()
+    client.start_channels(hb=False)  # on a busy machine a heart that beats late is no dead kernel
     client.wait_for_ready()
     asked = {"python": "sys.executable"}
     reply = client.execute("import sys", user_expressions=asked, reply=True)["content"]
@@ -89,16 +89,15 @@ def test_the_kernel_is_the_environments_own(ask, home):
     assert answer == repr(str(ROOT / ".venv/bin/python"))
 
 
-def default_of(ask, plugin, setting):
+@pytest.mark.parametrize(
+    ("plugin", "setting", "value"),
+    [
+        ("@jupyterlab/apputils-extension:notification", "fetchNews", "false"),
+        ("@jupyter-widgets/jupyterlab-manager:plugin", "saveState", True),
+    ],
+)
+def test_it_asks_nothing_about_news_and_keeps_widgets_in_saved_notebooks(ask, plugin, setting, value):
     """What the lab does where the user has set nothing."""
     plugins = json.load(ask("/lab/api/settings"))["settings"]
     (schema,) = [each["schema"] for each in plugins if each["id"] == plugin]
-    return schema["properties"][setting]["default"]
-
-
-def test_it_asks_nothing_about_news(ask):
-    assert default_of(ask, "@jupyterlab/apputils-extension:notification", "fetchNews") == "false"
-
-
-def test_it_keeps_widgets_in_saved_notebooks(ask):
-    assert default_of(ask, "@jupyter-widgets/jupyterlab-manager:plugin", "saveState") is True
+    assert schema["properties"][setting]["default"] == value

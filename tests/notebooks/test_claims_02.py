@@ -1,0 +1,25 @@
+"""What 02 measures by autograd, by the formula: the root of d keeps the gradient of the query alive."""
+
+import math
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize(
+    ("d", "dead_without"), [(4, (0.0, 0.01)), (64, (0.15, 0.25)), (1024, (0.6, 0.7))], ids=["4", "64", "1024"]
+)
+def test_without_the_root_the_gradient_of_the_query_dies_but_is_not_smaller_on_average(d, dead_without):
+    """What 02 measures by autograd, by the formula ∂α/∂q = α (k* − Σ αⱼ kⱼ) / scale."""
+    torch.manual_seed(8)
+    queries, keys = torch.randn(2000, 1, d), torch.randn(2000, 10, d)
+    lengths = {}
+    for scale in (1, math.sqrt(d)):
+        weights = torch.softmax((queries * keys).sum(dim=2) / scale, dim=1)
+        largest, best = weights.max(dim=1)
+        pull = keys[torch.arange(2000), best] - (weights[:, :, None] * keys).sum(dim=1)
+        lengths[scale] = (largest[:, None] * pull).norm(dim=1) / scale
+    without, divided = lengths.values()
+    assert without.mean() > divided.mean()
+    assert dead_without[0] <= (without < 0.01).float().mean() <= dead_without[1]
+    assert (divided < 0.01).float().mean() == 0
