@@ -9,6 +9,7 @@ picture goes all that the live one reads, so that it moves without a kernel.
 import argparse
 import re
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import first_cell
@@ -19,6 +20,7 @@ from mha_lib.pictures.palette import STYLE
 HERE = Path(__file__).resolve().with_name("site")
 ROOT = HERE.parents[1]
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 
 
@@ -129,13 +131,13 @@ def main(folder):
         (folder / part).mkdir(parents=True)
     stories = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
     kinds = set()
-    for path in stories:
-        notebook, its_kinds = run(path)
-        kinds.update(its_kinds)
-        write(notebook, folder / path.name)
-        if path == stories[0]:
-            (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
-        print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
+    with ProcessPoolExecutor(AT_ONCE) as pool:
+        for path, (notebook, its_kinds) in zip(stories, pool.map(run, stories), strict=True):
+            kinds.update(its_kinds)
+            write(notebook, folder / path.name)
+            if path == stories[0]:
+                (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
+            print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
         write(notebooks.read(path), folder / "solutions" / path.name)

@@ -184,6 +184,15 @@ def test_an_implementation_that_never_ends_is_cut_short(monkeypatch):
     assert layer_tests.shape(variant(forward=never_end)) == "Your code ran for more than 0.1 seconds."
 
 
+def test_a_test_that_ends_sees_what_it_sees_though_others_do_not_end(monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 0.1)
+    quick = {name: layer_tests.TESTS[name] for name in ("shape", "round trip")}
+    wrong = variant(forward=never_end, merge_heads=lambda self, X: Layer.merge_heads(self, X) + 1)
+    first, second = layer_tests.run(wrong, quick).findings.values()
+    assert first == "Your code ran for more than 0.1 seconds."
+    assert second and second == layer_tests.round_trip(wrong)
+
+
 def test_the_panel_draws_the_same_numbers_each_time_and_leaves_the_random_state_alone(capsys):
     remembers = afterwards(lambda self, output: (print(output.sum().item()), output)[1])
     for seed in (5, 6):
