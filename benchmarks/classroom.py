@@ -29,6 +29,7 @@ REPORT = ROOT / "benchmarks" / "results" / "classroom.md"
 CONFIG = ROOT / "benchmarks" / "jupyterhub_config.py"
 PROGRAMS = ROOT / ".venv-class" / "bin"
 FULL = 30
+GIB_A_STUDENT = 0.5
 PAGE = """# A class on JupyterHub
 
 `make bench-class` wrote this: {number} students at once, one in Chromium, all others over HTTP and the kernel's
@@ -209,6 +210,8 @@ def main() -> bool:
     names = [f"student{number:02d}" for number in range(parser.parse_args().students)]
     if not (PROGRAMS / "jupyterhub").exists() or CHROMIUM is None:
         sys.exit("This needs Chromium on the PATH, and the packages that make bench-class installs into .venv-class.")
+    if free_memory() < (needed := GIB_A_STUDENT * len(names) + 1):
+        sys.exit(f"{len(names)} students need about {needed:.0f} GiB; {free_memory():.1f} are free. Fewer: STUDENTS=3")
     for interruption in (signal.SIGINT, signal.SIGTERM):  # what runs is ended, and what lies about is removed
         signal.signal(interruption, lambda number, _: sys.exit(128 + number))
     machine = (
