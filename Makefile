@@ -65,7 +65,7 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
 
-bench-class: install ## thirty students at once on JupyterHub, and nbgrader: twenty minutes (fewer: STUDENTS=3)
+bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
 	@$(MAKE) --no-print-directory install VENV=.venv-class
 	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
 
