@@ -18,7 +18,7 @@ export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
 
 .PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
-	bench-widgets weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
+	bench-widgets bench-class weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -65,6 +65,10 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
 	@$(PY) benchmarks/widgets.py
 
+bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
+	@$(MAKE) --no-print-directory install VENV=.venv-class
+	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
+
 weights: install ## train the models that ship with the library anew, and write them with their figures
 	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
 
@@ -85,7 +89,7 @@ lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-class .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023

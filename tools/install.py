@@ -18,6 +18,7 @@ INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
     ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
+    ".venv-class": ("make bench-class", "PYTHON=python3.12", "500 MB"),
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
     ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
 }
@@ -110,7 +111,7 @@ def pip_steps(venv, torch_index):
     pyproject = tomllib.loads(Path("pyproject.toml").read_text())
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
     peers = groups.pop("peers")
-    apart = {".venv-nbgrader": groups.pop("nbgrader"), ".venv-site": groups.pop("site")}
+    apart = {f".venv-{name}": groups.pop(name) for name in ("class", "nbgrader", "site")}
     pinned = ["--constraint", "constraints.txt"]
     if venv in apart:
         yield [*pinned, *apart[venv]]

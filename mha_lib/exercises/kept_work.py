@@ -1,6 +1,7 @@
 """What is kept of a learner's work between sittings, in the user's cache: tries, what is solved, what was predicted.
 
-While tests run, or where an instructor has switched worked answers off, nothing is written.
+It stays in the learner's home, also where a class shares one folder of trained models, ``MHA_CACHE``. While tests run,
+or where an instructor has switched worked answers off, nothing is written.
 """
 
 import contextlib
@@ -49,4 +50,4 @@ def _is_written() -> bool:
 
 
 def _path() -> Path:
-    return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib") / "progress.json"
+    return Path.home() / ".cache" / "mha_lib" / "progress.json"

@@ -21,9 +21,9 @@ scaled_scores, triangle = COURSE["scaled_scores"], COURSE["triangle"]
 def cache(tmp_path, monkeypatch):
     """A cache of a learner's own, empty, as if no test were running."""
     monkeypatch.delenv("PYTEST_VERSION", raising=False)
-    monkeypatch.setenv("MHA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(kept_work, "_this_sitting", {})
-    return tmp_path / "cache" / "progress.json"
+    return tmp_path / "home" / ".cache" / "mha_lib" / "progress.json"
 
 
 def test_every_exercise_of_the_course_has_a_name_and_help():
@@ -164,13 +164,19 @@ def test_an_instructor_can_switch_worked_answers_off(cache, monkeypatch):
     assert "switched off" in repr(exercises.solution("triangle")) and not cache.exists()
 
 
+def test_a_class_that_shares_its_trained_models_shares_nobodys_progress(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("MHA_CACHE", str(tmp_path / "shared"))
+    assert triangle(triangle.right)
+    assert "triangle" in json.loads(cache.read_text()) and not (tmp_path / "shared").exists()
+
+
 def test_tests_write_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("MHA_CACHE", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert "PYTEST_VERSION" in os.environ and triangle(triangle.right) and not list(tmp_path.iterdir())
 
 
 def test_a_spoilt_record_is_started_anew_and_without_a_folder_it_lasts_as_long_as_the_kernel(cache):
-    cache.parent.mkdir()
+    cache.parent.mkdir(parents=True)
     for content in ("", "[1]", "no json"):
         cache.write_text(content)
         assert triangle(triangle.right) and "triangle" in json.loads(cache.read_text())

@@ -3,7 +3,6 @@
 It has an environment of its own, made by ``make nbgrader``; the notebooks run on this one, where mha_lib is.
 """
 
-import ast
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from notebook_tools import ROOT, SOLUTIONS, make_notebooks
+from notebook_tools import ROOT, SOLUTIONS, hand_in, make_notebooks, solved, unsolved, wrong
 
 import stubs
 
@@ -80,26 +79,6 @@ def test_learners_are_not_told_why(course, path):
     assert [cell.id for cell in released(course, path.name).cells] == kept
 
 
-def unsolved(solution):
-    return stubs.stub_from(solution)
-
-
-def solved(solution):
-    return solution.source
-
-
-def wrong(solution):
-    """A stub, and after it a wrong answer: every name that the cell defines means another function."""
-    names = [name for statement in ast.parse(stubs.stub_from(solution)).body for name in defined(statement)]
-    return "\n".join([stubs.stub_from(solution), *(f"{name} = lambda *_, **__: 0.25" for name in names)])
-
-
-def defined(statement):
-    """The names that a statement defines or assigns."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement]
-    return [getattr(target, "name", getattr(target, "id", None)) for target in targets]
-
-
 @pytest.fixture(scope="module")
 def grades(course):
     """The points of three learners, and those there were to win: {learner: {graded cell: (points, of)}}."""
@@ -115,16 +94,11 @@ def grades(course):
 
 
 def submit(course, answer, path):
-    """What a learner hands in: the released notebook with answers; the wrong one's checks are tampered with."""
-    notebook = released(course, path.name)
-    answers = {cell.id: answer(cell) for cell in make_notebooks.read(path).cells if stubs.is_solution(cell)}
-    for cell in notebook.cells:
-        cell.source = answers.get(cell.id, cell.source)
-        if answer is wrong and cell.metadata.get("nbgrader", {}).get("grade"):
-            cell.source = "print('✓ Right')"
+    """Put what a learner hands in where nbgrader looks for it."""
     folder = course / "submitted" / answer.__name__ / "attention"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / path.name).write_text(json.dumps(notebook), encoding="utf-8")
+    handed_in = hand_in(released(course, path.name), path, answer)
+    (folder / path.name).write_text(json.dumps(handed_in), encoding="utf-8")
 
 
 def test_solutions_get_all_points(grades):

@@ -1,0 +1,47 @@
+"""Settings of JupyterHub for a class of thirty, for an instructor to copy; `make bench-class` runs a class under them.
+
+Put your own authenticator and spawner into it: what the trial uses instead, with its ports and folders, stands on the
+command line in classroom.py. The class's folder, readable for all, is made once:
+
+    .venv/bin/python -m ipykernel install --prefix=/srv/class                 the course's kernel, for every server
+    MHA_CACHE=/srv/class/models .venv/bin/python tools/notebooks.py notebooks/06_*.ipynb       its trained models
+    mkdir /srv/class/exchange && chmod 777 /srv/class/exchange                what goes to nbgrader and comes back
+"""
+
+import os
+import sys
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - JupyterHub defines it
+FOLDER = os.environ.get("CLASS_FOLDER", "/srv/class")
+
+# When all come at once: so many servers start at a time, and the next one is told to try again in so many seconds.
+c.JupyterHub.concurrent_spawn_limit = 6
+c.JupyterHub.spawn_throttle_retry_range = (5, 15)
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # seconds that a server may take to start, and to answer
+
+# What one student may use. Docker, Kubernetes and systemd hold to it; local processes are not limited.
+c.Spawner.mem_limit = "1.5G"  # a server, a kernel, and a second kernel that was left running
+c.Spawner.cpu_limit = 1
+c.Spawner.environment = {
+    "OMP_NUM_THREADS": "1",  # the tensors are small: more threads only get into each other's way
+    "MHA_CACHE": f"{FOLDER}/models",  # trained models, for all to read; what a student solves stays in the own home
+    "JUPYTER_PATH": f"{FOLDER}/share/jupyter",
+}
+c.Spawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
+
+# A kernel that has done nothing for half an hour ends, and a server after an hour without anybody.
+c.Spawner.args = [
+    "--MappingKernelManager.cull_idle_timeout=1800",
+    "--MappingKernelManager.cull_connected=True",
+    "--MappingKernelManager.kernel_info_timeout=180",  # seconds that a kernel may take to start
+]
+c.JupyterHub.services = [
+    {"name": "idle-culler", "command": [sys.executable, "-m", "jupyterhub_idle_culler", "--timeout=3600"]}
+]
+c.JupyterHub.load_roles = [
+    {
+        "name": "idle-culler",
+        "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"],
+        "services": ["idle-culler"],
+    }
+]
