@@ -79,9 +79,9 @@ def report(results: Mapping[str, Sequence[dict]]) -> str:
 EXPLANATION = """\
 *Area*: accuracy, averaged over 0 to 12 heads kept in that order. *Spearman*: rank correlation with the exact Shapley
 value of the accuracy, where absent heads give zeros: one reference of several. *5 kept*, *tuned*, *tuned longer*:
-accuracy with the best five heads, before and after 300 and 600 steps of training. *Lowest* is over the seeds, as is the
-count of seeds whose five heads tune back to at least 0.98. *Training data*: the area where the measure saw training
-data instead of held-out data. Heads of equal importance have no order: areas are means over all orders that they could
+accuracy with the best five heads, before and after 300 and 600 steps of training, which the first eight models had.
+*Lowest* is over the seeds, as is the count of those whose five heads tune back to at least 0.98. *Training data*: the
+area where the measure saw training data instead of held-out data. Heads of equal importance have no order: areas are means over all orders that they could
 have (of the greedy search: over 100 searches), and which five heads are kept is drawn."""
 
 
