@@ -81,8 +81,9 @@ EXPLANATION = """\
 value of the accuracy, where absent heads give zeros: one reference of several. *5 kept*, *tuned*, *tuned longer*:
 accuracy with the best five heads, before and after 300 and 600 steps of training, which the first eight models had.
 *Lowest* is over the seeds, as is the count of those whose five heads tune back to at least 0.98. *Training data*: the
-area where the measure saw training data instead of held-out data. Heads of equal importance have no order: areas are means over all orders that they could
-have (of the greedy search: over 100 searches), and which five heads are kept is drawn."""
+area where the measure saw training data instead of held-out data. Heads of equal importance have no order: areas are
+means over all orders that they could have (of the greedy search: over 100 searches), and which five heads are kept is
+drawn."""
 
 
 def what_blocks_tell(results: Sequence[dict]) -> str:
