@@ -31,6 +31,7 @@ from mha_lib.heads.known_heads import Planted, plant
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep
 from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
+    completeness_residual,
     confidence,
     gate_gradient,
     leave_one_out,
@@ -49,6 +50,7 @@ __all__ = [
     "best_heads",
     "best_sets",
     "compare",
+    "completeness_residual",
     "confidence",
     "entropy",
     "evaluate",

@@ -84,6 +84,19 @@ def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20,
     return total / steps * kept
 
 
+def completeness_residual(path_gradients: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
+    """What path gradients lack of the sum that is due, in nats: L(no head) − L(all heads) − their sum.
+
+    Far from 0, too few steps were taken, and single values say little. It costs two forward passes.
+
+    Args:
+        path_gradients: what ``path_gradient`` says of this model, batch and task, with all heads there.
+    """
+    shape = head_shape(model)
+    without, whole = evaluate(model, batch, task, torch.stack([torch.zeros(shape), torch.ones(shape)])).loss
+    return (without - whole - path_gradients.sum()).item()
+
+
 def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
     """How sure the head is where to look: its largest attention weight, averaged over queries that are no padding.
 

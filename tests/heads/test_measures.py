@@ -11,6 +11,7 @@ from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitut
 from mha_lib.heads.coalitions import shapley
 from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
+    completeness_residual,
     confidence,
     gate_gradient,
     leave_one_out,
@@ -130,6 +131,16 @@ def test_path_gradient_equals_differences_along_the_path(model, batch, kept, som
         expected = values_of_heads(model, attribution)
     found = path_gradient(model, batch, TASK, steps=4, kept=kept if some_gone else None)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_what_path_gradients_lack_of_the_loss_that_all_heads_take_away(model, batch):
+    found = path_gradient(model, batch, TASK, steps=2)
+    with torch.no_grad():
+        due = mean_loss(model, batch, torch.zeros(head_shape(model))) - mean_loss(model, batch, None)
+    lacking = completeness_residual(found, model, batch, TASK)
+    assert lacking == pytest.approx((due - found.sum()).item(), abs=1e-6) and abs(lacking) > 1e-3
+    many = path_gradient(model, batch, TASK, steps=60)
+    assert abs(completeness_residual(many, model, batch, TASK)) < abs(lacking) / 2
 
 
 def over_real_queries(model, batch, of_row):
