@@ -39,49 +39,23 @@ def browser():
         browser.close()
 
 
-class Tab:
-    """A page in which one notebook after the other is opened: to load the lab anew takes longer than to open one."""
-
-    def __init__(self, browser, lab):
-        self.browser, self.lab, self.page, self.notebook = browser, lab, None, None
-
-    def open(self, path):
-        """Close the notebook that is open, and open another one."""
-        self.clear()
-        self.page = self.page or self.browser.new_page(viewport={"width": 1280, "height": 1000})
-        self.notebook = NotebookPage(self.page, self.lab, path)
-        return self.notebook
-
-    def clear(self):
-        """Close the notebook that is open, and end its kernel."""
-        if self.notebook:
-            self.notebook.close()
-        self.notebook = None
-
-    def leave(self):
-        """Close the page; the next notebook gets a new one."""
-        if self.page:
-            self.page.close()
-        self.page = self.notebook = None
-
-
-@pytest.fixture(scope="session")
-def tab(browser, lab):
-    """The page that all tests share."""
-    tab = Tab(browser, lab)
-    yield tab
-    tab.leave()
-
-
 @pytest.fixture
-def open_notebook(tab, lab, request):
-    """``open_notebook(path)`` shows a notebook of the lab, and closes the one before; a failure ends the page."""
-    yield tab.open
-    if getattr(request.node, "failed", False) and tab.page:
-        SCREENSHOTS.mkdir(exist_ok=True)
-        tab.page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}.png")
-        tab.leave()
-    tab.clear()
+def open_notebook(browser, lab, request):
+    """``open_notebook(path)`` shows a notebook of the lab in a page of its own."""
+    pages = []
+
+    def open_notebook(path):
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        pages.append(page)
+        return NotebookPage(page, lab, path)
+
+    yield open_notebook
+    failed = getattr(request.node, "failed", False)
+    for number, page in enumerate(pages):
+        if failed and not page.is_closed():
+            SCREENSHOTS.mkdir(exist_ok=True)
+            page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}-{number}.png")
+        page.close()
     lab.end_kernels()
 
 
@@ -94,9 +68,10 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture(scope="session")
-def usual_errors(tab, lab):
+def usual_errors(browser, lab):
     """What JupyterLab writes to the browser's console as an error even on an empty notebook."""
-    notebook = tab.open(lab.write("empty.ipynb", "None"))
+    page = browser.new_page()
+    notebook = NotebookPage(page, lab, lab.write("empty.ipynb", "None"))
     notebook.run_all()
-    tab.clear()
+    page.close()
     return set(notebook.console_errors)

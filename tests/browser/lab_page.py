@@ -104,7 +104,7 @@ class NotebookPage:
     """One notebook in a page of JupyterLab.
 
     Args:
-        page: Playwright's page; one that shows the lab already opens the notebook there, without loading it again.
+        page: Playwright's page.
         lab: the ``Lab`` that serves the notebook.
         path: the notebook's path below the lab's folder.
     """
@@ -113,14 +113,10 @@ class NotebookPage:
         self.page, self.console_errors = page, []
         page.set_default_timeout(1000 * PATIENCE)
         page.on("console", self.note)
-        page.on("pageerror", self.note_uncaught)
-        if page.url.startswith(lab.address):
-            self.do(f"await jupyterapp.commands.execute('docmanager:open', {{ path: {json.dumps(path)} }})")
-        else:
-            page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
+        page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
+        page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for()
-        page.wait_for_function("path => jupyterapp.shell.currentWidget?.context?.path === path", arg=path)
         # The toolbar says "idle" before the kernel can take work; what is run then is lost.
         self.do(
             "const context = jupyterapp.shell.currentWidget.sessionContext;"
@@ -132,23 +128,11 @@ class NotebookPage:
         if message.type == "error":
             self.console_errors.append(message.text)
 
-    def note_uncaught(self, error):
-        """Keep an error that nothing in the page has caught."""
-        self.console_errors.append(f"uncaught: {error}")
-
-    def close(self):
-        """Close the notebook, saved or not, and shut its kernel down; the lab stays in the page."""
-        self.page.remove_listener("console", self.note)
-        self.page.remove_listener("pageerror", self.note_uncaught)
-        self.do(
-            "const notebook = jupyterapp.shell.currentWidget;"
-            "await notebook.sessionContext.shutdown(); notebook.dispose()"
-        )
-
     def do(self, script):
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
-        stuck = f"new Promise((_, fail) => setTimeout(fail, {1000 * PATIENCE}, new Error('stuck')))"
-        self.page.evaluate(f"() => Promise.race([(async () => {{ {script} }})(), {stuck}])")
+        start = "() => { window.ended = false; (async () => { %s })().finally(() => { window.ended = true }) }"
+        self.page.evaluate(start % script)
+        self.page.wait_for_function("window.ended")
 
     def run_all(self):
         """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""

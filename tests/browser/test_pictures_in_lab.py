@@ -96,7 +96,7 @@ def test_a_picture_outlives_its_kernel(notebook):
     view.get_by_text("layer 0, head 0 (off)").first.wait_for()
 
 
-def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, tab, lab, browser):
+def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser):
     opened = notebook(SHOW)
     sections(opened)
     opened.do("await jupyterapp.commands.execute('docmanager:save')")
@@ -104,7 +104,8 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, tab, lab, br
     saved = nbformat.read(path, 4)
     (output,) = saved.cells[1].outputs
     assert "<img alt=" in output.data["text/html"], "for GitHub, nbconvert and printouts"
-    tab.clear()
+    opened.page.close()
+    lab.end_kernels()
     page = browser.new_page()
     again = NotebookPage(page, lab, path.name)
     (view,) = sections(again)
@@ -116,10 +117,8 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, tab, lab, br
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
     opened = notebook(SHOW, "from ipywidgets.widgets import widget\nlen(widget._instances)")
     before = output_of(opened, 2)
-    opened.do(
-        "jupyterapp.shell.currentWidget.content.activeCellIndex = 1;"
-        "for (let i = 0; i < 50; i++) await jupyterapp.commands.execute('notebook:run-cell')"
-    )
+    for _ in range(50):
+        run_cell(opened, 1)
     run_cell(opened, 2)
     assert output_of(opened, 2) == before
 
