@@ -8,7 +8,7 @@ from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves,
 from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
-from mha_lib.pictures.interval_charts import curves_and_chance, league
+from mha_lib.pictures.interval_charts import curves_and_chance, league, quality_and_speed
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html
@@ -40,6 +40,7 @@ __all__ = [
     "league",
     "parameter_sweep",
     "pruning_curves",
+    "quality_and_speed",
     "regression_curves",
     "save_html",
     "scores_to_weights",

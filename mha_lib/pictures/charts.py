@@ -1,6 +1,7 @@
 """Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from mha_lib.pictures.heat_maps import grid_shape, labels
 from mha_lib.pictures.palette import weight_colours
 from mha_lib.pictures.picture import Canvas, Picture, font
 
+Values = TypeVar("Values")
 # Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 
@@ -249,8 +251,8 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
             )
 
 
-def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
-    """Each curve as (name, values, colour, line style)."""
+def styled(curves: Mapping[str, Values]) -> list[tuple[str, Values, str, str]]:
+    """Each curve, or point, as (name, values, colour, line style)."""
     if len(curves) > len(LINES):
         raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
