@@ -144,6 +144,15 @@ def spearman(first: Tensor, second: Tensor) -> float:
     return torch.corrcoef(pair)[0, 1].item()
 
 
+def blocks_alone(shares: Tensor) -> float:
+    """How far a guess comes that knows the blocks and nothing of their heads: its rank correlation with the shares.
+
+    Args:
+        shares: (num_blocks, num_heads); the guess gives every head the mean of its block.
+    """
+    return spearman(shares.mean(dim=1, keepdim=True).expand_as(shares), shares)
+
+
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
     """Shapley values estimated from some random orders, for games whose sets are too many for a table.
 

@@ -20,7 +20,7 @@ from mha_lib.heads.ablation import (
     heads_seen_by,
     measuring,
 )
-from mha_lib.heads.coalitions import shapley, spearman
+from mha_lib.heads.coalitions import blocks_alone, shapley, spearman
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
@@ -132,6 +132,6 @@ def glance(seed: int, task: Task | str = "lookups", num_examples: int = 128, ste
         "later": {name: costs.tolist() for name, costs in frozen.items()},
         "across": {name: spearman(importance, fair) for name, importance in importances.items()},
         "within": agreement_within(importances, fair),
-        "block_alone": spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+        "block_alone": blocks_alone(fair),
         "references": {name: spearman(reference, fair) for name, reference in references.items()},
     }

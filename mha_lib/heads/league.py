@@ -25,6 +25,7 @@ from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitut
 from mha_lib.heads.coalitions import (
     area,
     best_sets,
+    blocks_alone,
     greedy,
     heads_in,
     mean_curve,
@@ -168,13 +169,10 @@ def compare(
         curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: mean_curve(table)}
         cuts = {name: int(numbers[num_kept]) for name, numbers in (sets | extremes).items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
-        budgets = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
+        wanted = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
+        budgets = {name: budget for name, budget in wanted.items() if budget is not None}
         outcomes = {
-            cut: {
-                name: after_cut(model, rest, task, cut, seed, steps)
-                for name, steps in budgets.items()
-                if steps is not None
-            }
+            cut: {name: after_cut(model, rest, task, cut, seed, budget) for name, budget in budgets.items()}
             for cut in set(cuts.values())
         }
         orders: dict[str, dict] = {}
@@ -194,7 +192,7 @@ def compare(
             "task": task.name,
             "seed": seed,
             "orders": orders,
-            "block_alone": spearman(fair.mean(dim=1, keepdim=True).expand_as(fair), fair),
+            "block_alone": blocks_alone(fair),
         }
 
 

@@ -251,10 +251,10 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
             )
 
 
-def styled(curves: Mapping[str, Values]) -> list[tuple[str, Values, str, str]]:
-    """Each curve, or point, as (name, values, colour, line style)."""
+def styled(curves: Mapping[str, Values], argument: str = "curves") -> list[tuple[str, Values, str, str]]:
+    """Each curve, or point, as (name, values, colour, line style); ``argument`` is what an error calls them."""
     if len(curves) > len(LINES):
-        raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
+        raise ValueError(f"{argument} must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 

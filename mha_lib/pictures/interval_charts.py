@@ -44,7 +44,7 @@ def league(
     panel.grid(axis="y", color="0.93")
     panel.set_axisbelow(True)
     panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
-    reading = "; ".join(f"{name} {mean:.2f} ({low:.2f} to {high:.2f})" for name, (mean, low, high) in rows.items())
+    reading = "; ".join(f"{name} {in_words(row)}" for name, row in rows.items())
     band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
     return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)
 
@@ -102,16 +102,18 @@ def quality_and_speed(
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     panel = figure.subplots()
     panel.axvline(1, color="0.6", linestyle=":", label="as fast as before")
-    for name, (speed, (mean, low, high)), colour, _ in styled(points):
+    for name, (speed, (mean, low, high)), colour, _ in styled(points, "points"):
         panel.errorbar([speed], [mean], [[mean - low], [high - mean]], color=colour, capsize=4, marker="o", label=name)
     speeds = [speed for speed, _ in points.values()]
     panel.set_xlim(min(0.9, *speeds) - 0.1, max(1.5, *speeds) + 0.1)
     finish_axes(panel, x_label, y_label)
-    reading = "; ".join(
-        f"{name} {speed:.2f}, {mean:.2f} ({low:.2f} to {high:.2f})"
-        for name, (speed, (mean, low, high)) in points.items()
-    )
+    reading = "; ".join(f"{name} {speed:.2f}, {in_words(lost)}" for name, (speed, lost) in points.items())
     return Picture(figure, f"{y_label} by {x_label}, with intervals", f"{reading}.", caption)
+
+
+def in_words(interval: Interval) -> str:
+    """A mean, and the ends of its interval."""
+    return "{:.2f} ({:.2f} to {:.2f})".format(*interval)
 
 
 def check_intervals(argument: str, rows: Mapping[str, Interval]) -> None:

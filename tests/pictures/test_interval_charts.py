@@ -63,3 +63,5 @@ def test_speed_and_loss_are_points_with_intervals_beside_the_speed_of_before():
     assert low < 1 and high > 1.7
     with pytest.raises(ValueError, match="points: the mean of 'one' must lie in its interval, got 2 and 0 to 1"):
         pictures.quality_and_speed({"one": (1.0, (2, 0, 1))}, x_label="", y_label="")
+    with pytest.raises(ValueError, match="points must be at most 4, got 5"):
+        pictures.quality_and_speed({str(i): (1.0, (0, 0, 0)) for i in range(5)}, x_label="", y_label="")
