@@ -10,7 +10,6 @@ import argparse
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -74,6 +73,7 @@ returns, and the students fetch what was returned; all by the requests that nbgr
 
 try:
     from conftest import CHROMIUM, FLAGS
+    from lab_page import free_ports
     from playwright.sync_api import sync_playwright
 
     from benchmarks.class_memory import Memory, free_memory
@@ -116,15 +116,6 @@ def hub(folder: Path):
             process.terminate()
         for left in psutil.wait_procs(family, timeout=60)[1]:
             left.kill()
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def answers(address: str) -> bool:

@@ -20,15 +20,22 @@ BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
+def free_ports(number):
+    """Ports of this machine that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
 class Lab:
     """A JupyterLab that serves ``folder`` and reads nothing from the user's home; its own files go to ``private``."""
 
     def __init__(self, folder, private):
         self.folder, self.log = folder, private / "lab.log"
         self.token = secrets.token_hex(16)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"http://127.0.0.1:{free_ports(1)[0]}"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterlab", *self.options()], env=environment(private), stdout=log, stderr=log
