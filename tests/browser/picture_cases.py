@@ -1,12 +1,14 @@
 """One of every live picture, and what tests do with it on a page without a kernel."""
 
 import functools
+import re
 
 import torch
 from lab_page import PATIENCE
 
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
+from mha_lib.pictures.live import bundle
 
 
 @functools.cache
@@ -57,6 +59,21 @@ section => {
 }
 """
 NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+LOAD = """
+async text => {
+    window.code = await import(URL.createObjectURL(new Blob([text], { type: 'text/javascript' })));
+    window.bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+}
+"""
+
+
+def load(page, *modules):
+    """Make all functions of modules and of those that they import callable as ``code.name``."""
+    text = re.sub(r"^export ", "", "\n".join(map(bundle, modules)), flags=re.MULTILINE)
+    names = re.findall(r"^(?:function|const|class) (\w+)", text, re.MULTILINE)
+    page.evaluate(LOAD, f"{text}\nexport {{ {', '.join(names)} }};")
 
 
 class LivePage:

@@ -3,6 +3,7 @@
 import nbformat
 import pytest
 from lab_page import NotebookPage, cell_faults
+from picture_cases import NEXT_FRAME
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -14,7 +15,6 @@ torch.manual_seed(0)
 model = find_task("digits").model().eval()
 """
 SHOW = "explorer = pictures.HeadExplorer(model, example=3)\nexplorer"
-NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from picture_cases import CASES, LivePage
+from picture_cases import CASES, LivePage, load
 
 from mha_lib import pictures
 
@@ -136,3 +136,28 @@ section => {
     return Math.min(21, ...contrasts);
 }
 """
+
+
+ECHO = """
+async () => {
+    const shown = [], saved = [];
+    const model = code.pageModel({ title: "steps", data: {}, step: 0 });
+    model.save_changes = () => saved.push(model.get("step"));
+    let choose;
+    const build = ({ state, choose: given }) => (choose = given, { nodes: [], paint: () => shown.push(state.step) });
+    code.picture(build).render({ model, el: document.body });
+    choose({ step: 2 });
+    model.set("step", 1);
+    while (!saved.length) await new Promise(requestAnimationFrame);
+    return { shown, saved };
+}
+"""
+
+
+def test_a_late_answer_of_the_kernel_undoes_no_choice(browser):
+    """The kernel repeats each choice that it hears; the echo of 1 may come when the reader is at 2 already."""
+    page = browser.new_page()
+    load(page, "page.js", "elements.js")
+    seen = page.evaluate(ECHO)
+    page.close()
+    assert set(seen["shown"]) == {0, 2} and seen["saved"] == [2]

@@ -1,24 +1,16 @@
 """What JavaScript computes is what torch computes, to 1e-5, with random gates and lengths."""
 
 import base64
-import re
 
 import pytest
 import torch
-from picture_cases import NEXT_FRAME, LivePage, model, points
+from picture_cases import NEXT_FRAME, LivePage, load, model, points
 
 from mha_lib import MultiHeadAttention, pictures
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures.live import bundle, pack
+from mha_lib.pictures.live import pack
 
 pytestmark = pytest.mark.browser
-
-LOAD = """
-async text => {
-    window.code = await import(URL.createObjectURL(new Blob([text], { type: 'text/javascript' })));
-    window.bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +18,6 @@ def page(browser):
     page = browser.new_page()
     yield page
     page.close()
-
-
-def load(page, module):
-    """Make all functions of a module and of those that it imports callable as ``code.name``."""
-    text = re.sub(r"^export ", "", bundle(module), flags=re.MULTILINE)
-    names = re.findall(r"^(?:function|const|class) (\w+)", text, re.MULTILINE)
-    page.evaluate(LOAD, f"{text}\nexport {{ {', '.join(names)} }};")
 
 
 RUN = """

@@ -128,14 +128,22 @@ export function picture(build) {
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
     const point = (what) => (here.pointed = what, repaint());
-    let unsaved = 0;
-    const save = () => (clearTimeout(unsaved), unsaved = 0, model.save_changes());
+    let unsaved = {}, wait = 0;
+    const put = () => Object.entries(unsaved).forEach(([choice, value]) => model.set(choice, value));
+    const save = () => {
+      put(); // again, since the kernel's echo of an earlier choice may have come in between
+      clearTimeout(wait);
+      [unsaved, wait] = [{}, 0];
+      model.save_changes();
+    };
     /** The picture shows a choice at once; Python hears of it a moment later, so that no frame waits for a message. */
     const choose = (values) => {
-      for (const [choice, value] of Object.entries(values)) model.set(choice, value);
-      unsaved ||= setTimeout(save, 60);
+      Object.assign(unsaved, values);
+      put();
+      wait ||= setTimeout(save, 60);
     };
-    const state = new Proxy({}, { get: (_, choice) => model.get(choice) }), painted = [];
+    const now = (choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
+    const state = new Proxy({}, { get: (_, choice) => now(choice) }), painted = [];
     const controls = (specs, attributes = { class: "controls" }) => {
       const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
       painted.push(...own);
@@ -156,7 +164,7 @@ export function picture(build) {
       model.off("change", changed);
       resized.disconnect();
       cancelAnimationFrame(asked);
-      if (unsaved) save();
+      if (wait) save();
       line.end();
       parts.end?.();
       el.replaceChildren(); // JupyterLab holds on to views that are gone, so nothing should stand in them
