@@ -19,9 +19,8 @@ class FusedAttention(DotProductAttention):
     The kernel has no second derivatives; with ``keep_weights`` there are.
 
     Attributes:
-        keep_weights: always go by the formula, and keep the weights: faster where they are read after every call, a
-            waste of memory where they are not. The result is the same up to rounding, with one exception: in float16 a
-            score above 65,504 is infinite and its row NaN, where the kernel computes in float32 and is right.
+        keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
+            waste of memory. In float16 a score above 65,504 is then infinite and its row NaN; the kernel has float32.
         skip_padding: attend to long examples one at a time, each with its valid keys alone. The result is the same up
             to rounding; on the CPU it is faster, the more padding there is.
     """
@@ -66,8 +65,10 @@ class FusedAttention(DotProductAttention):
         """The output alone."""
         if self._goes_by_formula():
             return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
-        keys, values = without_unseen(mask, keys, values)
-        return kernel(queries, keys, values, mask, is_causal)
+        if mask is not None and not torch.is_grad_enabled() and arguments.values_readable(queries):
+            if (output := kernel(queries, keys, values, mask=mask)).sum().isfinite():  # no NaN came in
+                return output
+        return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal)
 
     def _goes_by_formula(self) -> bool:
         return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
@@ -96,11 +97,11 @@ class FusedAttention(DotProductAttention):
         return weights
 
 
-def kernel(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, is_causal=False) -> Tensor:
+def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, is_causal=False) -> Tensor:
     """softmax(scores) @ values in torch's one kernel, which is fast only with an axis for heads."""
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
-        return kernel(queries[:, None], keys[:, None], values[:, None], mask, is_causal).squeeze(1)
+        return kernel(queries[:, None], keys[:, None], values[:, None], mask=mask, is_causal=is_causal).squeeze(1)
     return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
 
 

@@ -75,10 +75,9 @@ class MultiHeadAttention(nn.Module):
         self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
         arguments.check_attention(attention, AttentionPooling, dropout)
         self.attention = FusedAttention(dropout) if attention is None else attention
-        key_value_hiddens = self.num_key_value_heads * self.head_size
         self.W_q = linear("query_size", query_size, num_hiddens, bias, device, dtype)
-        self.W_k = linear("key_size", key_size, key_value_hiddens, bias, device, dtype)
-        self.W_v = linear("value_size", value_size, key_value_hiddens, bias, device, dtype)
+        self.W_k = linear("key_size", key_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
+        self.W_v = linear("value_size", value_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
         self.W_o = nn.Linear(num_hiddens, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -104,7 +104,9 @@ def test_what_stands_at_keys_that_no_query_sees_has_no_effect(make, how, junk, q
         given = [Q.clone(), *(X.masked_fill(unseen[..., None], filling) for X in (K, V))]
         output = layer(*(X.requires_grad_() for X in given), **options)
         output.square().sum().backward()
-        results.append((output, layer.attention_weights, *(X.grad for X in given)))
+        with torch.no_grad():
+            without_gradients = layer(*given, **options)
+        results.append((output, without_gradients, layer.attention_weights, *(X.grad for X in given)))
     close(results[1], results[0], atol=0)
     assert all((X.grad[unseen] == 0).all() and (X.grad[~unseen] != 0).any() for X in given[1:])
 
