@@ -210,7 +210,7 @@ def draw_memory(curves: Mapping[str, Mapping[int, float]], file: Path) -> None:
     """Peak memory against n, a curve a layer."""
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    for (name, curve), (colour, dash) in zip(curves.items(), LINES[: len(curves)], strict=True):
+    for (name, curve), (colour, dash) in zip(curves.items(), (*LINES, ("#000000", "-")), strict=False):
         axes.plot(list(curve), list(curve.values()), dash, color=colour, marker="o", label=name)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)

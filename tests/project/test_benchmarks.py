@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import layer, measure, report
+from benchmarks import layer, measure, memory, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.heads.kept_results import load_results
@@ -67,6 +67,17 @@ def test_a_row_and_its_tables(tmp_path, monkeypatch, capsys):
     assert text == (tmp_path / "speed.md").read_text(encoding="utf-8")
     assert text.count("paragraphs | (2, 8, 16, 4)") == 3 and "share of the sgemm rate" in text
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_layer_has_a_row_and_a_curve_of_its_memory(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    drawn = []
+    monkeypatch.setattr(report, "save", lambda figure, file: drawn.extend(figure.axes[0].get_lines()))
+    curves = {name: {1024: number, 2048: 2 * number} for number, name in enumerate(memory.LAYERS, start=1)}
+    report.write_memory(curves, [], [], full=True)
+    assert [line.get_label() for line in drawn] == list(memory.LAYERS)
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(memory.LAYERS)
+    assert [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines()[2:7]] == list(memory.LAYERS)
 
 
 @pytest.mark.parametrize("number, holds", [(1.25, "yes"), (1.24, "NO")])
