@@ -30,6 +30,10 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
     (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
         two hours?
+    .clamp(min=0) → … * (distance.abs() < 1) ∨ … * (distance.abs() <= 1) ⇒ The line is cut off at one hour. | Where
+        does it meet 0?
+    (1 - distance.abs() / 2).clamp(min=0) → (1 - distance.abs() / 2) * (distance < 2) ⇒ Beyond two hours on one side the
+        line goes on below 0. | Which distance is compared with two hours?
     1 - distance.abs() / 2 → distance.abs() / 2 ∨ 1 + distance.abs() / 2 ⇒ It grows with the distance. | What is it at
         the query, and what at two hours?
     """,
@@ -57,6 +61,7 @@ def triangle(distance):
     dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
     square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
     sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
+    1 / weights.square() → (1 / weights.square()) ⇒ Each square is turned round before the sum. | Which comes first?
     1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
         torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
     1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly any
@@ -93,6 +98,7 @@ def effective_number(weights):
     @ values → ∅ ⇒ Weights come back. | Where do the values come in?
     -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is attention by plain dot products: the distance
         has no say.
+    -distances / (2 * sigma**2) → torch.exp(…) ⇒ The exponential is taken twice. Does the softmax not take it?
     """,
     ),
 )
@@ -132,6 +138,9 @@ def gaussian_pooling(queries, keys, values, sigma):
     torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ No row sums to
         1. | What comes after the exponential?
     <= 1 → <= sigma ⇒ The gap is as wide as σ. How wide is it to be, whatever σ is?
+    <= 1 → <= 0.5 ∨ <= 2 ⇒ The gap is not one hour to each side. | How wide is it?
+    near = apart.abs() <= 1 → near = (apart >= 0) & (apart <= 1) ∨ near = (apart <= 0) & (apart >= -1) ⇒ Of those within
+        the hour only one side is left out. | Has a distance a sign?
     """,
     ),
 )
@@ -169,10 +178,13 @@ def leave_hour_out(hours, sigma):
     (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in the
         slope are weighted.
     w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] → keys.mean()
-        ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ⇒ A plain average of all
+        ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ∨ w @ keys →
+        keys.mean().expand(len(w)) ∨ w @ values → values.mean().expand(len(w)) ⇒ A plain average of all
         readings stands where a weighted mean belongs.
     queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
     x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
+    (w * x * x) → (w * (keys - queries[:, None]) ** 2) ∨ keys - mean_key[:, None] → keys - queries[:, None] ⇒ The keys
+        are measured from the query. From where should they be?
     - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
     scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
     """,

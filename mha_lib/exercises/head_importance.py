@@ -191,6 +191,8 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
         a number for each. What can a table of all sets tell by itself?
     best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets
         of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
+    heads.best_sets(seen)[number] → torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
+        number]).argmax() ⇒ The best set's place among those of its size is taken for its number in the whole table.
     """,
 )
 def honest_gain(seen, unseen, number):

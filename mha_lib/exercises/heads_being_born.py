@@ -21,7 +21,7 @@ def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
 
 
 @exercise(
-    trials=lambda: [(causal_maps(1, 2),), (causal_maps(2, 4),), (causal_maps(3, 7),)],
+    trials=lambda: [(causal_maps(1, 3),), (causal_maps(2, 4),), (causal_maps(3, 7),)],
     praise="This is one point of the curves of section 4.",
     idea="Query t has one key that counts, t − 1. Where do these weights stand in the map?",
     begin="Begin with the diagonal just below the main one.",
@@ -35,6 +35,14 @@ def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
         .mean(dim=-1) → .amax(dim=-1) ⇒ This is the largest of these weights, not their mean.
         .mean(dim=-1) → .mean(dim=0) ⇒ The mean runs over the heads. Over what should it run?
         .mean(dim=-1) → ∅ ⇒ These are the weights of all queries; their mean is asked for.
+        offset=-1 → offset=-2 ⇒ This is the weight on the token two places before.
+        dim1=1, dim2=2 → dim1=0, dim2=1 ⇒ The diagonal runs through heads and queries. Which two axes are a map?
+        .mean(dim=-1) → [:, :-1].mean(dim=-1) ⇒ The last query is left out.
+        .mean(dim=-1) → .sum(dim=-1).add(weights[:, 0, 0]) / weights.shape[-1] ⇒ Query 0 counts, with its weight on
+            itself. Has it a token before it?
+        weights.diagonal(offset=-1, dim1=1, dim2=2).mean(dim=-1) → (weights[:, 1:].argmax(dim=2) ==
+            torch.arange(weights.shape[2] - 1)).float().mean(dim=1) ⇒ This counts how often the token before gets most;
+            the mean of its weight is asked for.
     """,
 )
 def previous_token_share(weights):
@@ -67,6 +75,11 @@ def previous_token_share(weights):
         .mean(dim=0) → .mean() ⇒ The heads are averaged too; one number a head is asked for.
         shares.append(weights[:, t, earlier + 1]) → shares = [weights[:, t, earlier + 1]] ⇒ Only the last query counts.
             Does each overwrite the one before?
+        if letter in row[:t]: → if row.count(letter) > 1: ⇒ First copies count too, which have nobody to look back to.
+        weights[:, t, earlier + 1] → (weights[:, t].argmax(dim=1) == earlier + 1).float() ⇒ This counts how often the
+            right key gets most; the mean of its weight is asked for.
+        weights[:, t, earlier + 1] → weights[:, t - 1, earlier + 1] ∨ weights[:, t - 1, earlier] ⇒ The row is that of
+            the token before. Who is the query?
     """,
 )
 def induction_share(weights, letters):
@@ -105,6 +118,13 @@ def induction_share(weights, letters):
             letter. What is asked for?
         torch.full_like(letters, -1) → letters.clone() ⇒ A token without an earlier copy gets its own letter. What is
             asked for?
+        range(t) → range(t + 1) ; == letters[t]: → == letters[t] and earlier + 1 < len(letters): ⇒ A token is its own
+            earlier copy here, and knows what comes after it. Where does the past end?
+        range(t) → range(len(letters) - 1) ∨ range(t) → range(len(letters) - 1) ; == letters[t]: → == letters[t] and
+            earlier != t: ⇒ Copies count that stand later. What does a token know?
+        range(t) → range(t - 1) ⇒ A copy directly before the token is not seen. Where does the past end?
+        range(t) → range(1, t) ⇒ A copy at the very first place is not seen. Where does the past begin?
+        letters[earlier + 1] → earlier + 1 ∨ earlier ⇒ This is a place. Which letter stands there?
     """,
 )
 def goes_on(letters):
@@ -127,6 +147,14 @@ def layer_trial(num_heads: int, head_size: int, order: list[int]) -> tuple:
     return (*torch.randn(4, num_hiddens, num_hiddens), num_heads, torch.tensor(order))
 
 
+def overwritten(heads: Tensor, order: Tensor) -> Tensor:
+    """What comes of moving heads one by one within one tensor."""
+    heads = heads.clone()
+    for place, head in enumerate(order):
+        heads[place] = heads[head]
+    return heads
+
+
 @exercise(
     trials=lambda: [layer_trial(2, 1, [1, 0]), layer_trial(3, 2, [2, 0, 1]), layer_trial(4, 3, [2, 0, 3, 1])],
     praise="The new layer computes what the old one did: a head's number means nothing.",
@@ -143,8 +171,15 @@ def layer_trial(num_heads: int, head_size: int, order: list[int]) -> tuple:
         rows = [W.unflatten(0, sizes)[order] → rows = [W.unflatten(0, sizes)[order.argsort()] ; W_o.T.unflatten(0,
             sizes)[order] → W_o.T.unflatten(0, sizes)[order.argsort()] ⇒ This is the order read backwards: place i
             should get head order[i].
-        rows = [W.unflatten(0, sizes)[order] → rows = [W.unflatten(0, sizes)[order.argsort()] ⇒ W_q, W_k and W_v are in
-            one order, W_o in another.
+        rows = [W.unflatten(0, sizes)[order] → rows = [W.unflatten(0, sizes)[order.argsort()] ∨ W_o.T.unflatten(0,
+            sizes)[order] → W_o.T.unflatten(0, sizes)[order.argsort()] ⇒ W_q, W_k and W_v are in one order, W_o in
+            another.
+        sizes = (num_heads, -1) → sizes = (-1, num_heads) ; rows = [W.unflatten(0, sizes)[order] → rows =
+            [W.unflatten(0, sizes)[:, order] ; W_o.T.unflatten(0, sizes)[order] → W_o.T.unflatten(0, sizes)[:, order] ⇒
+            Rows and columns are dealt out to the heads in turn. Which ones does head 0 own?
+        rows = [W.unflatten(0, sizes)[order] → rows = [overwritten(W.unflatten(0, sizes), order) ; W_o.T.unflatten(0,
+            sizes)[order] → overwritten(W_o.T.unflatten(0, sizes), order) ⇒ Heads are overwritten before they are read,
+            so that some stand there twice.
         sizes = (num_heads, -1) → sizes = (-1, num_heads) ⇒ The rows are cut into pieces of num_heads rows, and an
             error is raised. How many rows has a head?
     """,

@@ -44,6 +44,17 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
         / math.sqrt(q.shape[-1]) → / math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the
             vectors that a head compares?
         @ W_o.T → ∅ ⇒ W_o has no part in it.
+        torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1) → torch.softmax(scores, dim=-1) * allowed ⇒
+            What may not be seen has weight 0, but the rest of a row does not sum to 1. | Does the mask come before the
+            softmax, or after?
+        -math.inf), dim=-1) → -math.inf), dim=-2) ⇒ The weights of a query do not sum to 1. | Over what does the softmax
+            run?
+        <= places[:, None] → … + 1 ⇒ A token sees one token too many.
+        split_heads(new @ W.T, num_heads) → (new @ W.T).reshape(len(new), num_heads, count, -1) ∨ merge_heads(weights @
+            v) → (weights @ v).reshape(new.shape) ⇒ Tokens and heads are cut or joined where they lie. Which two axes
+            change places?
+        @ W_o.T → @ W_o ∨ new @ W.T → new @ W ∨ new @ W.T → new @ W ; @ W_o.T → @ W_o ⇒ A matrix is not transposed.
+            Which of its axes meets the input?
     """,
 )
 def step(new, K, V, W_q, W_k, W_v, W_o):
@@ -97,6 +108,14 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
             places counted?
         places[:, None] → torch.arange(len(places))[:, None] ⇒ The tokens are numbered anew; `places` says where they
             stand.
+        x * cos - y * sin, x * sin + y * cos → x * angles.repeat(1, 2)[:, 0::2].cos() - y * angles.repeat(1, 2)[:,
+            0::2].sin(), x * angles.repeat(1, 2)[:, 1::2].sin() + y * angles.repeat(1, 2)[:, 1::2].cos() ⇒ The two
+            features of a pair are turned by different angles. In what order does each angle stand twice?
+        x * sin + y * cos → (x * cos - y * sin) * sin + y * cos ⇒ The second feature is made of the first as it is after
+            the turn.
+        base ** (- → 10_000.0 ** (- ⇒ The base has no say: it is always 10,000.
+        base ** (-torch.arange(0, size, 2) / size) → torch.ones(size // 2) ⇒ All pairs are turned at one speed.
+        torch.arange(0, size, 2) / size → 2 * … ⇒ The angles fall off too fast. What is the exponent of pair j?
     """,
 )
 def rope(X, places, base):
@@ -138,6 +157,12 @@ def rope(X, places, base):
         .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are still two axes. Which shape is asked for?
         groups.mean(dim=1).flatten(0, 1) → groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) ⇒ Each mean
             stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
+        groups.mean(dim=1) → W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,
+            1)[:num_key_value_heads].mean(dim=-1) ⇒ The groups overlap. With which head does group i begin?
+        groups.mean(dim=1) → (groups.sum(dim=1) / num_heads) ⇒ The sums are divided by the number of all heads. How many
+            are in a group?
+        .flatten(0, 1) → .transpose(0, 1).flatten(0, 1) ⇒ Rows of different heads alternate. Do a head's rows follow one
+            another?
     """,
 )
 def to_gqa(W, num_heads, num_key_value_heads):
@@ -186,6 +211,11 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
         / math.sqrt(queries.shape[1]) → ∅ ⇒ The scores are not divided by anything.
         range(0, len(keys), block_size) → range(0, len(keys) - block_size + 1, block_size) ⇒ Keys that do not fill a
             block have no part in it.
+        mixed * rescale + shares @ → mixed + torch.softmax(scores, dim=1) @ ; return mixed / total → return mixed /
+            math.ceil(len(keys) / block_size) ⇒ Each block has a softmax of its own. What do blocks know of each other?
+        math.sqrt(queries.shape[1]) → math.sqrt(block_size) ∨ queries.shape[1] ⇒ The scores are not divided by the root
+            of the number of features.
+        largest = new → pass ⇒ The largest score is not kept for the next block.
     """,
 )
 def blockwise_attention(queries, keys, values, allowed, block_size):

@@ -301,6 +301,7 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
         taken. What do single keys add?
     weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ The vectors come back. What of them is
         asked for?
+    values @ columns.mT → (…).sum(dim=1, keepdim=True) ⇒ All heads get the length of what they say together.
     """,
 )
 def heard(weights, values, W_o):

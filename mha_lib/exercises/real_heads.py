@@ -17,7 +17,7 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
     trials=lambda: [
         (sentences(4, 2, 3), sentences(3, 2, 3)),
         (sentences(3, 3, 4), sentences(5, 3, 4)),
-        (sentences(6, 4, 2), sentences(4, 4, 2)),
+        (sentences(6, 5, 4), sentences(4, 5, 4)),
     ],
     praise="Chosen on some sentences, judged on others: this figure may be believed.",
     idea="Which sentences may have a say in the choice, and which in the figure?",
@@ -44,6 +44,14 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
             from 1. And in this course?
         [best // num_heads, best % num_heads, figure] → [best, figure] ⇒ Layer and head are one number. In which layer
             is it?
+        (chosen_on, judged_on): → (judged_on, chosen_on): ⇒ The two kinds of sentences have changed places.
+        chosen_on.shape[2] → chosen_on.shape[1] ⇒ The place among all heads is divided by the number of layers. How many
+            heads does a layer have?
+        means.argmax().item() → chosen_on.mean(dim=(0, 2)).argmax().item() * num_heads + chosen_on.mean(dim=(0,
+            1)).argmax().item() ⇒ Layer and head are chosen apart, each by a mean over the other. Is this head the best?
+        means.argmax().item() → max(range(len(means)), key=lambda place: (chosen_on.mean(dim=(0, 2))[place //
+            num_heads].item(), means[place].item())) ⇒ The layer is chosen first, by the mean of its heads. Is the best
+            head there?
         """,
 )
 def find_head(chosen_on, judged_on):
@@ -87,6 +95,10 @@ def find_head(chosen_on, judged_on):
             ablation; what is resampled?
         first.roll(-1, dims=0), second.roll(1, dims=0) → second, first ⇒ The two texts of a pair have changed places.
             Do they not still belong together?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → torch.cat([first[1:], first[-1:]]), torch.cat([second[:1],
+            second[:-1]]) ⇒ At the ends texts keep their own outputs. Who is the neighbour of the last pair?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(-1), second.roll(1) ⇒ Single numbers move on, not
+            whole outputs. Along which axis do pairs lie?
         """,
 )
 def strangers(first, second):
@@ -128,9 +140,12 @@ def losses_trial(draws: int, rows: int) -> tuple:
         difference.std() / len(difference) ** 0.5 → without.std() / len(difference) ** 0.5 ⇒ The error is that of
             losses, in which easy and hard texts differ. Which pairs of numbers belong together?
         difference.std() / len(difference) ** 0.5 → (without.var() + others.mean(dim=0).var()).div(len(without)).sqrt()
-            ⇒ The error treats the two as if they came from different texts. Which pairs of numbers belong together?
-        difference.std() / len(difference) ** 0.5 → others.mean(dim=1).std() ⇒ The error is the spread over draws. Over
-            what is the mean taken?
+            ∨ ((without - whole).var() + (others.mean(dim=0) - whole).var()).div(len(whole)).sqrt() ⇒ The error treats
+            the two as if they came from different texts. Which pairs of numbers belong together?
+        difference.std() / len(difference) ** 0.5 → others.mean(dim=1).std() ∨ others.mean(dim=1).std() / len(others) **
+            0.5 ⇒ The error is that of draws. What would other texts change?
+        difference.std() / len(difference) ** 0.5 → (without - others).std() / others.numel() ** 0.5 ∨ (without -
+            others).std() / len(difference) ** 0.5 ⇒ Every draw of a text counts as if it were another text.
         difference.mean() → difference.sum() ⇒ This is the sum over texts, not their mean.
         """,
 )

@@ -55,6 +55,9 @@ MASK = """
     queries.shape[-1] → queries.shape[1] ∨ keys.shape[1] ∨ len(queries) ⇒ The number of queries, keys or examples stands
         for d. Which axis holds one vector?
     queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
+    (std**2 * math.sqrt(d)) → (math.sqrt(d) / std**2) ⇒ The products are multiplied by std². On which side of the bar
+        is it?
+    keys.mT → keys.reshape(len(keys), d, -1) ⇒ The keys are reshaped. Do rows become columns in that way?
     """,
 )
 def scaled_scores(queries, keys, std):
@@ -241,7 +244,8 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
         score?
     softmax(scores → … / math.sqrt(keys.shape[-1]) ∨ keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ Something is
         divided by √d. Does a distance need that?
-    softmax(scores, dim=-1) → softmax(scores, dim=-2) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
+    softmax(scores, dim=-1) → softmax(scores, dim=-2) ∨ softmax(scores - queries.square().sum(dim=-1)[..., None] / 2,
+        dim=-2) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
     torch.softmax(scores, dim=-1) → scores ∨ scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ Scores come back. |
         Where is the softmax?
     torch.softmax(scores, dim=-1) → scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() ⇒ The weights of a

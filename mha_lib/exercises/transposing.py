@@ -89,6 +89,8 @@ def origin(table, row, column, num_heads, head_size):
         reshape cuts tokens, not features. Along which axis do the heads lie?
     .transpose(1, 2) → ….flip(1) ⇒ The heads of every example stand in reverse order.
     .reshape(b * num_heads, n, -1) → [:, 0] ⇒ Only head 0 is left.
+    .reshape(b * num_heads, n, -1) → ∅ ⇒ The heads have an axis of their own. | On how many axes do the tables stand?
+    b * num_heads, n, -1 → b, num_heads * n, -1 ⇒ The heads are folded into the tokens. | With which axis do they join?
     """,
 )
 def transpose_qkv(X, num_heads):
@@ -132,6 +134,7 @@ def transpose_qkv(X, num_heads):
         belong in the output?
     .transpose(1, 2) → ….flip(2) ⇒ The heads stand side by side in reverse order.
     .reshape(-1, n, num_heads * p) → [:, :, 0] ⇒ Only head 0 is left.
+    .reshape(-1, n, num_heads * p) → ∅ ⇒ Heads and features are two axes. | Which axes become one in the end?
     """,
 )
 def transpose_output(X, num_heads):
@@ -209,6 +212,11 @@ def lengths_for_heads(valid_lens, num_heads):
     num_heads, 3, -1, size) → 3, num_heads, -1, size) ⇒ The rows are read as three parts first, each in turn cut into
         heads. Which of the two comes first in W?
     parts.transpose → parts.flip(0).transpose ⇒ The heads stand in reverse order in every matrix.
+    parts.transpose(0, 1).reshape(3, -1, size) → parts.transpose(0, 1) ⇒ The heads have an axis of their own in each
+        matrix. | How do its rows become one axis?
+    W.reshape(num_heads, 3, -1, size) → W.unfold(0, len(W) // num_heads, len(W) // num_heads //
+        3)[:num_heads].mT.unflatten(1, (3, -1)) ⇒ One goes on by head_size rows from head to head. How many rows of W
+        belong to a head?
     """,
 )
 def split_fused(W, num_heads):
