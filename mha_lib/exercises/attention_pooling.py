@@ -5,7 +5,7 @@ import torch
 from mha_lib.exercises.exercise import exercise
 
 WIDTH = """
-    2 * sigma → sigma ⇒ The weights fall twice as fast as they should. | Which factor stands beside σ² below the bar?
+    2 * sigma → sigma ⇒ The scores fall twice as fast as they should. | Which factor stands beside σ² below the bar?
     sigma**2 → sigma ⇒ The weights do not change with σ as its square would. | Is σ squared?
     * sigma**2 → ∅ ∨ / (2 * sigma**2) → ∅ ⇒ The width has no say in the result. | Where is σ in the score?
     / (2 * sigma**2) → / 2 * sigma**2 ⇒ A wider σ makes the window narrower. | On which side of the fraction bar is σ²?
@@ -26,7 +26,7 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
     .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance a
         sign?
-    / 2 → ∅ ∨ / 4 ⇒ The line does not meet 0 at two hours. | At which distance should the line be down?
+    / 2 → ∅ ∨ / 4 ⇒ The line is down elsewhere than at two hours. | At which distance should the line be down?
     distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
     (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
         two hours?
@@ -175,8 +175,8 @@ def leave_hour_out(hours, sigma):
     mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ; (w
         * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w *
         x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
-    (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not all sums in the
-        slope are weighted.
+    (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not every sum in the
+        slope has weights.
     w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] → keys.mean()
         ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ∨ w @ keys →
         keys.mean().expand(len(w)) ∨ w @ values → values.mean().expand(len(w)) ⇒ A plain average of all

@@ -83,7 +83,7 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
-        yield "The result holds NaN or infinity. Is 0 divided by 0, or do powers or logarithms overflow?"
+        yield "The result holds NaN or infinity. Is something divided by 0, or do powers or logarithms overflow?"
         return
     for found, what in ((ratio, "factor"), (shift, "number that is added")):
         numbers = [found(*pair) for pair in pairs]

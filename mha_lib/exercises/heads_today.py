@@ -89,7 +89,7 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
             Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
             in use, and no test of what a rotation must do can tell them apart.)
         torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒ The pairs are turned rightly, but all first features
-            stand before all second ones. Where did they stand in X?
+            stand before all second ones. | Where did they stand in X?
         X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ⇒ Features of two halves are turned together and then stand side
             by side. Which features are pair j?
         torch.arange(0, size, 2) / size → torch.arange(size // 2) / size ⇒ The angles fall off too slowly. What is the
@@ -147,14 +147,15 @@ def rope(X, places, base):
         (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
             num_key_value_heads, -1) ; mean(dim=1) → mean(dim=0) ⇒ A group is every so-manieth head. Which heads does a
             shared head serve?
-        mean(dim=1) → mean(dim=2) ∨ (num_key_value_heads, num_heads // num_key_value_heads, -1) →
-            (num_key_value_heads, -1, num_heads // num_key_value_heads) ; mean(dim=1) → mean(dim=2) ⇒ The mean runs over
-            rows of one head. Over what should it run?
+        mean(dim=1) → mean(dim=2) ∨ (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_key_value_heads,
+            -1, num_heads // num_key_value_heads) ; mean(dim=1) → mean(dim=2) ⇒ The mean runs over rows that follow one
+            another. Which rows of different heads belong together?
         mean(dim=1) → sum(dim=1) ⇒ These are sums of the heads' matrices; a mean is asked for.
         groups.mean(dim=1) → groups[:, 0] ⇒ This is the first head of each group, not the mean.
         groups.mean(dim=1) → groups[:, -1] ⇒ This is the last head of each group, not the mean.
         groups.mean(dim=1) → groups.median(dim=1).values ⇒ This is the median of the heads, not the mean.
-        .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are still two axes. Which shape is asked for?
+        .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are two axes. | Do rows and groups become one
+            axis?
         groups.mean(dim=1).flatten(0, 1) → groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) ⇒ Each mean
             stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
         groups.mean(dim=1) → W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,

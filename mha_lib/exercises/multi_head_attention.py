@@ -115,7 +115,8 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
         share in the softmax. | What is masked, scores or weights?
     output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output → return
         torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
-    W_o[:, own].T → W_o[own] ∨ W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ∨ W_o[:, i::num_heads] ∨ W_o[:,
+    W_o[:, own].T → W_o[own] ⇒ The heads meet rows of W_o. | What does a head own of it?
+    W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ∨ W_o[:, i::num_heads] ∨ W_o[:,
         :head_size] ⇒ A head does not meet its own columns of W_o. Which ones stand side by side?
     slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) * head_size) →
         slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ∨ W_q[own].T, keys @ W_k[own].T, values

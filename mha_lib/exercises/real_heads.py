@@ -86,6 +86,8 @@ def find_head(chosen_on, judged_on):
             strangers come?
         first.roll(-1, dims=0) → second.roll(-1, dims=0) ⇒ First texts get outputs of second texts. From which side do
             strangers come?
+        first.roll(-1, dims=0), second.roll(1, dims=0) → second.roll(-1, dims=0), first.roll(1, dims=0) ⇒ First and
+            second texts get each other's outputs. From which side do strangers come?
         first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(-1, dims=1), second.roll(1, dims=1) ⇒ The features
             are moved, not the texts. Which axis are the pairs?
         first.roll(-1, dims=0), second.roll(1, dims=0) → first.mean(dim=0).expand_as(first),

@@ -11,7 +11,7 @@ from mha_lib.exercises.exercise import exercise
 from mha_lib.exercises.running import MistakeError, run
 
 SOFTMAX_AXES = """
-    dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
+    dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Rows do not sum to 1. | Over what does the softmax run?
     dim=-1) → dim=0) ∨ dim=0).nan_to_num(0) ⇒ The softmax runs over the examples of the batch.
     """
 MASK = """

@@ -71,7 +71,8 @@ def origin(table, row, column, num_heads, head_size):
     idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
     begin="Begin with a reshape that touches nothing but the last axis.",
     mistakes="""
-    .transpose(1, 2) → ∅ ⇒ A head gets pieces of one token for rows. | What must move before axes are joined?
+    .transpose(1, 2) → ∅ ⇒ Pieces of one token stand below one another in a head. | What must move before axes are
+        joined?
     .transpose(1, 2) → .permute(2, 0, 1, 3) ⇒ All tables of head 0 come first. | Do the heads of one example follow one
         another?
     num_heads, d // num_heads → d // num_heads, num_heads ; transpose(1, 2) → permute(0, 3, 1, 2) ⇒ The features are
@@ -171,7 +172,7 @@ FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
         tables stand?
     {RIGHT} → valid_lens ∨ {FOR_QUERIES} valid_lens ⇒ Nothing is repeated. How many tables need a length?
     {RIGHT} → valid_lens * num_heads ⇒ The lengths are multiplied. Should they grow, or their number?
-    dim=0) → dim=0) // num_heads ⇒ The order is right, but the lengths are divided among the heads. Does a head see
+    dim=0) → dim=0) // num_heads ⇒ The order is right, but the lengths are divided among the heads. | Does a head see
         fewer tokens, or fewer features?
     {RIGHT} → valid_lens[:1].repeat_interleave(len(valid_lens) * num_heads, dim=0) ∨ … .clamp(min=valid_lens.max()) ⇒
         All tables have one length. Which one should a table have?
@@ -179,7 +180,7 @@ FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
         example?
     , dim=0 → ∅ ∨ , dim=-1 ∨ , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ∨ {RIGHT} → {FOR_QUERIES} valid_lens[:,
         0].repeat_interleave(num_heads) ∨ {FOR_QUERIES} valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One length
-        an example is right, one a query is not. Does each table get the whole row of its example?
+        an example is right, one a query is not. | Does each table get the whole row of its example?
     {RIGHT} → valid_lens.repeat(1, num_heads) ∨ {FOR_QUERIES} valid_lens.repeat(1, num_heads) ⇒ The lengths are repeated
         to the right, along the last axis. Which axis holds the tables?
     {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ valid_lens[:, None].repeat(1, num_heads).flatten()
@@ -204,8 +205,8 @@ def lengths_for_heads(valid_lens, num_heads):
     mistakes="""
     parts.transpose(0, 1) → W ⇒ The first third of the rows is given out as W_q. Does W_q stand in one piece?
     num_heads, 3, -1, size) → -1, 3, size) ⇒ The rows are dealt out in turn. What follows a head's first query row?
-    .transpose(0, 1) → .permute(1, 2, 0, 3) ⇒ Each row is in its own matrix, but there the heads alternate. Do all rows
-        of head 0 come first?
+    .transpose(0, 1) → .permute(1, 2, 0, 3) ⇒ Each row is in its own matrix, but there the heads alternate. | Do all
+        rows of head 0 come first?
     return W_q, W_k, W_v → return W_k, W_q, W_v ∨ return W_q, W_v, W_k ⇒ Two of the three matrices are exchanged.
     num_heads, 3, -1, size) → -1, 3, num_heads, size) ⇒ Blocks of num_heads rows are cut. How many rows has a head in
         each matrix?
