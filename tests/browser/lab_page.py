@@ -187,11 +187,18 @@ def cell_faults(cells):
                 yield f"{output['ename']}: {output['evalue']} in: {start}"
 
 
-def faults_after_reopening(notebook):
-    """What JupyterLab cannot display of a notebook that was run, saved and opened again.
+def faults_after_reopening(open_notebook, path):
+    """What JupyterLab cannot display of a notebook that was run and saved, neither when it is opened nor once more.
 
-    In the place of each there must be the widget again, or a picture with alt text.
+    Once is not enough to tell. JupyterLab looks for saved widgets at two times, when the notebook opens and when its
+    kernel is connected; if the second is done first, what is drawn in between is "not found", and stays so until the
+    page is loaded again (jupyterlab_widgets 3.0.17, ``restoreWidgets``).
     """
+    return widget_faults(open_notebook(path)) and widget_faults(open_notebook(path))
+
+
+def widget_faults(notebook):
+    """What JupyterLab cannot display: in the place of each there must be the widget, or a picture with alt text."""
     shown = notebook.panel.locator(".jp-Cell")
     for number, cell in enumerate(notebook.cells()):
         if any(WIDGET_VIEW in output.get("data", {}) for output in cell.get("outputs", [])):

@@ -50,7 +50,7 @@ def test_notebook(path, open_notebook, lab, usual_errors):
     notebook.save()
     notebook.page.close()
     lab.end_kernels()
-    assert faults_after_reopening(open_notebook(path)) == []
+    assert faults_after_reopening(open_notebook, path) == []
 
 
 def test_faults_are_seen(open_notebook, lab, usual_errors):
@@ -70,7 +70,7 @@ def test_a_widget_that_is_not_saved_is_seen(open_notebook, lab):
     notebook.run_all()
     notebook.save()
     notebook.page.close()
-    assert faults_after_reopening(open_notebook("closed.ipynb")) == ["Error displaying widget: model not found"]
+    assert faults_after_reopening(open_notebook, "closed.ipynb") == ["Error displaying widget: model not found"]
 
 
 def test_the_picture_is_steady(open_notebook, lab):
