@@ -38,6 +38,7 @@ def main(full: bool) -> None:
     rows = measure.in_process_of_its_own("benchmarks.pruning_speed", *arguments, environment=environment)
     if full:
         RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        print(f"{RESULTS.name} is new, and a notebook prints it: run `make notebooks` before you commit it.")
     print(
         "Whole ÷ pruned or masked, time of a forward pass; allocator: memory kept",
         table(rows),
