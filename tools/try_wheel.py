@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST, ENVIRONMENT = ROOT / "build" / "dist", ROOT / "build" / "wheel-environment"
 PYTHON = ENVIRONMENT / "bin" / "python"
 MAX_BYTES = 4_000_000
-PINS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_ROOT_USER_ACTION": "ignore", "OMP_NUM_THREADS": "1"}
+# The constraints as an address, since pip would split a path at its spaces.
+PINS = {"PIP_CONSTRAINT": (ROOT / "constraints.txt").as_uri(), "PIP_ROOT_USER_ACTION": "ignore", "OMP_NUM_THREADS": "1"}
 
 
 class KernelOfItsOwn(notebooks.OwnKernel):
