@@ -144,7 +144,7 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
     """
     task = find_task(task if isinstance(task, str) else task.name)
     steps = task.steps if steps is None else steps
-    path = cache_folder() / f"{task.name}-seed{seed}-steps{steps}.pt"
+    path = cache_folder() / file_name(task, seed, steps)
     try:
         state = load_state(path)
     except OSError:
@@ -171,6 +171,11 @@ class StaleError(Exception):
 def cache_folder() -> Path:
     """Where trained models are kept."""
     return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib")
+
+
+def file_name(task: Task, seed: int, steps: int) -> str:
+    """What a kept model's file is called."""
+    return f"{task.name}-seed{seed}-steps{steps}.pt"
 
 
 def code_key(package: Path = PACKAGE) -> str:

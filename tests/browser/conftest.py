@@ -5,6 +5,8 @@ import shutil
 import pytest
 from lab_page import PATIENCE, ROOT, Lab, NotebookPage
 
+from mha_lib.models import find_task, shipped_model, training
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",
@@ -19,10 +21,13 @@ SCREENSHOTS = ROOT / "screenshots"
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A JupyterLab on copies of the notebooks."""
-    folder = tmp_path_factory.mktemp("lab")
+    """A JupyterLab on copies of the notebooks, where models are trained already: nbval sees how they train."""
+    folder, private = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("private")
     shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-    lab = Lab(folder, tmp_path_factory.mktemp("private"))
+    for task in map(find_task, ("lookups", "dates")):
+        path = private / "mha_cache" / training.file_name(task, seed=0, steps=task.steps)
+        training.save_state(shipped_model(task).state_dict(), path)
+    lab = Lab(folder, private)
     yield lab
     lab.stop()
 
@@ -39,24 +44,37 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def lab_page(browser):
+    """A page for JupyterLab, which takes seconds to load: all tests share it."""
+    return browser.new_page(viewport={"width": 1280, "height": 1000})
+
+
 @pytest.fixture
-def open_notebook(browser, lab, request):
-    """``open_notebook(path)`` shows a notebook of the lab in a page of its own."""
-    pages = []
+def open_notebook(lab_page, lab, request):
+    """``open_notebook(path)`` shows a notebook of the lab; the one that was shown before is closed."""
+    opened = []
 
     def open_notebook(path):
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        pages.append(page)
-        return NotebookPage(page, lab, path)
+        close()
+        opened.append(NotebookPage(lab_page, lab, path))
+        return opened[-1]
+
+    def close():
+        if opened:
+            notebook = opened.pop()
+            if lab_page.url.startswith(lab.address):
+                notebook.close()
+            lab.end_kernels()
 
     yield open_notebook
-    failed = getattr(request.node, "failed", False)
-    for number, page in enumerate(pages):
-        if failed and not page.is_closed():
-            SCREENSHOTS.mkdir(exist_ok=True)
-            page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}-{number}.png")
-        page.close()
-    lab.end_kernels()
+    if getattr(request.node, "failed", False):
+        SCREENSHOTS.mkdir(exist_ok=True)
+        lab_page.screenshot(path=SCREENSHOTS / f"{request.node.name.replace('/', '_')}.png")
+        lab_page.goto("about:blank")  # the next test finds nothing of this one
+        lab.end_kernels()
+    else:
+        close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,10 +86,11 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture(scope="session")
-def usual_errors(browser, lab):
+def usual_errors(lab_page, lab):
     """What JupyterLab writes to the browser's console as an error even on an empty notebook."""
-    page = browser.new_page()
-    notebook = NotebookPage(page, lab, lab.write("empty.ipynb", "None"))
+    lab_page.goto("about:blank")
+    notebook = NotebookPage(lab_page, lab, lab.write("empty.ipynb", "None"))
     notebook.run_all()
-    page.close()
+    notebook.close()
+    lab.end_kernels()
     return set(notebook.console_errors)

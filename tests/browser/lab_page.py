@@ -100,7 +100,7 @@ def environment(private):
     places = ["CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"]
     folders = [f"JUPYTER_{place}" for place in places] + ["JUPYTERLAB_WORKSPACES_DIR", "JUPYTERLAB_SETTINGS_DIR"]
     return os.environ | {
-        **{name: str(private / name.lower()) for name in [*folders, "IPYTHONDIR"]},
+        **{name: str(private / name.lower()) for name in [*folders, "IPYTHONDIR", "MHA_CACHE"]},
         "JUPYTER_PATH": f"{sys.prefix}/share/jupyter",
         "JUPYTER_PREFER_ENV_PATH": "1",
         "OMP_NUM_THREADS": "1",
@@ -120,8 +120,11 @@ class NotebookPage:
         self.page, self.console_errors = page, []
         page.set_default_timeout(1000 * PATIENCE)
         page.on("console", self.note)
-        page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
-        page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
+        page.on("pageerror", self.note)
+        if page.url.startswith(lab.address):
+            self.do(f"await jupyterapp.commands.execute('docmanager:open', {{ path: '{path}' }})")
+        else:
+            page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for()
         # The toolbar says "idle" before the kernel can take work; what is run then is lost.
@@ -130,16 +133,31 @@ class NotebookPage:
             "await context.ready; await context.session.kernel.info"
         )
 
+    def close(self):
+        """Close the notebook without saving it; the page stays."""
+        self.do(
+            "const { currentWidget } = jupyterapp.shell;"
+            "currentWidget.context.model.dirty = false; currentWidget.close()"
+        )
+        self.panel.wait_for(state="detached")
+        self.page.remove_listener("console", self.note)
+        self.page.remove_listener("pageerror", self.note)
+
     def note(self, message):
-        """Keep a message of the browser's console if it is an error."""
-        if message.type == "error":
-            self.console_errors.append(message.text)
+        """Keep a message of the browser's console if it is an error, and what was thrown and not caught."""
+        if getattr(message, "type", "error") == "error":
+            self.console_errors.append(getattr(message, "text", f"uncaught: {message}"))
 
     def do(self, script):
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
-        start = "() => { window.ended = false; (async () => { %s })().finally(() => { window.ended = true }) }"
+        start = (
+            "() => { window.ended = null; (async () => { %s })()"
+            ".then(() => { ended = 'well' }, error => { ended = String(error) }) }"
+        )
         self.page.evaluate(start % script)
         self.page.wait_for_function("window.ended")
+        if (ended := self.page.evaluate("ended")) != "well":
+            raise RuntimeError(f"{ended} in: {script}")
 
     def run_all(self):
         """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""

@@ -46,7 +46,8 @@ CASES = {
     "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 
-# Every attribute and text that a reader could notice, apart from the line that speaks a moment later.
+# Every attribute and text that a reader could notice, apart from the line that speaks a moment later, as a number: what
+# looks alike has the same. (The text itself would be long to send.)
 LOOKS = """
 section => {
     const copy = section.cloneNode(true);
@@ -55,7 +56,9 @@ section => {
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
     const inputs = [...section.querySelectorAll('input, select')].map(node => node.checked + node.value);
-    return copy.outerHTML + inputs;
+    const text = copy.outerHTML + inputs;
+    window.seen ??= new Map();
+    return seen.get(text) ?? (seen.set(text, seen.size), seen.size - 1);
 }
 """
 NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
@@ -94,7 +97,7 @@ class LivePage:
         self.section.wait_for()
 
     def looks(self):
-        """What a reader sees now."""
+        """A number for what a reader sees now: the same for the same."""
         self.page.evaluate(NEXT_FRAME)
         return self.section.evaluate(LOOKS)
 

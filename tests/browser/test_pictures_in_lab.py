@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from lab_page import NotebookPage, cell_faults
+from lab_page import cell_faults
 from picture_cases import NEXT_FRAME
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -96,28 +96,24 @@ def test_a_picture_outlives_its_kernel(notebook):
     view.get_by_text("layer 0, head 0 (off)").first.wait_for()
 
 
-def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, lab, browser):
+def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, open_notebook, lab):
     opened = notebook(SHOW)
     sections(opened)
-    opened.do("await jupyterapp.commands.execute('docmanager:save')")
+    opened.save()
     (path,) = lab.folder.glob("test_saved_and_opened_again*.ipynb")
     saved = nbformat.read(path, 4)
     (output,) = saved.cells[1].outputs
     assert "<img alt=" in output.data["text/html"], "for GitHub, nbconvert and printouts"
-    opened.page.close()
-    lab.end_kernels()
-    page = browser.new_page()
-    again = NotebookPage(page, lab, path.name)
-    (view,) = sections(again)
+    opened.page.goto("about:blank")
+    (view,) = sections(open_notebook(path.name))
     view.get_by_role("switch", name="layer 0, head 0").click()
     view.get_by_text("layer 0, head 0 (off)").first.wait_for()
-    page.close()
 
 
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
     opened = notebook(SHOW, "from ipywidgets.widgets import widget\nlen(widget._instances)")
     before = output_of(opened, 2)
-    for _ in range(50):
+    for _ in range(10):
         run_cell(opened, 1)
     run_cell(opened, 2)
     assert output_of(opened, 2) == before
