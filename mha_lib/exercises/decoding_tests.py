@@ -45,7 +45,7 @@ def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None
 
 @guarded
 def shape(implementation: Implementation) -> str | None:
-    """Has the output the shape of the text?"""
+    """Does the output have the shape of the text?"""
     layer, X = layer_and_text(implementation)
     got = read(layer, X, [4, 3, 2])
     return None if got.shape == X.shape else f"the output has shape {tuple(got.shape)} instead of {tuple(X.shape)}"
@@ -62,19 +62,19 @@ def later_tokens(implementation: Implementation) -> str | None:
 
 @guarded
 def one_by_one(implementation: Implementation) -> str | None:
-    """Is the text read token by token what it is when it is read at once?"""
+    """Does the text give the same outputs token by token as all at once?"""
     return in_pieces(implementation, [1] * NUM_TOKENS)
 
 
 @guarded
 def uneven_pieces(implementation: Implementation) -> str | None:
-    """Is the text read in pieces of 4, 3 and 2 what it is when it is read at once?"""
+    """Does the text give the same outputs in pieces of 4, 3 and 2 as all at once?"""
     return in_pieces(implementation, [4, 3, 2])
 
 
 @guarded
 def second_text(implementation: Implementation) -> str | None:
-    """Is a text after another one what it is alone?"""
+    """Does a text give the same outputs after another one as alone?"""
     layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
@@ -83,7 +83,7 @@ def second_text(implementation: Implementation) -> str | None:
 
 @guarded
 def reference(implementation: Implementation) -> str | None:
-    """Is the text read at once what the formula gives, token by token and head by head?"""
+    """Does the text, read at once, give what the formula gives, token by token and head by head?"""
     layer, X = layer_and_text(implementation)
     return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
 

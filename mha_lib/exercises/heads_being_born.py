@@ -128,7 +128,7 @@ def induction_share(weights, letters):
     """,
 )
 def goes_on(letters):
-    """What a perfect induction head foretells at each token: the letter that came after the same letter before.
+    """What a perfect induction head foretells at each token: the letter that followed its last earlier occurrence.
 
     letters (n,), integers → (n,), integers; −1 where the letter stands there for the first time. Where it has stood
     there several times, the last time counts; a token knows itself and what comes before it, nothing later.

@@ -171,8 +171,8 @@ MISREADINGS = """
 def reach(function: Callable[[Tensor], Tensor]) -> str:
     """A number of one's own that tells heads that look near from heads that look far.
 
-    weights (batch, num_heads, n, n) → (num_heads,), any scale: every head that looks at most two tokens away must get a
-    smaller number than every head that looks farther.
+    weights (batch, num_heads, n, n) → (num_heads,), any scale: every head with most of its weight at most two tokens
+    away must get a smaller number than every other head.
     Source: the mean distance as in J. Vig, Y. Belinkov, Analyzing the Structure of Attention in a Transformer Language
     Model, 2019; any number that keeps the two kinds apart is right here.
     """
