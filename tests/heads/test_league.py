@@ -2,9 +2,11 @@
 
 import copy
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from unittest.mock import patch
 
 import dask
 import pytest
@@ -190,7 +192,12 @@ def on_threads():
 @contextmanager
 def on_dask():
     dask.config.set({"distributed.comm.timeouts.connect": "1 hour"})  # a busy machine takes its time
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers, Client(workers) as client:
+    # It sets MALLOC_TRIM_THRESHOLD_ for good; what is started later would take twice as long.
+    with (
+        patch.dict(os.environ),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers,
+        Client(workers) as client,
+    ):
         yield client.get_executor()
 
 
