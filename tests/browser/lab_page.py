@@ -120,7 +120,7 @@ class NotebookPage:
         self.page, self.console_errors = page, []
         page.set_default_timeout(1000 * PATIENCE)
         page.on("console", self.note)
-        page.on("pageerror", self.note)
+        page.on("pageerror", self.note_uncaught)
         if page.url.startswith(lab.address):
             self.do(f"await jupyterapp.commands.execute('docmanager:open', {{ path: '{path}' }})")
         else:
@@ -141,12 +141,16 @@ class NotebookPage:
         )
         self.panel.wait_for(state="detached")
         self.page.remove_listener("console", self.note)
-        self.page.remove_listener("pageerror", self.note)
+        self.page.remove_listener("pageerror", self.note_uncaught)
 
     def note(self, message):
-        """Keep a message of the browser's console if it is an error, and what was thrown and not caught."""
-        if getattr(message, "type", "error") == "error":
-            self.console_errors.append(getattr(message, "text", f"uncaught: {message}"))
+        """Keep a message of the browser's console if it is an error."""
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def note_uncaught(self, error):
+        """Keep what was thrown and not caught."""
+        self.console_errors.append(f"uncaught: {error}")
 
     def do(self, script):
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""
@@ -155,8 +159,8 @@ class NotebookPage:
             ".then(() => { ended = 'well' }, error => { ended = String(error) }) }"
         )
         self.page.evaluate(start % script)
-        self.page.wait_for_function("window.ended")
-        if (ended := self.page.evaluate("ended")) != "well":
+        ended = self.page.wait_for_function("window.ended").json_value()
+        if ended != "well":
             raise RuntimeError(f"{ended} in: {script}")
 
     def run_all(self):
@@ -209,8 +213,8 @@ def faults_after_reopening(open_notebook, path):
     """What JupyterLab cannot display of a notebook that was run and saved, neither when it is opened nor once more.
 
     Once is not enough to tell. JupyterLab looks for saved widgets at two times, when the notebook opens and when its
-    kernel is connected; if the second is done first, what is drawn in between is "not found", and stays so until the
-    page is loaded again (jupyterlab_widgets 3.0.17, ``restoreWidgets``).
+    kernel is connected; if the second is done first, what is drawn in between is "not found", and stays so until it
+    is opened again (jupyterlab_widgets 3.0.17, ``restoreWidgets``).
     """
     return widget_faults(open_notebook(path)) and widget_faults(open_notebook(path))
 
