@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-_this_sitting: dict[str, dict] = {}
+this_sitting: dict[str, dict] = {}
 
 
 def solutions_are_off() -> bool:
@@ -24,12 +24,12 @@ def kept() -> dict[str, dict]:
     if _is_written():
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(_path().read_text(encoding="utf-8"))
-    return (found if isinstance(found, dict) else {}) | _this_sitting
+    return (found if isinstance(found, dict) else {}) | this_sitting
 
 
 def keep(name: str, content: dict) -> None:
     """Keep something under a name; where it cannot be written, it lasts as long as the kernel."""
-    _this_sitting[name] = content
+    this_sitting[name] = content
     if _is_written():
         with contextlib.suppress(OSError):
             _path().parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from mha_lib.models.training import single_thread
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 ABLATIONS = ("zero", "mean", "resample")
-TOKENS_AT_ONCE = 8_192  # tokens that pass a model's last layers together: more would leave the processor's cache
+TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more would leave the processor's cache
 
 
 @dataclass(frozen=True)

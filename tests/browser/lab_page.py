@@ -55,6 +55,7 @@ class Lab:
             f"--port={self.address.rpartition(':')[2]}",
             "--ServerApp.port_retries=0",
             f"--MappingKernelManager.kernel_info_timeout={PATIENCE}",
+            "--KernelManager.shutdown_wait_time=0",  # a kernel that is not needed any more need not tidy up
             f"--ServerApp.root_dir={self.folder}",
             f"--IdentityProvider.token={self.token}",
         ]

@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch):
     """A cache of a learner's own, empty, as if no test were running."""
     monkeypatch.delenv("PYTEST_VERSION", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    monkeypatch.setattr(kept_work, "this_sitting", {})
     return tmp_path / "home" / ".cache" / "mha_lib" / "progress.json"
 
 
@@ -149,7 +149,7 @@ def test_the_worked_answer_comes_after_three_tries(cache):
 
 def test_the_worked_answer_comes_after_success_and_is_kept_between_sittings(cache, monkeypatch):
     assert triangle(triangle.right)
-    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    monkeypatch.setattr(kept_work, "this_sitting", {})
     page = exercises.solution("triangle")
     assert "def triangle(distance):" in repr(page) and page._repr_html_().startswith("<details><summary>")
     assert json.loads(cache.read_text()) == {"triangle": {"tries": 1, "solved": True}}
@@ -195,7 +195,7 @@ def test_a_prediction_is_kept_and_shown_beside_the_answer_as_text(cache, monkeyp
     answered = exercises.answer("two heads", "They differ.")
     assert repr(answered) == "You predicted: the <same>\nThey differ."
     assert answered._repr_html_().startswith("<details open>") and "the &lt;same&gt;" in answered._repr_html_()
-    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    monkeypatch.setattr(kept_work, "this_sitting", {})
     assert repr(exercises.predict("two heads")) == "You predicted: the <same>"
     assert "two heads" not in repr(exercises.progress())
 

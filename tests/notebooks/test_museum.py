@@ -165,7 +165,7 @@ def test_what_gets_past_the_panel_is_wrong(museum):
 
 def test_repairs_and_guesses_are_counted(museum, monkeypatch):
     assert museum["mended"] == []
-    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    monkeypatch.setattr(kept_work, "this_sitting", {})
     assert bug_museum.score() == "named: 0 of 0; not guessed at yet: 16"
     for room, suspect in ((2, bug_museum.SUMS), (3, bug_museum.NAN), (6, bug_museum.NAN)):
         bug_museum.guess(room).keep(suspect)
@@ -175,7 +175,7 @@ def test_repairs_and_guesses_are_counted(museum, monkeypatch):
 
 
 def test_a_suspect_is_picked_and_takes_the_place_of_the_list(monkeypatch):
-    monkeypatch.setattr(kept_work, "_this_sitting", {})
+    monkeypatch.setattr(kept_work, "this_sitting", {})
     guess = bug_museum.guess(1)
     with contextlib.redirect_stdout(io.StringIO()):
         guess._ipython_display_()
