@@ -49,7 +49,7 @@ def _is_autocast_on(tensor: Tensor) -> bool:
 
 def check_size(name: str, size: int) -> None:
     """Refuse a size that is not a positive integer."""
-    if isinstance(size, bool) or not isinstance(size, Integral):
+    if type(size) is not int and (isinstance(size, bool) or not isinstance(size, Integral)):  # int first: it is fastest
         raise TypeError(f"{name} must be an integer, got {size!r}")
     if size < 1:
         raise ValueError(f"{name} must be at least 1, got {size}")

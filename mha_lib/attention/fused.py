@@ -66,7 +66,8 @@ class FusedAttention(DotProductAttention):
         if self._goes_by_formula():
             return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
         if mask is not None and not torch.is_grad_enabled() and arguments.values_readable(queries):
-            if (output := kernel(queries, keys, values, mask=mask)).sum().isfinite():  # no NaN came in
+            output = kernel(queries, keys, values, mask=mask)
+            if math.isfinite(output.sum()):  # no NaN came in
                 return output
         return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal)
 

@@ -67,10 +67,16 @@ def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
+def factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """What each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
+    cos, sin = rotations(places, size)
+    return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
+
+
 @functools.cache
-def rotations_from_the_start(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
+def factors_from_the_start(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
     """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
-    return rotations(torch.arange(num_tokens), size)
+    return factors(torch.arange(num_tokens), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
@@ -79,9 +85,9 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
-    cos, sin = rotations_from_the_start(*X.shape[-2:]) if places is None else rotations(places, X.shape[-1])
-    x, y = X.chunk(2, dim=-1)  # (…, n, size) -> two of (…, n, size / 2)
-    return torch.cat([x * cos - y * sin, x * sin + y * cos], dim=-1)
+    size = X.shape[-1]
+    own, others = factors_from_the_start(X.shape[-2], size) if places is None else factors(places, size)
+    return X * own + X.roll(size // 2, dims=-1) * others  # (x, y) -> (x cos - y sin, y cos + x sin)
 
 
 class RotaryAttention(MultiHeadAttention):

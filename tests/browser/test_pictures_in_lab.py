@@ -38,11 +38,11 @@ def sections(notebook, count=1):
     return [found.nth(i) for i in range(count)]
 
 
-def run_cell(notebook, number):
-    """Run one cell, counted from 0, and wait for its end."""
+def run_cell(notebook, number, times=1):
+    """Run one cell, counted from 0, again and again, and wait for the end of each run."""
     notebook.do(
         f"jupyterapp.shell.currentWidget.content.activeCellIndex = {number};"
-        "await jupyterapp.commands.execute('notebook:run-cell')"
+        f"for (let i = 0; i < {times}; i++) await jupyterapp.commands.execute('notebook:run-cell')"
     )
 
 
@@ -113,8 +113,7 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, open_noteboo
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
     opened = notebook(SHOW, "from ipywidgets.widgets import widget\nlen(widget._instances)")
     before = output_of(opened, 2)
-    for _ in range(50):
-        run_cell(opened, 1)
+    run_cell(opened, 1, times=50)
     run_cell(opened, 2)
     assert output_of(opened, 2) == before
 
