@@ -8,6 +8,7 @@ from notebook_tools import ROOT, make_notebooks, run_cells, text_of
 
 from mha_lib import heads, models
 from mha_lib.heads.kept_results import load_results
+from mha_lib.models.shipped import shipped_figures
 
 TEXT = text_of("06_head_importance", "07_head_pruning", "report_what_survives")
 LEAVE_ONE_OUT, BY_LOSS = "leave one out, zero, accuracy", "leave one out, zero, loss"
@@ -269,12 +270,15 @@ def opposite(value):
 
 
 @pytest.mark.slow
-def test_06_holds_for_another_seed(monkeypatch):
+def test_06_holds_for_another_seed_and_its_model_is_as_good_as_the_one_that_ships(monkeypatch):
     def on_a_quarter(model, batch, *others, **options):  # 4096 sets, three times, would take most of the time
         return evaluate_all(model, batch[: len(batch.targets) // 4], *others, **options)
 
     evaluate_all = heads.evaluate_all
     monkeypatch.setattr(heads, "evaluate_all", on_a_quarter)
-    monkeypatch.setattr(models, "trained", partial(models.trained, seed=2, progress=False))
+    monkeypatch.setattr(models, "trained", partial(models.fit, seed=2, progress=False))
     found = run_cells(make_notebooks.read(ROOT / "notebooks" / "06_head_importance.ipynb"))
     assert found["seen"].targets.shape == (128, 12, 5)
+    task, model, figures = found["task"], found["model"], shipped_figures("lookups")
+    assert task.accuracy(model) == pytest.approx(figures["accuracy"], abs=0.01)
+    assert task.exact_match(model) == pytest.approx(figures["exact_match"], abs=0.03)
