@@ -4,6 +4,7 @@ import functools
 import re
 
 import torch
+from axe_playwright_python.sync_playwright import Axe
 from lab_page import PATIENCE
 
 from mha_lib import pictures
@@ -110,3 +111,9 @@ class LivePage:
 
     def close(self):
         self.context.close()
+
+
+def violations(page, context, **options):
+    """The rules of axe that parts of a page break, each with the first place; what passes is not collected."""
+    found = Axe().run(page, context=context, options={"resultTypes": ["violations"], **options}).response["violations"]
+    return [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found]
