@@ -47,15 +47,15 @@ CASES = {
     "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 
-# Every attribute and text that a reader could notice, apart from the line that speaks a moment later, as a number: what
-# looks alike has the same. (The text itself would be long to send.)
+# All attributes and texts that a reader could notice, but for the line that speaks a moment later and the score, which
+# goes on counting, as a number: what looks alike has the same. (The text itself would be long to send.)
 # It is taken two frames later, when all is painted.
 LOOKS = """
 async () => {
     await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('[role=status]').forEach(node => node.remove());
+    copy.querySelectorAll('[role=status], .test').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
