@@ -111,7 +111,8 @@ def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, open_noteboo
 
 
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
-    opened = notebook(SHOW, "from ipywidgets.widgets import widget\nlen(widget._instances)")
+    show = "stepper = pictures.TransposeStepper()\nstepper"
+    opened = notebook(show, "from ipywidgets.widgets import widget\nlen(widget._instances)")
     before = output_of(opened, 2)
     run_cell(opened, 1, times=50)
     run_cell(opened, 2)

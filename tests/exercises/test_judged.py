@@ -14,6 +14,8 @@ from mha_lib.exercises.help_in_steps import COURSE
 from mha_lib.exercises.multi_head_attention import previous_token_matrices
 from mha_lib.heads import statistics
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 W_Q, W_K = previous_token_matrices()
 E = torch.eye(6)
 

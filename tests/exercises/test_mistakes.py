@@ -6,10 +6,11 @@ import pytest
 import torch
 from right_answers import RIGHT
 
-from mha_lib.exercises import running
 from mha_lib.exercises.exercise import FunctionExercise
 from mha_lib.exercises.help_in_steps import COURSE
 from mha_lib.exercises.naming import outcome_of
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise, FunctionExercise)]
 MISTAKES = [
@@ -17,12 +18,6 @@ MISTAKES = [
     for exercise in OF_FUNCTIONS
     for number, (text, wrong) in enumerate(exercise.mistakes)
 ]
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """These answers are ours: none needs a process of its own, which would take longer than the answer."""
-    monkeypatch.setattr(running, "can_fork", lambda: False)
 
 
 @pytest.mark.parametrize("exercise", COURSE.values(), ids=lambda exercise: exercise.__name__)

@@ -56,6 +56,7 @@ NONSENSE = {
 }
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("name", COURSE)
 def test_nonsense_is_wrong_and_no_crash(name, answer):
