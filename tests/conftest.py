@@ -11,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from torch.nn import functional as F
 
-from mha_lib.exercises import running
-
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
@@ -51,9 +49,3 @@ def kernel_calls(monkeypatch):
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     return calls
-
-
-@pytest.fixture
-def in_this_process(monkeypatch):
-    """Exercises run answers here: those that tests give are short, and a process of their own takes longer."""
-    monkeypatch.setattr(running, "can_fork", lambda: False)

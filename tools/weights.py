@@ -39,6 +39,7 @@ def main() -> None:
         print(name, figures[name])
     # What notebook 02 says of more training; this model does not ship.
     figures[LONGER] = right_words_by_length(fit_recurrent(attends=False, seed=SEED, steps=3 * STEPS))
+    print(LONGER, figures[LONGER])
     (FOLDER / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 

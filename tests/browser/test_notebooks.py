@@ -8,7 +8,7 @@ from lab_page import ROOT, answers, cell_faults, faults_after_reopening
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # These compute for half a minute each, as they do under nbval: in a browser only where nothing may be skipped.
 LONG = {"06_head_importance", "07_head_pruning", "10_heads_being_born"}
 long = pytest.mark.skipif(os.environ.get("MHA_REQUIRE_ALL") != "1", reason="long: MHA_REQUIRE_ALL=1 runs it here too")
@@ -41,12 +41,10 @@ picture => {
 """
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=[long] if path.stem in LONG else [], id=path.stem) for path in NOTEBOOKS]
-)
-def test_notebook(path, open_notebook, usual_errors):
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[long] if name in LONG else []) for name in NOTEBOOKS])
+def test_notebook(name, open_notebook, usual_errors):
     """Everything runs, every control answers, and what was saved is still there when it is opened again."""
-    path = path.relative_to(ROOT).as_posix()
+    path = f"notebooks/{name}.ipynb"
     notebook = open_notebook(path)
     notebook.run_all()
     assert list(cell_faults(notebook.code_cells())) == []

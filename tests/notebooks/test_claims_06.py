@@ -272,7 +272,7 @@ def opposite(value):
 @pytest.mark.slow
 def test_06_holds_for_another_seed_and_its_model_is_as_good_as_the_one_that_ships(monkeypatch):
     def on_a_quarter(model, batch, *others, **options):  # 4096 sets, three times, would take most of the time
-        return evaluate_all(model, batch[: len(batch.targets) // 4], *others, **options)
+        return evaluate_all(model, batch[: len(batch) // 4], *others, **options)
 
     evaluate_all = heads.evaluate_all
     monkeypatch.setattr(heads, "evaluate_all", on_a_quarter)
