@@ -16,6 +16,8 @@ PYTEST = OMP_NUM_THREADS=1 MHA_CACHE="$(CURDIR)/$(MODELS)" $(PY) -m pytest $(PYT
 # The kernel is the environment's own, whatever kernels the home directory holds.
 export JUPYTER_PATH := $(CURDIR)/$(VENV)/share/jupyter
 export JUPYTER_PREFER_ENV_PATH := 1
+# Hundreds of processes import the same code, and one is enough to compile it.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
 	bench-widgets bench-class weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install

@@ -9,7 +9,6 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
-from torch.nn import functional as F
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -41,6 +40,8 @@ def pytest_make_collect_report():
 @pytest.fixture
 def kernel_calls(monkeypatch):
     """How many keys each call of torch's fused kernel gets."""
+    from torch.nn import functional as F  # here, since the process that only hands out the tests needs no torch
+
     calls, fused = [], F.scaled_dot_product_attention
 
     def counted(queries, keys, *others, **options):

@@ -50,7 +50,8 @@ CASES = {
 # All attributes and texts that a reader could notice, but for the line that speaks a moment later and the score, which
 # goes on counting, as a number: what looks alike has the same. (The text itself would be long to send.)
 LOOKS = """
-() => {
+async () => {
+    for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
     copy.querySelectorAll('[role=status], .test').forEach(node => node.remove());
@@ -82,25 +83,31 @@ def load(page, *modules):
 
 
 class LivePage:
-    """A saved page in Chromium, with its faults."""
+    """A picture's saved page in ``page`` of Chromium, with its faults."""
 
-    def __init__(self, browser, folder, picture, *, width=1280, scheme="light"):
+    def __init__(self, page, folder, picture):
         self.path = pictures.save_html(picture, folder / "picture.html")
-        self.context = browser.new_context(
-            color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", offline=True
-        )
-        self.page, self.errors, self.requests = self.context.new_page(), [], []
-        self.page.set_default_timeout(1000 * PATIENCE)
-        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(self.path.as_uri())
-        self.section = self.page.locator("section.mha-live")
+        self.page, self.errors, self.requests = page, [], []
+        page.set_default_timeout(1000 * PATIENCE)
+        self.heard = {
+            "console": lambda message: message.type == "error" and self.errors.append(message.text),
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "request": lambda request: self.requests.append(request.url),
+        }
+        for event, note in self.heard.items():
+            page.on(event, note)
+        self.show_on(1280, "light")
+        page.goto(self.path.as_uri())
+        self.section = page.locator("section.mha-live")
         self.section.wait_for()
+
+    def show_on(self, width, scheme):
+        """On a screen so wide, in the colours of that scheme."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(color_scheme=scheme)
 
     def looks(self):
         """A number for what a reader sees now: the same for the same."""
-        self.page.evaluate(NEXT_FRAME)
         return self.page.evaluate(LOOKS)
 
     def reading(self):
@@ -109,7 +116,9 @@ class LivePage:
         return self.section.locator(".reading").text_content()
 
     def close(self):
-        self.context.close()
+        """Hear no more of the page."""
+        for event, note in self.heard.items():
+            self.page.remove_listener(event, note)
 
 
 def violations(page, context, **options):

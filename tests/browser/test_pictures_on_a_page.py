@@ -10,19 +10,19 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def live(browser, tmp_path):
+def live(page, tmp_path):
     """``live(picture)`` opens the page that the picture saves."""
     opened = []
 
-    def live(picture, **options):
-        opened.append(LivePage(browser, tmp_path, picture, **options))
+    def live(picture):
+        opened.append(LivePage(page, tmp_path, picture))
         return opened[-1]
 
     yield live
-    for page in opened:
-        assert page.errors == []
-        assert page.requests == [page.path.as_uri()]
-        page.close()
+    for shown in opened:
+        shown.close()
+        assert shown.errors == []
+        assert shown.requests == [shown.path.as_uri()]
 
 
 # Focuses a control, if it is there and does not lead to where the picture is already; says what kind it is, or null
@@ -118,16 +118,18 @@ def test_break_it_changes_the_answer_with_few_heads(live):
     assert page.section.locator("[aria-checked=false]").count() <= 3
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", CASES)
-def test_everyone_can_read_it(live, name, scheme):
+def test_everyone_can_read_it(live, name):
     """On a phone, too: no violation for axe, nothing beyond the edge, contrast of 4.5 in cells (axe skips SVG)."""
-    page = live(CASES[name](), scheme=scheme, width={"light": 1280, "dark": 390}[scheme])
-    assert page.page.evaluate("document.documentElement.scrollWidth") == {"light": 1280, "dark": 390}[scheme]
-    assert page.section.evaluate(LEAST_CONTRAST) >= 4.5
+    page = live(CASES[name]())
     assert page.reading()
     page.section.locator("[role=status]").filter(has_text=page.reading()).wait_for(state="attached")
-    assert violations(page.page, ".mha-live") == []
+    for screen in ((1280, "light"), (390, "dark")):
+        page.show_on(*screen)
+        page.looks()
+        assert page.page.evaluate("document.documentElement.scrollWidth") == screen[0]
+        assert page.section.evaluate(LEAST_CONTRAST) >= 4.5, screen
+        assert violations(page.page, ".mha-live") == [], screen
 
 
 # Draws the computed colours onto a canvas, which knows every notation, and compares their luminances.
@@ -165,10 +167,8 @@ async () => {
 """
 
 
-def test_a_late_answer_of_the_kernel_undoes_no_choice(browser):
+def test_a_late_answer_of_the_kernel_undoes_no_choice(page):
     """The kernel repeats each choice that it hears; the echo of 1 may come when the reader is at 2 already."""
-    page = browser.new_page()
     load(page, "page.js", "elements.js")
     seen = page.evaluate(ECHO)
-    page.close()
     assert set(seen["shown"]) == {0, 2} and seen["saved"] == [2]

@@ -13,13 +13,6 @@ from mha_lib.pictures.live import pack
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def page(browser):
-    page = browser.new_page()
-    yield page
-    page.close()
-
-
 RUN = """
 ({ parameters, shapes, blocks, cases }) => {
     const model = code.transformer(code.unpack({ parameters: bytes(parameters), shapes }), blocks);
@@ -112,11 +105,11 @@ tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getP
 SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
 
 
-def test_every_way_to_mask(browser, tmp_path):
+def test_every_way_to_mask(page, tmp_path):
     """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
     for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
         explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
-        live = LivePage(browser, tmp_path, explorer)
+        live = LivePage(page, tmp_path, explorer)
         per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
         masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
         scores = explorer.scores[1].double() / 4 + shift
@@ -133,11 +126,11 @@ def test_every_way_to_mask(browser, tmp_path):
         live.close()
 
 
-def test_kernel_pooling(browser, tmp_path):
+def test_kernel_pooling(page, tmp_path):
     for bandwidth, query in ((0.3, 1.0), (2.0, 5.5), (0.05, 3.3)):
         explorer = pictures.KernelExplorer(*points(), x_range=(-1, 99), bandwidth=bandwidth, query=query)
         (value,), (weights,) = explorer.pool(torch.tensor([query]))
-        live = LivePage(browser, tmp_path, explorer)
+        live = LivePage(page, tmp_path, explorer)
         live.page.evaluate(NEXT_FRAME)
         text = live.reading()
         assert f"pooled value is {value:.2f}".replace("-", "−") in text
@@ -147,11 +140,11 @@ def test_kernel_pooling(browser, tmp_path):
         live.close()
 
 
-def test_numbers_stand_where_torch_puts_them(browser, tmp_path):
+def test_numbers_stand_where_torch_puts_them(page, tmp_path):
     """Each step of the stepper, read off the page row by row, is torch's tensor; so is the wrong reshape."""
     for wrong in (False, True):
         stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, wrong=wrong)
-        live = LivePage(browser, tmp_path, stepper)
+        live = LivePage(page, tmp_path, stepper)
         for number, step in enumerate(stepper.steps()):
             live.section.locator(".path button").nth(number).click()
             live.page.evaluate(NEXT_FRAME)
@@ -174,12 +167,12 @@ def test_numbers_stand_where_torch_puts_them(browser, tmp_path):
         live.close()
 
 
-def test_slow_motion(browser, tmp_path):
+def test_slow_motion(page, tmp_path):
     """Weights and output of every query and length, 0 included, as torch computes them."""
     for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
         motion = pictures.SlowMotion(query=query, valid_len=length, step=4)
         weights, output = motion.result()
-        live = LivePage(browser, tmp_path, motion)
+        live = LivePage(page, tmp_path, motion)
         for name, numbers in (("weight", weights), ("output", output)):
             shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
