@@ -5,7 +5,7 @@ import os
 import pytest
 from lab_page import ROOT, answers, cell_faults, faults_after_reopening
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("jupyterlab")]
 
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))

@@ -5,7 +5,7 @@ import pytest
 from lab_page import cell_faults
 from picture_cases import NEXT_FRAME
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("jupyterlab")]
 
 SETUP = """
 import torch, ipywidgets
@@ -78,29 +78,32 @@ def test_plain_widgets_drive_a_picture(notebook):
     view.locator("[aria-pressed=true][aria-label='patch row 0, column 0']").wait_for()
 
 
-def test_keys_do_not_reach_the_lab(notebook):
+def test_it_keeps_to_itself(notebook, lab, usual_errors):
+    """No key reaches the lab, no error its console, no request another host."""
     opened = notebook(SHOW)
+    requests = []
+    opened.page.on("request", lambda request: requests.append(request.url))
+    opened.run_all()
     (view,) = sections(opened)
     view.get_by_role("switch").first.focus()
     for _ in range(2):
         opened.page.keyboard.press("d")
+    view.get_by_role("button", name="break it").click()
     opened.page.evaluate(NEXT_FRAME)
-    assert len(opened.code_cells()) == 2
+    assert len(opened.code_cells()) == 2, "two times d deletes a cell"
+    assert set(opened.console_errors) - usual_errors == set()
+    assert [url for url in requests if not url.startswith((lab.address, "blob:", "data:"))] == []
 
 
-def test_a_picture_outlives_its_kernel(notebook):
+def test_it_lives_without_its_kernel(notebook, open_notebook, lab):
+    """After a restart; and saved, in a page that is loaded anew."""
     opened = notebook(SHOW)
     (view,) = sections(opened)
+    opened.save()
     opened.do("await jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     view.get_by_role("switch", name="layer 0, head 0").click()
     view.get_by_text("layer 0, head 0 (off)").first.wait_for()
-
-
-def test_saved_and_opened_again_it_lives_without_a_kernel(notebook, open_notebook, lab):
-    opened = notebook(SHOW)
-    sections(opened)
-    opened.save()
-    (path,) = lab.folder.glob("test_saved_and_opened_again*.ipynb")
+    (path,) = lab.folder.glob("test_it_lives_without_its_kernel*.ipynb")
     saved = nbformat.read(path, 4)
     (output,) = saved.cells[1].outputs
     assert "<img alt=" in output.data["text/html"], "for GitHub, nbconvert and printouts"
@@ -117,15 +120,3 @@ def test_running_a_cell_again_leaves_nothing_behind(notebook):
     run_cell(opened, 1, times=50)
     run_cell(opened, 2)
     assert output_of(opened, 2) == before
-
-
-def test_the_console_is_clean_and_nothing_leaves_the_host(notebook, lab, usual_errors):
-    opened = notebook(SHOW)
-    requests = []
-    opened.page.on("request", lambda request: requests.append(request.url))
-    opened.run_all()
-    (view,) = sections(opened)
-    view.get_by_role("button", name="break it").click()
-    opened.page.evaluate(NEXT_FRAME)
-    assert set(opened.console_errors) - usual_errors == set()
-    assert [url for url in requests if not url.startswith((lab.address, "blob:", "data:"))] == []

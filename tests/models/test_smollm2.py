@@ -10,6 +10,8 @@ from mha_lib.models.smollm2 import FILE, PACKAGE, NextToken, smollm2
 TEXTS = ["In 1969 the queen's old waiter,\n\nnaïve as ever,", "Once upon a time there was a head that looked back"]
 TASK = NextToken()
 
+pytestmark = pytest.mark.xdist_group("smollm2")  # one process loads it, once
+
 
 @pytest.fixture(scope="module")
 def model():
