@@ -8,7 +8,6 @@ from torch.nn.utils import parameters_to_vector
 
 from mha_lib.models import fit, fit_recurrent, shipped_model, shipped_recurrent, train_on_repeats, train_one_head
 from mha_lib.models.pretrained import minilm
-from mha_lib.models.smollm2 import smollm2
 from mha_lib.models.training import seeded
 
 RUNS = {"one head": train_one_head, "births": partial(train_on_repeats, progress=False)}
@@ -30,7 +29,6 @@ LOADS = {
     "shipped": lambda: shipped_model("digits"),
     "recurrent": lambda: shipped_recurrent(attends=True),
     "MiniLM": minilm,
-    "SmolLM2": smollm2,
 }
 
 

@@ -14,11 +14,18 @@ pytestmark = pytest.mark.xdist_group("smollm2")  # one process loads it, once
 
 
 @pytest.fixture(scope="module")
-def model():
+def loaded():
+    """The model, and torch's state of randomness before and after it was loaded."""
+    before = torch.get_rng_state()
     try:
-        return smollm2()
+        return smollm2(), before, torch.get_rng_state()
     except ImportError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def model(loaded):
+    return loaded[0]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +71,11 @@ def reference(ids):
         gate, up = (Y @ file[f"{layer}.ffn_{name}.weight"].T for name in ("gate", "up"))
         X = X + (gate * gate.sigmoid() * up) @ file[f"{layer}.ffn_down.weight"].T
     return norm(X, "output_norm") @ file["token_embd.weight"].T
+
+
+def test_loading_it_leaves_the_callers_random_numbers_as_they_were(loaded):
+    _, before, after = loaded
+    assert torch.equal(before, after)
 
 
 def test_scores_are_those_of_an_independent_forward_pass(model, batch):
