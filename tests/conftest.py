@@ -38,6 +38,12 @@ def pytest_make_collect_report():
 
 
 @pytest.fixture
+def in_this_process(monkeypatch):
+    """Exercises run answers here: those that tests give are short, and a process of their own takes longer."""
+    monkeypatch.setattr("mha_lib.exercises.running.can_fork", lambda: False)
+
+
+@pytest.fixture
 def kernel_calls(monkeypatch):
     """How many keys each call of torch's fused kernel gets."""
     from torch.nn import functional as F  # here, since the process that only hands out the tests needs no torch

@@ -19,6 +19,8 @@ from mha_lib.exercises.check_layer import (
 )
 from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def ours(size, heads, dropout):
     return MultiHeadAttention(size, heads, dropout, query_size=size, key_size=size, value_size=size)

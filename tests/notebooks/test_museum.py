@@ -10,7 +10,10 @@ from notebook_tools import ROOT, code, make_notebooks, run_cells
 from mha_lib.exercises import bug_museum, decoding_layer, decoding_tests, editable_layer, kept_work, layer_tests
 from mha_lib.exercises.check_layer import check_layer
 
-pytestmark = pytest.mark.xdist_group("museum")  # one process runs the notebook, once
+pytestmark = [
+    pytest.mark.xdist_group("museum"),  # one process runs the notebook, once
+    pytest.mark.usefixtures("in_this_process"),
+]
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
