@@ -245,7 +245,10 @@ def through_output(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
 
 
 def _answers(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """``Task.correct`` and ``Task.losses`` in a fraction of the time: torch is slow along rows as short as these."""
+    """``Task.correct`` and ``Task.losses`` in a fraction of the time: torch is slow along rows as short as these.
+
+    A class that ties for the highest logit counts as the answer.
+    """
     classes = logits.movedim(-1, 0).contiguous()  # (number of classes, *targets.shape)
     of_target = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return of_target == classes.amax(dim=0), classes.logsumexp(dim=0) - of_target

@@ -50,8 +50,7 @@ CASES = {
 # All attributes and texts that a reader could notice, but for the line that speaks a moment later and the score, which
 # goes on counting, as a number: what looks alike has the same. (The text itself would be long to send.)
 LOOKS = """
-async () => {
-    for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+() => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
     copy.querySelectorAll('[role=status], .test').forEach(node => node.remove());
@@ -108,6 +107,7 @@ class LivePage:
 
     def looks(self):
         """A number for what a reader sees now: the same for the same."""
+        self.page.evaluate(NEXT_FRAME)
         return self.page.evaluate(LOOKS)
 
     def reading(self):
