@@ -99,4 +99,4 @@ def usual_errors(lab_page, lab):
     notebook.run_all()
     notebook.close()
     lab.end_kernels()
-    return set(notebook.console_errors)
+    return set(notebook.heard.errors)

@@ -108,6 +108,25 @@ def environment(private):
     }
 
 
+class Heard:
+    """What a page does that nobody sees: errors in its console, with what is thrown and not caught, and requests."""
+
+    def __init__(self, page):
+        self.page, self.errors, self.requests = page, [], []
+        self.listeners = {
+            "console": lambda message: message.type == "error" and self.errors.append(message.text),
+            "pageerror": lambda error: self.errors.append(f"uncaught: {error}"),
+            "request": lambda request: self.requests.append(request.url),
+        }
+        for event, listener in self.listeners.items():
+            page.on(event, listener)
+
+    def end(self):
+        """Hear no more: the page goes on to something else."""
+        for event, listener in self.listeners.items():
+            self.page.remove_listener(event, listener)
+
+
 class NotebookPage:
     """One notebook in a page of JupyterLab.
 
@@ -118,10 +137,8 @@ class NotebookPage:
     """
 
     def __init__(self, page, lab, path):
-        self.page, self.console_errors = page, []
+        self.page, self.heard = page, Heard(page)
         page.set_default_timeout(1000 * PATIENCE)
-        page.on("console", self.note)
-        page.on("pageerror", self.note_uncaught)
         if page.url.startswith(lab.address):
             self.do(f"await jupyterapp.commands.execute('docmanager:open', {{ path: '{path}' }})")
         else:
@@ -141,17 +158,7 @@ class NotebookPage:
             "currentWidget.context.model.dirty = false; currentWidget.close()"
         )
         self.panel.wait_for(state="detached")
-        self.page.remove_listener("console", self.note)
-        self.page.remove_listener("pageerror", self.note_uncaught)
-
-    def note(self, message):
-        """Keep a message of the browser's console if it is an error."""
-        if message.type == "error":
-            self.console_errors.append(message.text)
-
-    def note_uncaught(self, error):
-        """Keep what was thrown and not caught."""
-        self.console_errors.append(f"uncaught: {error}")
+        self.heard.end()
 
     def do(self, script):
         """Run JavaScript that awaits something, and wait for its end (``evaluate`` alone would wait for ever)."""

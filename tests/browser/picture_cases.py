@@ -5,7 +5,7 @@ import re
 
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from lab_page import PATIENCE
+from lab_page import PATIENCE, Heard
 
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
@@ -84,26 +84,15 @@ def load(page, *modules):
 class LivePage:
     """A picture's saved page in ``page`` of Chromium, with its faults."""
 
-    def __init__(self, page, folder, picture):
+    def __init__(self, page, folder, picture, *, width=1280, scheme="light"):
         self.path = pictures.save_html(picture, folder / "picture.html")
-        self.page, self.errors, self.requests = page, [], []
+        self.page, self.heard = page, Heard(page)
         page.set_default_timeout(1000 * PATIENCE)
-        self.heard = {
-            "console": lambda message: message.type == "error" and self.errors.append(message.text),
-            "pageerror": lambda error: self.errors.append(str(error)),
-            "request": lambda request: self.requests.append(request.url),
-        }
-        for event, note in self.heard.items():
-            page.on(event, note)
-        self.show_on(1280, "light")
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         page.goto(self.path.as_uri())
         self.section = page.locator("section.mha-live")
         self.section.wait_for()
-
-    def show_on(self, width, scheme):
-        """On a screen so wide, in the colours of that scheme."""
-        self.page.set_viewport_size({"width": width, "height": 900})
-        self.page.emulate_media(color_scheme=scheme)
 
     def looks(self):
         """A number for what a reader sees now: the same for the same."""
@@ -114,11 +103,6 @@ class LivePage:
         """The line that reads the picture."""
         self.page.evaluate(NEXT_FRAME)
         return self.section.locator(".reading").text_content()
-
-    def close(self):
-        """Hear no more of the page."""
-        for event, note in self.heard.items():
-            self.page.remove_listener(event, note)
 
 
 def violations(page, context, **options):

@@ -49,7 +49,7 @@ def test_notebook(name, open_notebook, usual_errors):
     notebook.run_all()
     assert list(cell_faults(notebook.code_cells())) == []
     assert all(answers(picture) for picture in notebook.live_pictures())
-    assert set(notebook.console_errors) - usual_errors == set()
+    assert set(notebook.heard.errors) - usual_errors == set()
     notebook.save()
     assert faults_after_reopening(open_notebook, path) == []
 
@@ -61,7 +61,7 @@ def test_faults_are_seen(open_notebook, lab, usual_errors):
     assert "not run: 1 / 0" in cell_faults(notebook.code_cells())
     notebook.run_all()
     (picture,) = notebook.live_pictures()
-    assert "planted" in set(notebook.console_errors) - usual_errors
+    assert "planted" in set(notebook.heard.errors) - usual_errors
     assert list(cell_faults(notebook.code_cells())) == ["ZeroDivisionError: division by zero in: 1 / 0"]
     assert not answers(picture)
 

@@ -81,9 +81,6 @@ def test_plain_widgets_drive_a_picture(notebook):
 def test_it_keeps_to_itself(notebook, lab, usual_errors):
     """No key reaches the lab, no error its console, no request another host."""
     opened = notebook(SHOW)
-    requests = []
-    opened.page.on("request", lambda request: requests.append(request.url))
-    opened.run_all()
     (view,) = sections(opened)
     view.get_by_role("switch").first.focus()
     for _ in range(2):
@@ -91,8 +88,8 @@ def test_it_keeps_to_itself(notebook, lab, usual_errors):
     view.get_by_role("button", name="break it").click()
     opened.page.evaluate(NEXT_FRAME)
     assert len(opened.code_cells()) == 2, "two times d deletes a cell"
-    assert set(opened.console_errors) - usual_errors == set()
-    assert [url for url in requests if not url.startswith((lab.address, "blob:", "data:"))] == []
+    assert set(opened.heard.errors) - usual_errors == set()
+    assert [url for url in opened.heard.requests if not url.startswith((lab.address, "blob:", "data:"))] == []
 
 
 def test_it_lives_without_its_kernel(notebook, open_notebook, lab):

@@ -123,7 +123,7 @@ def test_every_way_to_mask(page, tmp_path):
                 for weight, hidden in zip(weights.flatten().tolist(), hides.tolist(), strict=True)
             ]
             assert shown == words, (lengths, shift, way)
-        live.close()
+        live.heard.end()
 
 
 def test_kernel_pooling(page, tmp_path):
@@ -137,7 +137,7 @@ def test_kernel_pooling(page, tmp_path):
         assert f"largest weight is {weights.max():.2f}" in text
         shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
         torch.testing.assert_close(torch.tensor(shown).float(), weights, atol=6e-4, rtol=0)
-        live.close()
+        live.heard.end()
 
 
 def test_numbers_stand_where_torch_puts_them(page, tmp_path):
@@ -164,7 +164,7 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path):
                 for r in range(tables.shape[1])
             )
             assert shown == expected, (wrong, number)
-        live.close()
+        live.heard.end()
 
 
 def test_slow_motion(page, tmp_path):
@@ -176,4 +176,4 @@ def test_slow_motion(page, tmp_path):
         for name, numbers in (("weight", weights), ("output", output)):
             shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
-        live.close()
+        live.heard.end()

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from lab_page import ROOT
+from lab_page import ROOT, Heard
 from picture_cases import violations
 
 SITE = ROOT / "build" / "site"
@@ -64,15 +64,13 @@ def test_it_is_small_and_folds_what_one_should_think_of_first():
 @pytest.mark.parametrize("stem", ["index", *STORIES])
 def test_a_page_lives_on_its_own(browser, stem, scheme):
     page = browser.new_page(viewport={"width": SIZES[scheme], "height": 900}, color_scheme=scheme)
-    faults = []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: faults.append(request.url) if re.match("https?:", request.url) else None)
+    heard = Heard(page)
     page.goto((SITE / f"{stem}.html").as_uri())
     kept = page.locator("script[data-mha-state]").count()
     page.wait_for_function("count => document.querySelectorAll('.mha-live').length === count", arg=kept)
     assert kept or stem != "index"
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[scheme]
     assert not kept or violations(page, OURS, preload=False) == []
-    assert faults == []
+    assert heard.errors == []
+    assert [url for url in heard.requests if re.match("https?:", url)] == []
     page.close()
