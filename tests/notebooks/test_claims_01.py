@@ -19,8 +19,8 @@ def tide(hour):
     return 2 * math.sin(2 * math.pi * hour / 12.4) + 0.7 * math.sin(2 * math.pi * hour / 24.8)
 
 
-def gaussian(told, hour):
-    heights = [math.exp(-((hour - key) ** 2) / 2) for key in told["x_train"].tolist()]
+def gaussian(told, hour, width=1):
+    heights = [math.exp(-(((hour - key) / width) ** 2) / 2) for key in told["x_train"].tolist()]
     return sum(h * value for h, value in zip(heights, told["y_train"].tolist(), strict=True)) / sum(heights)
 
 
@@ -50,6 +50,20 @@ def test_the_masked_error_is_that_of_the_layer_with_one_reading_left_out_and_lea
     some = [error(width) for width in told["sigmas"][::9].tolist()]
     torch.testing.assert_close(told["left_out"][::9], torch.stack(some))
     assert sigma == pytest.approx(0.88, abs=0.005) and error(sigma) <= told["left_out"].min() + 1e-6
+
+
+def test_the_learned_width_gains_millimetres_on_all_points_and_loses_them_where_the_boxcar_answers(told):
+    everywhere = [minutes / 60 for minutes in range(0, 24 * 60 + 1, 6)]
+    answered = [hour for hour in everywhere if min(abs(hour - key) for key in told["x_train"].tolist()) <= 0.5]
+
+    def off(width, hours):
+        return math.sqrt(sum((gaussian(told, hour, width) - tide(hour)) ** 2 for hour in hours) / len(hours))
+
+    assert (len(everywhere), len(answered)) == (241, 209) and round(off(1, answered), 2) == 0.30
+    gains = [off(1, hours) - off(1 / told["w_from_others"], hours) for hours in (everywhere, answered)]
+    assert gains == pytest.approx([0.0035, -0.0028], abs=0.0005)
+    text = notebook_tools.text_of("01_attention_pooling")
+    assert "only a few millimetres better" in text and "our guess is even a few millimetres ahead" in text
 
 
 def test_the_error_on_the_readings_only_falls_to_the_left_and_the_others_turn_round(told):
