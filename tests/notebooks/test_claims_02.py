@@ -1,14 +1,24 @@
-"""What 02 says of the root of d, measured there by autograd and here by the formula, and of more training."""
+"""What 02 says of numbers to follow by hand, of the root of d, of a word written backwards, and of more training."""
 
 import json
 import math
 
 import pytest
 import torch
-from notebook_tools import text_of
+from notebook_tools import text_of, told
 
+from mha_lib.models import shipped_recurrent
 from mha_lib.models.package_data import package_data
 from weights import LONGER
+
+
+def test_the_numbers_of_section_2_give_what_its_text_says():
+    query, keys, values = (told("02_scoring_functions", "## 3. Why")[name].tolist() for name in ("query", "keys", "values"))
+    products = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
+    heights = [math.exp(product / 2) for product in products]
+    weights = [round(height / sum(heights), 2) for height in heights]
+    first = sum(height * value[0] for height, value in zip(heights, values, strict=True)) / sum(heights)
+    assert products[0] == 5 and weights == [0.66, 0.04, 0.03, 0.28] and round(first, 2) == 0.77
 
 
 @pytest.mark.parametrize(
@@ -28,6 +38,15 @@ def test_without_the_root_the_gradient_of_the_query_dies_but_is_not_smaller_on_a
     assert without.mean() > divided.mean()
     assert dead_without[0] <= (without < 0.01).float().mean() <= dead_without[1]
     assert (divided < 0.01).float().mean() == 0
+
+
+def test_nine_letters_of_the_long_word_are_in_place_and_the_fourth_is_the_first_wrong_one():
+    assert "the fourth letter is the first wrong one. Nine of the sixteen are in place" in text_of("02_scoring_functions")
+    word = "attentionpooling"
+    written = shipped_recurrent(attends=False).write(word)[0]
+    in_place = [letter == right for letter, right in zip(written, word[::-1], strict=True)]
+    assert sum(in_place) == 9 and in_place.index(False) == 3
+    assert set(written) - set(word) == {"f"} and written.count("f") == 1
 
 
 def test_more_training_helps_the_model_without_attention_but_does_not_cure_it():
