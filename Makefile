@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
-	bench-widgets bench-class weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
+	bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -74,6 +74,9 @@ bench-widgets: install ## how fast widgets answer in a browser, and whether they
 bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
 	@$(MAKE) --no-print-directory install VENV=.venv-class
 	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
+
+mutants: install ## break 80 random places of the library, and list those that no quick test notices: an hour; goes on where it stopped
+	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)
 
 weights: install ## train the models that ship with the library anew, and write them with their figures
 	@OMP_NUM_THREADS=1 $(PY) -m tools.weights
