@@ -1,7 +1,8 @@
 """Bring one of the project's virtual environments up to date: `install.py .venv`, or another of ENVIRONMENTS.
 
 A stamp, written last, says which pins the environment holds. If it agrees, nothing is done. If it names other
-pins, pip brings the environment up to date. If it is missing, a set-up was cut short: all is made anew.
+pins, pip brings the environment up to date and removes what is no longer pinned. If it is missing, a set-up was cut
+short: all is made anew.
 
 The syntax is Python 3.6's, so that on an old Python the reader gets a message and not a traceback.
 """
@@ -22,6 +23,8 @@ ENVIRONMENTS = {  # the command that makes each, how to name another Python for 
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
     ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
 }
+
+UNKNOWN = "{venv} is none of the project's environments; give one of these: {known}"
 
 START = """
 Installing the packages of {venv}. The first time this takes a few minutes and {size}.
@@ -52,21 +55,27 @@ Then run this again:  {command}
 
 
 def main(venv):
+    if venv not in ENVIRONMENTS:
+        sys.exit(UNKNOWN.format(venv=venv, known=", ".join(ENVIRONMENTS)))
     command, other, size = ENVIRONMENTS[venv]
     words = {"venv": venv, "command": command, "other": other, "size": size}
     words.update(python=sys.executable, version=platform.python_version())
     python, stamp = Path(venv, "bin", "python"), Path(venv, "installed")
     complete = python.exists() and stamp.exists()
-    if complete and stamp.read_text() == key():
+    before, *pinned_before = stamp.read_text().split() if complete else [""]
+    if before == key():
         return
     check_python(words, sys.version_info)
     print(START.format(**words), flush=True)
+    dropped = sorted(set(pinned_before) - pinned())
     if complete:
         stamp.unlink()
     else:
         run([sys.executable, "-m", "venv", "--clear", venv], words)
     for arguments in pip_steps(venv, os.environ.get("TORCH_INDEX_URL")):
         run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments], words)
+    if dropped:
+        run([str(python), "-m", "pip", "uninstall", "--yes", *dropped], words)
     if venv == ".venv":
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
@@ -76,7 +85,13 @@ def main(venv):
     settings = Path(venv, "share", "jupyter", "lab", "settings")
     settings.mkdir(parents=True, exist_ok=True)
     shutil.copy("tools/overrides.json", str(settings))
-    stamp.write_text(key())
+    stamp.write_text("\n".join([key(), *sorted(pinned())]))
+
+
+def pinned():
+    """The names of all packages in constraints.txt."""
+    lines = Path("constraints.txt").read_text().splitlines()
+    return {line.partition("==")[0] for line in lines if "==" in line and line[0] != "#"}
 
 
 def key():

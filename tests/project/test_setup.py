@@ -93,6 +93,21 @@ def test_a_complete_environment_is_left_alone_until_it_or_a_pin_changes(installe
     assert commands_after(lambda: monkeypatch.chdir(tmp_path / "moved"))
 
 
+def test_a_package_that_is_no_longer_pinned_goes(installer):
+    installer.main(".venv")
+    assert not any("uninstall" in command for command in installer.commands)
+    lines = Path("constraints.txt").read_text().splitlines(keepends=True)
+    Path("constraints.txt").write_text("".join(line for line in lines if not line.startswith(("einops=", "ruff="))))
+    installer.main(".venv")
+    assert installer.commands[-1] == ".venv/bin/python -m pip uninstall --yes einops ruff"
+
+
+def test_an_environment_that_the_project_does_not_have_is_named(installer):
+    with pytest.raises(SystemExit, match=r"^\.venv-foo is none of .*: \.venv, .*\.venv-site$"):
+        installer.main(".venv-foo")
+    assert installer.commands == []
+
+
 @pytest.mark.parametrize("first_run", ["new", "update"])
 def test_a_killed_run_is_made_good_from_scratch(installer, monkeypatch, first_run):
     call = subprocess.call
