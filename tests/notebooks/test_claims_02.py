@@ -13,7 +13,8 @@ from weights import LONGER
 
 
 def test_the_numbers_of_section_2_give_what_its_text_says():
-    query, keys, values = (told("02_scoring_functions", "## 3. Why")[name].tolist() for name in ("query", "keys", "values"))
+    section = told("02_scoring_functions", "## 3. Why")
+    query, keys, values = (section[name].tolist() for name in ("query", "keys", "values"))
     products = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
     heights = [math.exp(product / 2) for product in products]
     weights = [round(height / sum(heights), 2) for height in heights]
@@ -41,7 +42,8 @@ def test_without_the_root_the_gradient_of_the_query_dies_but_is_not_smaller_on_a
 
 
 def test_nine_letters_of_the_long_word_are_in_place_and_the_fourth_is_the_first_wrong_one():
-    assert "the fourth letter is the first wrong one. Nine of the sixteen are in place" in text_of("02_scoring_functions")
+    words = "the fourth letter is the first wrong one. Nine of the sixteen are in place"
+    assert words in text_of("02_scoring_functions")
     word = "attentionpooling"
     written = shipped_recurrent(attends=False).write(word)[0]
     in_place = [letter == right for letter, right in zip(written, word[::-1], strict=True)]
