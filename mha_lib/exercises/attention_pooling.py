@@ -26,7 +26,7 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
     .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance a
         sign?
-    / 2 → ∅ ∨ / 4 ⇒ The line is down elsewhere than at two hours. | At which distance should the line be down?
+    / 2 → ∅ ∨ / 4 ⇒ The line does not reach 0 at two hours, but elsewhere. | Where should it reach 0?
     distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
     (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
         two hours?
@@ -64,8 +64,8 @@ def triangle(distance):
     1 / weights.square() → (1 / weights.square()) ⇒ Each square is turned round before the sum. | Which comes first?
     1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
         torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
-    1 / weights.square() → (weights > 0).float() ⇒ All keys with any weight are counted. Should a key with hardly any
-        count as much as others?
+    1 / weights.square() → (weights > 0).float() ∨ torch.ones_like(weights) ⇒ Keys are counted, whatever their weight.
+        Should a key with hardly any count as much as others?
     square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the largest a
         say?
     """,

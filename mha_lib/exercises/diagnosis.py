@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.exercises.naming import Result, as_tensor, first_difference, plain
+from mha_lib.exercises.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "
@@ -45,6 +46,10 @@ ALONG_AN_AXIS: dict[str, Callable[..., Tensor]] = {
     "The numbers stand one place too far on along axis {}.": lambda right, dim: right.roll(1, dim),
     "The numbers stand one place too far back along axis {}.": lambda right, dim: right.roll(-1, dim),
 }
+OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several numbers or tensors are asked for
+    "Only the first of the parts that are asked for is returned.": lambda right: right[0],
+    "The parts that are asked for are added up.": lambda right: right.sum(dim=0),
+}
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
@@ -53,7 +58,8 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
     for number in range(len(results[0].trial) if pairs else 0):
         if all(equal(as_tensor(result.trial[number]), got) for result, (got, _) in zip(results, pairs, strict=True)):
             yield f"This is argument {number}, counted from 0, as it was given."
-    for text, form in forms(pairs[0][1].dim()) if pairs else ():
+    several = isinstance(results[0].right, list | tuple)
+    for text, form in forms(pairs[0][1].dim(), several) if pairs else ():
         if all(equal(got, form(right)) for got, right in pairs):
             yield text
     if pairs and all(equal(got.flatten(), right.flatten()) for got, right in pairs):
@@ -65,8 +71,10 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
         numbers = torch.tensor([found(*pair) for pair in pairs])
         if pairs and numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
             yield text.format(f"{numbers[0]:.4g}")
-    if pairs and all(len(got.unique()) == 1 < right.numel() for got, right in pairs):
+    if len(pairs) > 1 and len(torch.cat([got.flatten() for got, _ in pairs]).unique()) == 1:
         yield "All numbers of the result are the same, whatever goes in."
+    if pairs and all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):
+        yield "Within a call all numbers of the result are the same."
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
@@ -80,6 +88,38 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
             yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
     pairs = comparable(results)
+    if isinstance(results[0].right, list | tuple):
+        yield from rearranged(pairs, 0, "The parts")
+        yield from of_parts(results)
+    else:
+        yield from marks(pairs)
+    right = [result for result in results if result.problem() is None]
+    if right and pairs and all(got.shape == right.shape and got.isfinite().all() for got, right in pairs):
+        yield f"{len(right)} of {len(results)} calls come out right so far. What is different about the others?"
+
+
+def of_parts(results: Sequence[Result]) -> Iterator[str]:
+    """Which parts are wrong, and how, where several numbers or tensors are asked for."""
+    count = len(results[0].right)
+    told: dict[str, list[str]] = {}  # what is said → of which parts
+    if any(not isinstance(result.got.value, list | tuple) or len(result.got.value) != count for result in results):
+        return
+    for number in range(count):
+        part = [Result(one.trial, Outcome(one.got.value[number]), one.right[number]) for one in results]
+        if any(result.problem() for result in part):
+            text = next(itertools.chain(one_change(part), marks(comparable(part))), "")
+            told.setdefault(text, []).append(str(number))
+    if told and "" not in told:
+        wrong = [
+            f"part{'s' * (len(numbers) > 1)} {', '.join(numbers)} {'are' if len(numbers) > 1 else 'is'} wrong: "
+            f"{text[0].lower()}{text[1:]}".replace(", counted from 0", "")
+            for text, numbers in told.items()
+        ]
+        yield f"Counted from 0, {' And '.join(wrong)}"
+
+
+def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
+    """What is true of wrong numbers in every call, where their shapes are right."""
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
@@ -90,11 +130,28 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         if all(map(math.isfinite, numbers)) and all(right.numel() > 1 for _, right in pairs):
             listed = ", ".join(f"{number:.3g}" for number in numbers)
             yield f"Within a call all numbers are off by one {what}, which changes from call to call: {listed}."
+    for axis in range(pairs[0][1].dim()):
+        yield from rearranged(pairs, axis, f"Along axis {axis} the entries")
     for text, holds in PROPERTIES.items():
         if all(got.dim() and holds(got, right) for got, right in pairs):
             yield text
-    if right := [result for result in results if result.problem() is None]:
-        yield f"{len(right)} of {len(results)} calls come out right. What is different about the others?"
+
+
+def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
+    """Where the first entry comes from that is out of place, if in every call each is one of the right ones."""
+    moved, twice = [], False
+    for got, right in pairs:
+        if got.shape != right.shape or not right.numel():
+            return
+        rows, wanted = (X.movedim(axis, 0).reshape(X.shape[axis], -1) for X in (got, right))
+        same = torch.cdist(rows, wanted, p=math.inf) < 1e-5  # (n, m), (n, m) -> (n, n)
+        if not same.any(dim=1).all() or equal(rows, rows[:1].expand_as(rows)):
+            return
+        twice |= not torch.equal(same.sum(dim=1), (same.float() @ same.float().T > 0).sum(dim=1))
+        moved += [(place, row.float().argmax()) for place, row in enumerate(same) if not row[place]]
+    if moved and not (twice and pairs[0][1].dim() == 1):  # single numbers are soon the same
+        how = "some stand there more than once" if twice else "they stand in another order"
+        yield f"{what} are right, but {how}: at place {moved[0][0]} stands what belongs at place {moved[0][1]}."
 
 
 def meanings(kind: str, message: str, line: str) -> Iterator[str]:
@@ -112,9 +169,12 @@ def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
-def forms(count: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """What can be made of right numbers, along one of their axes or between two as well."""
+def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """What can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
     yield from FORMS.items()
+    if several:
+        yield from OF_PARTS.items()
+        return
     for i, j in itertools.combinations(range(count), 2):
         yield f"Axes {i} and {j} have changed places.", partial(torch.transpose, dim0=i, dim1=j)
     for axis, (text, form) in itertools.product(range(count), ALONG_AN_AXIS.items()):
@@ -152,7 +212,7 @@ PROPERTIES: dict[str, Callable[[Tensor, Tensor], bool]] = {  # what is said → 
     "Rows do not sum to 1, as they should; columns do. Over what do you normalise?": (
         lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1) and sum_to_one(got, -2)
     ),
-    "Rows do not sum to 1, as they should. Over what do you normalise?": (
+    "Rows do not sum to 1, as they should. Over what do you normalise, and what is done afterwards?": (
         lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1)
     ),
     "The result is the same for every entry of the first axis. Does what tells them apart take part?": (

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -32,10 +33,7 @@ WRONG_SHARES = {
     (2.4, 1.2, 1.2): "These are sums over the six orders, not means.",
     (0.8, 0.4, 0.4): "Everything is twice what it should be. How many orders are there?",
     (0.8 / 3, 0.8 / 3, 0.8 / 3): "Everyone gets the same. Do all three add the same?",
-} | dict.fromkeys(
-    [(0.5, 0.0, 0.3), (0.2, 0.3, 0.3), (0.8, 0.0, 0.0), (0.2, 0.6, 0.0)],
-    "This is what they add in a single order. In how many orders can they come?",
-)
+}
 
 
 def worked_shares():
@@ -61,6 +59,15 @@ def fair_shares(answer: list[float]) -> str:
     for wrong, text in WRONG_SHARES.items():
         if close(shares, wrong):
             raise MistakeError(text)
+    if close([share / 100 for share in shares], right):
+        raise MistakeError("These are the right shares in per cent. How is an accuracy written in the table?")
+    if close(sorted(shares), sorted(right)):
+        raise MistakeError("These are the right numbers, but not in the order A, B, C.")
+    orders = [*map("".join, itertools.permutations("ABC"))]
+    for some in itertools.chain(*(itertools.combinations(orders, number) for number in range(1, len(orders)))):
+        if close(shares, added_in(some)):
+            which = "a single order" if len(some) == 1 else f"{len(some)} of the orders"
+            raise MistakeError(f"This is what they add in {which}, as in {', '.join(some)}. How many are there?")
     if abs(sum(shares) - sum(right)) > 3 * ROUNDED:
         raise MistakeError(
             f"The shares add up to {sum(shares):.2f}, but all three together add {sum(right):.2f} to guessing."
@@ -77,10 +84,19 @@ def shares_from(answer: Any) -> list[float]:
     if not isinstance(answer, list | tuple):
         raise MistakeError(f"A list of three numbers is needed, the shares of A, B and C; this is {kind_of(answer)}.")
     if any(share is None or share is ... for share in answer):
-        raise NotYetError("Put a number in the place of every dots.")
+        raise NotYetError("Put a number in the place of each `...`.")
     if len(answer) != 3 or not all(is_number(share) and math.isfinite(share) for share in answer):
         raise MistakeError("Three finite numbers are needed, the shares of A, B and C.")
     return [float(share) for share in answer]
+
+
+def added_in(orders: Sequence[str]) -> list[float]:
+    """What A, B and C add when they join, averaged over these orders."""
+    worth = {order[:number]: GAME["".join(sorted(order[:number]))] for order in orders for number in range(4)}
+    steps = [(name, *order.split(name)) for order in orders for name in order]
+    return [
+        sum(worth[before + n] - worth[before] for n, before, _ in steps if n == name) / len(orders) for name in "ABC"
+    ]
 
 
 def close(shares: Sequence[float], others: Sequence[float]) -> bool:
@@ -326,6 +342,11 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
             raise MistakeError(f"Your code {change}. A measure must leave all that it is given as it was.")
 
 
+def accuracy_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
+    """The accuracy of each head without all others."""
+    return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
+
+
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
     """The mean over examples of the loss's gradient by the gates."""
     gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
@@ -349,4 +370,8 @@ LOW_MEASURES = {
     ),
     "It is the gate's gradient, the bar itself: what does it not see?": heads.gate_gradient,
     "It is leave-one-out: who else is there, when a head goes?": heads.leave_one_out,
+    "It is leave-one-out, by the loss: who else is there, when a head goes?": (
+        functools.partial(heads.leave_one_out, score="loss")
+    ),
+    "It is what each head does alone: what does it add to others?": accuracy_alone,
 }

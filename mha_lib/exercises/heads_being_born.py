@@ -69,9 +69,11 @@ def previous_token_share(weights):
         earlier + 1] → t - 1] ⇒ This is the weight on the token before the query. Where is the earlier copy?
         weights[:, t, earlier + 1] → weights[:, earlier + 1, t] ⇒ Queries and keys have changed places: whose row is
             it?
-        .mean(dim=0) → .sum(dim=0) / len(row) ⇒ The sum is divided by the number of all tokens. How many of them have
-            an earlier copy?
+        .mean(dim=0) → .sum(dim=0) / len(row) ⇒ Every token counts in the mean; those whose letter is new count
+            with 0. How many have an earlier copy?
         .mean(dim=0) → .sum(dim=0) ⇒ These are sums; a mean is asked for.
+        .mean(dim=0) → .amax(dim=0) ∨ .median(dim=0).values ⇒ This is the largest or the middle weight, not the mean.
+        .mean(dim=0) → ∅ ⇒ These are the weights of all queries that count; their mean is asked for.
         .mean(dim=0) → .mean() ⇒ The heads are averaged too; one number a head is asked for.
         shares.append(weights[:, t, earlier + 1]) → shares = [weights[:, t, earlier + 1]] ⇒ Only the last query counts.
             Does each overwrite the one before?

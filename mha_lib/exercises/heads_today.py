@@ -32,6 +32,8 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
         scores.masked_fill(~allowed, -math.inf) → scores ⇒ Nothing is masked: a token sees those after it.
         <= places[:, None] → < places[:, None] + (places[:, None] == 0) ⇒ No token sees itself. Is its own key in the
             past?
+        [K, k], dim=2 → [V, k], dim=2 ; [V, v], dim=2 → [K, v], dim=2 ⇒ Old keys and old values are exchanged. Which of
+            the two do the queries meet?
         [K, k], dim=2 → [k, K], dim=2 ; [V, v], dim=2 → [v, V], dim=2 ⇒ The new keys stand before the old ones. Which
             of them does the mask then let through?
         k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) → V = torch.cat([V, v], dim=2) ; weights @ v →
@@ -153,15 +155,20 @@ def rope(X, places, base):
         mean(dim=1) → sum(dim=1) ⇒ These are sums of the heads' matrices; a mean is asked for.
         groups.mean(dim=1) → groups[:, 0] ⇒ This is the first head of each group, not the mean.
         groups.mean(dim=1) → groups[:, -1] ⇒ This is the last head of each group, not the mean.
-        groups.mean(dim=1) → groups.median(dim=1).values ⇒ This is the median of the heads, not the mean.
+        groups.mean(dim=1) → groups.median(dim=1).values ∨ groups.amax(dim=1) ⇒ This is the median or the largest of the
+            heads' numbers, not the mean.
+        groups.mean(dim=1) → W.unflatten(0, (num_heads, -1))[:num_key_value_heads] ∨ W.unflatten(0, (num_heads,
+            -1))[-num_key_value_heads:] ⇒ Some heads stay as they are, and others have no part in it.
+        groups.mean(dim=1) → groups.mean(dim=(0, 1)).expand(num_key_value_heads, -1, -1) ⇒ The mean runs over all heads.
+            Over which should it run?
         .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are two axes. | Do rows and groups become one
             axis?
         groups.mean(dim=1).flatten(0, 1) → groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) ⇒ Each mean
             stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
         groups.mean(dim=1) → W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,
             1)[:num_key_value_heads].mean(dim=-1) ⇒ The groups overlap. With which head does group i begin?
-        groups.mean(dim=1) → (groups.sum(dim=1) / num_heads) ⇒ The sums are divided by the number of all heads. How many
-            are in a group?
+        groups.mean(dim=1) → (groups.sum(dim=1) / num_heads) ∨ (groups.sum(dim=1) / num_key_value_heads) ⇒ The sums are
+            divided by another number than that of the heads in a group.
         .flatten(0, 1) → .transpose(0, 1).flatten(0, 1) ⇒ Rows of different heads alternate. Do a head's rows follow one
             another?
     """,
@@ -202,6 +209,8 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
         mixed * rescale → mixed ⇒ The mixture is not rescaled when a larger score comes; the total is.
         torch.exp(largest - base) → torch.exp(base - largest) ⇒ The rescaling is upside down.
         new.masked_fill(new == -math.inf, 0.0) → new ⇒ Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        new.masked_fill(new == -math.inf, 0.0) → new ; return mixed / total → return (mixed / total).nan_to_num(0) ⇒ A
+            query that may read nothing of the first block gets 0. | Does NaN arise, and is it replaced too late?
         torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → scores.amax(dim=1, keepdim=True) ∨
             torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → torch.zeros_like(largest) ⇒ Large scores
             overflow. What is taken off must be the largest score of all blocks so far.

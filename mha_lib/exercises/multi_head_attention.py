@@ -63,6 +63,7 @@ def parameter_count(num_hiddens, num_heads, input_size, bias):
     2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a head
         compare?
     num_tokens * num_tokens * num_hiddens → … // num_heads ⇒ Scores and averages count for one head only.
+    4 * 2 → num_heads * 4 * 2 ⇒ The maps count once for each head at full size. How many rows do all heads share?
     4 * 2 → 3 * 2 ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
     4 * 2 → 4 ⇒ The maps count half. | Does each multiplication of a map come with an addition?
     maps + pairs → pairs ⇒ The four maps are missing.

@@ -65,7 +65,7 @@ def wanted(role: str) -> Tensor:
 
 @judged(
     right=roles_of_unknown_heads,
-    idea="Read row by row: a row is the word that asks. Does its brightest cell depend on the word or the place?",
+    idea="Read row by row: a row is the word that asks. Does its darkest cell depend on the word or the place?",
     begin="Begin with the rows of “the”, which stands at 0, 3 and 6: they tell a place from a word.",
 )
 def head_roles(answer: list[str] | dict[int, str]) -> str:
@@ -99,7 +99,7 @@ def roles_from(answer: Any) -> list[str]:
     if not isinstance(answer, list | tuple) or len(answer) != len(heads):
         raise MistakeError(f"A list of {len(heads)} words is needed, one for each head from 0 to {heads[-1]}.")
     if any(role is None or role is ... for role in answer):
-        raise NotYetError("Put a word in the place of every dots.")
+        raise NotYetError("Put a word in the place of each `...`.")
     roles = [role.strip().lower() if isinstance(role, str) else role for role in answer]
     for head, role in enumerate(roles):
         if role not in ROLES:
@@ -123,7 +123,7 @@ def objection(weights: Tensor, claim: str, role: str) -> str:
     share, even = (weights * wanted(claim)).sum(dim=1).mean(), wanted(claim).mean()
     return (
         f"for “{claim}” most of the weight would have to be there; it is {share:.2f} on average (an even look has "
-        f"{even:.2f}). Where is the brightest cell of a row?"
+        f"{even:.2f}). Where is the darkest cell of a row?"
     )
 
 

@@ -22,10 +22,12 @@ MASK = """
     ~valid, {lowest}), dim=-1){times_valid} → valid, {lowest}), dim=-1) ⇒ The weight is on the padding, and on nothing
         else. | Which way round is the mask?
     < → <= ∨ {lengths} → … - 1 ⇒ One key too many takes part, or one too few. | From which number are keys counted?
-    {lengths} → valid_lens.max() ⇒ All rows share one length, the largest of the batch.
-    scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ∨
-        scores.shape[-1]) < {lengths} → scores.shape[-2])[:, None] < valid_lens.reshape(len(scores), -1)[:, :1, None] ;
-        ~valid, {lowest}) → ~valid, -1e9) ⇒ Rows of late queries are masked. | Along which axis does the mask run?
+    {lengths} → valid_lens.max() ∨ valid_lens.float().mean() ∨ valid_lens.min() ∨ valid_lens.flatten()[0] ⇒ All rows
+        share one length. Which one belongs to each?
+    scores.shape[-1]) → scores.shape[-2])[:, None] ∨ scores.shape[-1]) → scores.shape[-2])[:, None] ; {lowest}),
+        dim=-1){times_valid} → -1e9), dim=-1) ∨ scores.shape[-1]) → scores.shape[-2])[:, None] ; {lowest}),
+        dim=-1){times_valid} → -torch.inf), dim=-1).nan_to_num(0) ⇒ Rows of late queries are masked. | Along which axis
+        does the mask run?
     torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) → scores.masked_fill(~valid, 0) ⇒ These are scores with
         0 for padding. | What makes weights of scores?
     ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, -1e4) ∨ ~valid, -1e3) ∨ ~valid, -100.0) ∨ ~valid, -20.0) ⇒ Padding gets
@@ -156,6 +158,9 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
         """
     valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
     valid_lens[:, :, None] → valid_lens[:, None, :] ⇒ Key number j is held against the length of query number j.
+    scores.shape[-1]) < valid_lens[:, :, None] → scores.shape[-2])[:, None] < valid_lens[:, None, :] ∨ scores.shape[-1])
+        < valid_lens[:, :, None] → scores.shape[-2])[:, None] < valid_lens[:, None, :] ; lowest), dim=-1) * valid →
+        -1e9), dim=-1) ⇒ The mask is transposed: at [i, j] number i is held against the length of query number j.
     lowest), dim=-1) * valid → -torch.inf), dim=-1) ⇒ A row whose length is 0 is NaN. | What does a softmax make of a
         row of −∞?
     * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights, padding too. |
@@ -193,8 +198,8 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
     mistakes=(
         """
     torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
-        W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by unbent keys. | Is the sum bent by
-        tanh?
+        W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by keys that tanh has not
+        bent. | Is the sum bent by tanh?
     queries @ W_q.T → 0 * … ⇒ All queries of an example get one and the same answer, by the bent keys alone. | Does the
         query meet the key before tanh?
     torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(…) ⇒ tanh bends the finished score, not the features
@@ -204,6 +209,7 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
     features @ w_v → features.sum(dim=-1) ⇒ The features are summed as they are. Where is w_v?
     features @ w_v → … / math.sqrt(len(w_v)) ∨ … / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of a
         size. Does tanh need that?
+    features @ w_v → 0 * (…) ⇒ All keys get equal weights: these are plain means of the values. | Where are the scores?
     torch.softmax(features @ w_v, dim=-1) → features @ w_v ⇒ The values are averaged with bare scores. What makes
         weights of them?
     @ values → ∅ ⇒ Weights come back. | Where do the values come in?

@@ -33,7 +33,8 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     head * head_size → head * num_heads ∨ head * head_size + column → head + column ⇒ The heads' columns do not begin
         head_size apart. How many does each own?
     head * head_size + column → column ⇒ The feature is counted within its head. What stands to its left?
-    head * head_size + column → column * num_heads + head ⇒ The heads' columns alternate. Do they in the input?
+    head * head_size + column → column * num_heads + head ⇒ The heads' columns alternate. Do they alternate in the
+        input?
     row, head * head_size + column → column, head * head_size + row ⇒ Column and row have changed places. What does a
         row of a table stand for?
     row, head * head_size + column → head * head_size + column, row ∨ example, row, → row, example, ⇒ The numbers come
@@ -67,7 +68,7 @@ def origin(table, row, column, num_heads, head_size):
 @exercise(
     trials=lambda: [(TAGS, 2), (torch.randn(2, 4, 15), 3), (torch.randn(3, 5, 8), 4), (torch.randn(5, 2, 6), 2)],
     numbers_in_words=tags_in_words,
-    praise="Every number is where it belongs: table i · num_heads + head holds that head's share of example i.",
+    praise="Every number is where it belongs: table e · num_heads + i holds head i's share of example e.",
     idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
     begin="Begin with a reshape that touches nothing but the last axis.",
     mistakes="""
@@ -179,13 +180,13 @@ FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
     num_heads, dim=0) → len(valid_lens), dim=0) ⇒ Each length is repeated once for every example. How many tables has an
         example?
     , dim=0 → ∅ ∨ , dim=-1 ∨ , dim=0) → ).reshape(-1, *valid_lens.shape[1:]) ∨ {RIGHT} → {FOR_QUERIES} valid_lens[:,
-        0].repeat_interleave(num_heads) ∨ {FOR_QUERIES} valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ One length
-        an example is right, one a query is not. | Does each table get the whole row of its example?
+        0].repeat_interleave(num_heads) ∨ {FOR_QUERIES} valid_lens.amax(dim=1).repeat_interleave(num_heads) ⇒ Lengths
+        for examples come out right, lengths for queries do not. | Does each table get the whole row of its example?
     {RIGHT} → valid_lens.repeat(1, num_heads) ∨ {FOR_QUERIES} valid_lens.repeat(1, num_heads) ⇒ The lengths are repeated
         to the right, along the last axis. Which axis holds the tables?
     {RIGHT} → valid_lens[:, None].expand(-1, num_heads).reshape(-1) ∨ valid_lens[:, None].repeat(1, num_heads).flatten()
-        ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ One length an example is right, and one a query raises an error:
-        there is an axis more than the code counts on.
+        ∨ {FOR_QUERIES} valid_lens.repeat(num_heads) ⇒ Lengths for examples come out right, and those for queries raise
+        an error: there is an axis more than the code counts on.
     """,
 )
 def lengths_for_heads(valid_lens, num_heads):

@@ -25,6 +25,19 @@ def test_shares_in_single_orders_are_what_heads_add():
         assert "in a single order" in fair_shares([gains[name] for name in "ABC"]).text
 
 
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ([40, 20, 20], "in per cent"),
+        ([0.2, 0.2, 0.4], "not in the order A, B, C"),
+        ([0.5, 0.1, 0.2], "in 3 of the orders, as in ABC, BAC, CAB."),  # (0.5, 0, 0.3), (0.2, 0.3, 0.3), (0.8, 0, 0)
+        ([0.35, 0.15, 0.3], "in 2 of the orders, as in ABC, BAC."),
+    ],
+)
+def test_shares_that_are_right_in_their_way_are_told_what_they_are(shares, words):
+    assert words in fair_shares(shares).text
+
+
 def test_the_truth_is_the_mean_over_orders():
     model, _, unseen = head_importance.small_models()[1]
     table = heads.evaluate_all(model, unseen, head_importance.TASK).accuracy

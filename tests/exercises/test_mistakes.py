@@ -55,8 +55,8 @@ def test_what_is_only_near_a_mistake_is_not_taken_for_it(exercise):
         assert verdict.state == "wrong" and (text not in verdict.text or "your code raises" in verdict.evidence)
 
 
-def zeroed_late_queries(scores, valid_lens):
-    valid = torch.arange(scores.shape[1])[:, None] < valid_lens[:, None, None]
+def zeroed_one_late(scores, valid_lens):
+    valid = torch.arange(scores.shape[2]) <= valid_lens[:, None, None]
     return torch.softmax(scores, dim=-1) * valid
 
 
@@ -69,8 +69,8 @@ def backwards_and_costly_first(score, num_heads):
 
 
 PAIRS = [  # what is true of either mistake alone is not true of both
-    ("triangle", lambda d: 1 - d.abs(), "Where does the line end?", "At which distance should the line be down?"),
-    ("masked_softmax_1d", zeroed_late_queries, "before the softmax, or after?", "Along which axis does the mask run?"),
+    ("triangle", lambda d: 1 - d.abs(), "Where does the line end?", "Where should it reach 0?"),
+    ("masked_softmax_1d", zeroed_one_late, "before the softmax, or after?", "From which number are keys counted?"),
     (
         "additive_attention",
         lambda q, k, v, W_q, W_k, w_v: torch.softmax(((q @ W_q.T)[:, :, None] + (k @ W_k.T)[:, None]) @ w_v, 1) @ v,

@@ -1,0 +1,1087 @@
+"""Answers that others gave to the exercises, each with a teacher's sentence of what is wrong and words of the verdict.
+
+All but those at the end were written by someone who had seen the notebooks but not the tables of mistakes. To those at
+the end, written down from what readers reported, something untrue had been said, or nothing.
+"""
+# ruff: noqa: B905, E741, RUF059 (they stand here as they were written)
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from mha_lib import heads, masked_softmax, merge_heads, split_heads
+
+WRONG: list[tuple[str, Callable, str]] = []  # exercise, answer, words of the verdict; none where it cannot name it
+RIGHT: list[tuple[str, Callable]] = []
+
+
+def wrong(name: str, words: str) -> Callable[[Callable], None]:
+    return lambda answer: WRONG.append((name, answer, words))
+
+
+def right(name: str) -> Callable[[Callable], None]:
+    return lambda answer: RIGHT.append((name, answer))
+
+
+@wrong("effective_number", "There is not one number for each query")
+def _(attention_weights):
+    """It adds up the squares along the queries (dim 0) instead of along the keys of each query."""
+    return 1 / (attention_weights**2).sum(dim=0)
+
+
+@wrong("effective_number", "Every row gives 1")
+def _(attention_weights):
+    """It squares the sum of the weights instead of summing their squares, so every row gives 1."""
+    total = attention_weights.sum(dim=1)
+    return 1 / total**2
+
+
+@right("effective_number")
+def _(attention_weights):
+    return torch.linalg.vector_norm(attention_weights, dim=-1).pow(-2)
+
+
+@wrong("gaussian_pooling", "The score holds the distance, not its square")
+def _(queries, keys, values, sigma):
+    """The distance is not squared: cdist gives the norm, the score needs the squared norm."""
+    scores = -torch.cdist(queries, keys) / (2 * sigma**2)
+    return torch.softmax(scores, dim=1) @ values
+
+
+@wrong("gaussian_pooling", "A wider σ makes the window narrower")
+def _(queries, keys, values, sigma):
+    """Without brackets around 2 * sigma ** 2 the score is multiplied by sigma squared instead of divided by it."""
+    diff = queries[:, None, :] - keys[None, :, :]
+    scores = -(diff**2).sum(dim=-1) / 2 * sigma**2
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ values
+
+
+@wrong("gaussian_pooling", "Over what does the softmax run?")
+def _(queries, keys, values, sigma):
+    """It normalises over the queries (dim 0), so the weights of one query do not sum to 1."""
+    d2 = ((queries.unsqueeze(1) - keys) ** 2).sum(-1)
+    weights = torch.exp(-d2 / (2 * sigma**2))
+    weights = weights / weights.sum(dim=0)
+    return torch.einsum("qk,kv->qv", weights, values)
+
+
+@right("gaussian_pooling")
+def _(queries, keys, values, sigma):
+    rows = []
+    for q in queries:
+        score = -(keys - q).square().sum(1).div(2 * sigma * sigma)
+        rows.append((score - score.logsumexp(0)).exp() @ values)
+    return torch.stack(rows)
+
+
+@wrong("leave_hour_out", "Does the gap include its end?")
+def _(hours, sigma):
+    """A reading taken exactly one hour away is still looked at: 'at most one hour' needs <=, not <."""
+    gap = hours[:, None] - hours[None, :]
+    scores = -(gap**2) / (2 * sigma**2)
+    too_close = gap.abs() < 1
+    return torch.softmax(scores.masked_fill(too_close, -torch.inf), dim=1)
+
+
+@wrong("leave_hour_out", "Do places in a list say how many hours lie between?")
+def _(hours, sigma):
+    """It leaves out the neighbours by their number in the list (i - j) instead of by the time between the readings."""
+    n = len(hours)
+    weights = torch.zeros(n, n)
+    for i in range(n):
+        for j in range(n):
+            if abs(i - j) > 1:
+                weights[i, j] = torch.exp(-((hours[i] - hours[j]) ** 2) / (2 * sigma**2))
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+@wrong("leave_hour_out", "the rest of a row does not sum to 1")
+def _(hours, sigma):
+    """The near readings are set to 0 after the softmax and the rest is not normalised again, so rows sum to less than
+    1."""
+    distance = hours.reshape(-1, 1) - hours
+    weights = torch.softmax(-(distance**2) / (2 * sigma**2), dim=1)
+    weights[distance.abs() <= 1] = 0
+    return weights
+
+
+@right("leave_hour_out")
+def _(hours, sigma):
+    out = []
+    for h in hours:
+        far = ((hours - h).abs() > 1).nonzero().squeeze(1)
+        row = torch.zeros_like(hours)
+        row[far] = (-(hours[far] - h).pow(2) / (2 * sigma**2)).softmax(0)
+        out.append(row)
+    return torch.stack(out)
+
+
+@wrong("local_line", "A plain average of all readings stands where a weighted mean belongs")
+def _(queries, keys, values, sigma):
+    """The means of keys and values are plain means over all readings, not weighted means of each query."""
+    weights = torch.softmax(-((queries[:, None] - keys) ** 2) / (2 * sigma**2), dim=1)
+    k_bar = keys.mean()
+    v_bar = values.mean()
+    b = (weights * (keys - k_bar) * (values - v_bar)).sum(1) / (weights * (keys - k_bar) ** 2).sum(1)
+    return v_bar + b * (queries - k_bar)
+
+
+@wrong("local_line", "Not every sum in the slope has weights")
+def _(queries, keys, values, sigma):
+    """The weights are missing in the slope: its sums count every reading alike."""
+    alpha = torch.softmax(-((queries[:, None] - keys[None, :]) ** 2) / (2 * sigma**2), dim=1)
+    k_bar = (alpha @ keys)[:, None]
+    v_bar = (alpha @ values)[:, None]
+    top = ((keys - k_bar) * (values - v_bar)).sum(dim=1)
+    bottom = ((keys - k_bar) ** 2).sum(dim=1)
+    return v_bar[:, 0] + top / bottom * (queries - k_bar[:, 0])
+
+
+@wrong("local_line", "What is the sign of the way from the mean to the query?")
+def _(queries, keys, values, sigma):
+    """The sign of the step from the mean key to the query is wrong: it is k_bar - q instead of q - k_bar."""
+    result = []
+    for q in queries:
+        a = torch.softmax(-((q - keys) ** 2) / (2 * sigma**2), dim=0)
+        k_mean, v_mean = (a * keys).sum(), (a * values).sum()
+        b = (a * (keys - k_mean) * (values - v_mean)).sum() / (a * (keys - k_mean) ** 2).sum()
+        result.append(v_mean + b * (k_mean - q))
+    return torch.stack(result)
+
+
+@right("local_line")
+def _(queries, keys, values, sigma):
+    def read_off(q):
+        root = (-(keys - q).square() / (4 * sigma**2)).exp().double()
+        A = torch.stack([root, root * (keys - q)], dim=1)
+        return torch.linalg.lstsq(A, (root * values)[:, None]).solution[0, 0]
+
+    return torch.stack([read_off(q) for q in queries]).to(values.dtype)
+
+
+@wrong("masked_softmax_1d", "Rows of one example have different lengths")
+def _(scores, valid_lens):
+    """repeat instead of repeat_interleave: the rows of one example get lengths of other examples."""
+    b, q, k = scores.shape
+    flat = scores.reshape(-1, k)
+    lens = valid_lens.repeat(q)
+    mask = torch.arange(k) < lens[:, None]
+    flat = flat.masked_fill(~mask, float("-inf"))
+    return torch.softmax(flat, dim=-1).reshape(b, q, k)
+
+
+@wrong("masked_softmax_1d", "One key too many takes part")
+def _(scores, valid_lens):
+    """Off by one: with <= the first padding key is counted as valid."""
+    positions = torch.arange(scores.shape[-1])[None, None, :]
+    keep = positions <= valid_lens[:, None, None]
+    return scores.masked_fill(~keep, -torch.inf).softmax(dim=-1)
+
+
+@wrong("masked_softmax_1d", "Is the number for padding lower than every score can be?")
+def _(scores, valid_lens):
+    """Padding is filled with -1e6 instead of minus infinity, which is not low enough when the valid scores are very
+    low themselves."""
+    scores = scores.clone()
+    for i, length in enumerate(valid_lens):
+        scores[i, :, int(length) :] = -1e6
+    return torch.softmax(scores, dim=2)
+
+
+@wrong("masked_softmax_1d", "Padding keeps real weight")
+def _(scores, valid_lens):
+    """Padded scores become 0 instead of minus infinity, so padding still gets weight."""
+    mask = (torch.arange(scores.size(2)) < valid_lens.view(-1, 1, 1)).float()
+    return torch.softmax(scores * mask, dim=2)
+
+
+@right("masked_softmax_1d")
+def _(scores, valid_lens):
+    out = torch.zeros_like(scores)
+    for table, source, n in zip(out, scores, valid_lens.tolist()):
+        table[:, :n] = torch.nn.functional.softmax(source[:, :n], dim=-1)
+    return out
+
+
+@wrong("masked_softmax_2d", "the gradient of the scores holds NaN")
+def _(scores, valid_lens):
+    """NaN of an empty row is only replaced after the softmax: the weights look right, but the gradient of the scores
+    is NaN there."""
+    allowed = torch.arange(scores.shape[-1]) < valid_lens[:, :, None]
+    bias = torch.zeros_like(scores).masked_fill(~allowed, -torch.inf)
+    return torch.nan_to_num(torch.softmax(scores + bias, dim=-1), nan=0.0)
+
+
+@wrong("masked_softmax_2d", "A row whose length is 0 listens to the first key")
+def _(scores, valid_lens):
+    """A length of 0 is raised to 1 to avoid NaN, so a query without a valid key gives all its weight to the first key
+    instead of weights of 0."""
+    lens = valid_lens.clamp(min=1)
+    pad = torch.arange(scores.shape[2])[None, None] >= lens[..., None]
+    return torch.softmax(scores.masked_fill(pad, float("-inf")), dim=-1)
+
+
+@wrong("masked_softmax_2d", "what is left of a row does not sum to 1")
+def _(scores, valid_lens):
+    """The padding is cut off after the softmax and the remaining weights are not normalised again, so rows sum to less
+    than 1."""
+    mask = torch.arange(scores.shape[-1]) < valid_lens.unsqueeze(-1)
+    weights = torch.softmax(scores, dim=-1)
+    return weights * mask
+
+
+@right("masked_softmax_2d")
+def _(scores, valid_lens):
+    # a dummy key at the end takes the whole weight of an empty row, and is thrown away
+    valid = torch.arange(scores.shape[-1]).expand_as(scores) < valid_lens[..., None]
+    empty = (valid_lens == 0)[..., None]
+    dummy = torch.where(empty, 0.0, -math.inf).to(scores.dtype)
+    filled = torch.where(valid, scores, -math.inf)
+    return torch.softmax(torch.cat([filled, dummy], dim=-1), dim=-1)[..., :-1]
+
+
+@wrong("additive_attention", "Does the query meet the key before tanh?")
+def _(queries, keys, values, W_q, W_k, w_v):
+    """tanh is taken of query and key separately before they are added, not of their sum."""
+    q = queries @ W_q.T
+    k = keys @ W_k.T
+    features = torch.tanh(q).unsqueeze(2) + torch.tanh(k).unsqueeze(1)
+    scores = features @ w_v
+    return torch.softmax(scores, dim=-1) @ values
+
+
+@wrong("additive_attention", "tanh bends the finished score")
+def _(queries, keys, values, W_q, W_k, w_v):
+    """tanh is applied to the finished score, outside the product with w_v, instead of to the hidden features."""
+    features = (queries @ W_q.T)[:, :, None, :] + (keys @ W_k.T)[:, None, :, :]
+    scores = torch.tanh(features @ w_v)
+    weights = torch.softmax(scores, dim=-1)
+    return torch.bmm(weights, values)
+
+
+@wrong("additive_attention", "Over what does the softmax run?")
+def _(queries, keys, values, W_q, W_k, w_v):
+    """The softmax goes over the queries (dim 1) instead of over the keys."""
+    hq = torch.einsum("bqi,hi->bqh", queries, W_q)
+    hk = torch.einsum("bkj,hj->bkh", keys, W_k)
+    scores = torch.einsum("bqkh,h->bqk", torch.tanh(hq[:, :, None] + hk[:, None]), w_v)
+    weights = torch.softmax(scores, dim=1)
+    return torch.einsum("bqk,bkv->bqv", weights, values)
+
+
+@right("additive_attention")
+def _(queries, keys, values, W_q, W_k, w_v):
+    projected = torch.nn.functional.linear(keys, W_k)
+    outputs = []
+    for t in range(queries.shape[1]):
+        hidden = (projected + torch.nn.functional.linear(queries[:, t : t + 1], W_q)).tanh()
+        alpha = hidden.matmul(w_v).softmax(1)
+        outputs.append((alpha[..., None] * values).sum(1))
+    return torch.stack(outputs, 1)
+
+
+@wrong("operation_count", "Not exactly four maps are counted")
+def _(batch_size, num_tokens, num_hiddens, num_heads):
+    """Only three maps are counted: W_o is forgotten."""
+    maps = 3 * 2 * batch_size * num_tokens * num_hiddens**2
+    scores = 2 * batch_size * num_tokens**2 * num_hiddens
+    averages = 2 * batch_size * num_tokens**2 * num_hiddens
+    return maps + scores + averages
+
+
+@wrong("operation_count", "Scores and averages count once for each head at full size")
+def _(batch_size, num_tokens, num_hiddens, num_heads):
+    """Every head is charged with all num_hiddens features in scores and averages, though a head has only num_hiddens /
+    num_heads of them."""
+    n, d = num_tokens, num_hiddens
+    per_example = 4 * (2 * n * d * d) + num_heads * (2 * n * n * d + 2 * n * n * d)
+    return batch_size * per_example
+
+
+@right("operation_count")
+def _(batch_size, num_tokens, num_hiddens, num_heads):
+    def product(a, b, c):
+        return 2 * a * b * c
+
+    size = num_hiddens // num_heads
+    total = 0
+    for _ in range(batch_size):
+        total += 4 * product(num_tokens, num_hiddens, num_hiddens)
+        for _ in range(num_heads):
+            total += product(num_tokens, size, num_tokens) + product(num_tokens, num_tokens, size)
+    return total
+
+
+@wrong("sum_over_heads", "divided by the root of another size")
+def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """The scores are divided by the root of num_hiddens instead of the root of the head's size."""
+    d = W_q.shape[0] // num_heads
+    output = 0
+    for i in range(num_heads):
+        rows = slice(i * d, (i + 1) * d)
+        q, k, v = queries @ W_q[rows].T, keys @ W_k[rows].T, values @ W_v[rows].T
+        weights = masked_softmax(q @ k.transpose(1, 2) / math.sqrt(W_q.shape[0]), valid_lens)
+        output = output + weights @ v @ W_o[:, rows].T
+    return output
+
+
+@wrong("sum_over_heads", "The heads meet rows of W_o")
+def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """A head takes its rows of W_o instead of its columns (split along dim 0, no transpose)."""
+    head_size = W_q.shape[0] // num_heads
+    total = torch.zeros(queries.shape[0], queries.shape[1], W_o.shape[0])
+    for W_q_i, W_k_i, W_v_i, W_o_i in zip(
+        W_q.split(head_size), W_k.split(head_size), W_v.split(head_size), W_o.split(head_size)
+    ):
+        scores = torch.bmm(queries @ W_q_i.T, (keys @ W_k_i.T).transpose(1, 2)) / head_size**0.5
+        total += torch.bmm(masked_softmax(scores, valid_lens), values @ W_v_i.T) @ W_o_i
+    return total
+
+
+@wrong("sum_over_heads", "A head does not use its own rows of the stacks")
+def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """A head takes every num_heads-th row (h::num_heads) instead of its own block of neighbouring rows."""
+    out = 0
+    for h in range(num_heads):
+        q = queries @ W_q[h::num_heads].T
+        k = keys @ W_k[h::num_heads].T
+        v = values @ W_v[h::num_heads].T
+        scores = torch.einsum("bqd,bkd->bqk", q, k) / math.sqrt(q.shape[-1])
+        out = out + masked_softmax(scores, valid_lens) @ v @ W_o[:, h::num_heads].T
+    return out
+
+
+@right("sum_over_heads")
+def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    parts = zip(*(W.chunk(num_heads, dim=0) for W in (W_q, W_k, W_v)), W_o.chunk(num_heads, dim=1))
+
+    def say(Q, K, V, O):
+        # both matrices of the scores, and both of the values, as one each
+        scores = queries @ (Q.T @ K) @ keys.mT * len(Q) ** -0.5
+        return masked_softmax(scores, valid_lens) @ values @ (O @ V).T
+
+    return sum(say(*part) for part in parts)
+
+
+@wrong("transpose_qkv", "What must move before axes are joined?")
+def _(X, num_heads):
+    """A bare reshape without exchanging the token and head axes: it has the right shape but mixes tokens and heads."""
+    batch, tokens, hidden = X.shape
+    return X.reshape(batch * num_heads, tokens, hidden // num_heads)
+
+
+@wrong("transpose_qkv", "All tables of head 0 come first")
+def _(X, num_heads):
+    """The tables go head by head (all examples of head 0 first) instead of example by example."""
+    return torch.cat(X.chunk(num_heads, dim=-1), dim=0)
+
+
+@wrong("transpose_qkv", "The features are dealt out in turn")
+def _(X, num_heads):
+    """The last axis is split as (head size, heads) instead of (heads, head size), so a head gets every num_heads-th
+    feature."""
+    b, n, d = X.shape
+    X = X.reshape(b, n, d // num_heads, num_heads)
+    X = X.permute(0, 3, 1, 2)
+    return X.reshape(b * num_heads, n, d // num_heads)
+
+
+@right("transpose_qkv")
+def _(X, num_heads):
+    return torch.stack(X.tensor_split(num_heads, dim=2), dim=1).flatten(0, 1)
+
+
+@wrong("lengths_for_heads", "The examples take turns")
+def _(valid_lens, num_heads):
+    """The whole list is repeated head by head; each example's length should stand num_heads times in a row."""
+    return torch.cat([valid_lens] * num_heads, dim=0)
+
+
+@wrong("lengths_for_heads", "Does each table get the whole row of its example?")
+def _(valid_lens, num_heads):
+    """Without dim=0, repeat_interleave flattens lengths of shape (batch, queries) into one long row."""
+    return torch.repeat_interleave(valid_lens, num_heads)
+
+
+@wrong("lengths_for_heads", "The examples take turns")
+def _(valid_lens, num_heads):
+    """The form (batch, queries) is repeated as a whole (repeat), so its rows go head by head instead of example by
+    example."""
+    if valid_lens.dim() == 1:
+        return valid_lens.repeat_interleave(num_heads)
+    else:
+        return valid_lens.repeat(num_heads, 1)
+
+
+@right("lengths_for_heads")
+def _(valid_lens, num_heads):
+    return valid_lens[torch.arange(len(valid_lens) * num_heads) // num_heads]
+
+
+@wrong("split_fused", "The first third of the rows is given out as W_q")
+def _(W, num_heads):
+    """It cuts the matrix into three thirds, as if all of W_q came first, though the rows go head by head."""
+    W_q, W_k, W_v = W.chunk(3, dim=0)
+    return W_q, W_k, W_v
+
+
+@wrong("split_fused", "The rows are dealt out in turn")
+def _(W, num_heads):
+    """The axis of the three matrices stands inside the head's rows instead of outside: it takes every third row, as if
+    the rows of W_q, W_k, W_v took turns."""
+    head_size = W.shape[0] // (3 * num_heads)
+    blocks = W.reshape(num_heads, head_size, 3, W.shape[1])
+    return tuple(blocks[:, :, i].reshape(-1, W.shape[1]) for i in range(3))
+
+
+@wrong("split_fused", "there the heads alternate")
+def _(W, num_heads):
+    """The heads' blocks are stacked along dim 1, so the rows of the heads take turns instead of standing one head
+    after the other."""
+    size = W.shape[1]
+    d = W.shape[0] // 3 // num_heads
+    parts = [[], [], []]
+    for i, block in enumerate(W.split(d)):
+        parts[i % 3].append(block)
+    return [torch.stack(p, dim=1).reshape(-1, size) for p in parts]
+
+
+@right("split_fused")
+def _(W, num_heads):
+    row = torch.arange(len(W))
+    part = row // (len(W) // (3 * num_heads)) % 3
+    return W[part == 0], W[part == 1], W[part == 2]
+
+
+@wrong("evenness", "an even look at more keys than are valid")
+def _(weights, valid_lens):
+    """Every entropy is divided by ln n, the number of all keys with padding, instead of the log of the example's valid
+    keys."""
+    entropy = torch.special.entr(weights).sum(dim=-1)
+    n = weights.shape[-1]
+    valid = torch.arange(n) < valid_lens[:, None]
+    share = entropy / torch.log(torch.tensor(float(n)))
+    share = share * valid[:, None, :]
+    return share.sum(dim=(0, 2)) / valid.sum()
+
+
+@wrong("evenness", "Padded queries are counted")
+def _(weights, valid_lens):
+    """The rows of padded queries are averaged in, too."""
+    entropy = torch.special.entr(weights).sum(dim=-1)  # (batch, heads, n)
+    even = torch.log(valid_lens.float())[:, None, None]
+    return (entropy / even).mean(dim=(0, 2))
+
+
+@wrong("evenness", "Is a mean taken of means")
+def _(weights, valid_lens):
+    """It averages within each example first and then over examples, so a query of a short text counts more than one of
+    a long text."""
+    per_example = []
+    for w, n in zip(weights, valid_lens.tolist()):
+        w = w[:, :n, :n]
+        H = torch.special.entr(w).sum(dim=-1)
+        per_example.append((H / torch.log(torch.tensor(float(n)))).mean(dim=1))
+    return torch.stack(per_example).mean(dim=0)
+
+
+@right("evenness")
+def _(weights, valid_lens):
+    rows = [
+        torch.distributions.Categorical(probs=w[:, :n, :n], validate_args=False).entropy() / torch.tensor(n).log()
+        for w, n in zip(weights, valid_lens.tolist())
+    ]
+    return torch.cat(rows, dim=1).mean(dim=1)
+
+
+@wrong("heard", "What becomes of a value on its way out?")
+def _(weights, values, W_o):
+    """It takes the length of the value itself: the value has not gone through the head's columns of W_o."""
+    return weights * values.norm(dim=-1).unsqueeze(2)
+
+
+@wrong("heard", "A head does not meet its own columns of W_o")
+def _(weights, values, W_o):
+    """The columns of W_o are split as (head size, heads) instead of (heads, head size), so a head gets every h-th
+    column instead of its block."""
+    b, h, k, p = values.shape
+    W = W_o.reshape(-1, p, h)
+    said = torch.einsum("bhkp,oph->bhko", values, W)
+    return weights * said.norm(dim=-1)[:, :, None, :]
+
+
+@wrong("heard", "Another number is taken of a vector than its length")
+def _(weights, values, W_o):
+    """The square root is missing: it gives the squared length of the vector."""
+    head_size = values.shape[-1]
+    maps = []
+    for i in range(weights.shape[1]):
+        W_i = W_o[:, i * head_size : (i + 1) * head_size]
+        v = values[:, i] @ W_i.T
+        maps.append(weights[:, i] * (v**2).sum(dim=-1).unsqueeze(1))
+    return torch.stack(maps, dim=1)
+
+
+@right("heard")
+def _(weights, values, W_o):
+    p = values.shape[-1]
+    gram = torch.stack([C.T @ C for C in W_o.split(p, dim=1)])
+    length = ((values @ gram) * values).sum(-1).clamp(min=0).sqrt()
+    return torch.einsum("bhqk,bhk->bhqk", weights, length)
+
+
+@wrong("strangers", "It was asked the other way round")
+def _(first, second):
+    """The two directions are exchanged: roll by +1 brings the pair before, not the next one."""
+    return torch.roll(first, 1, dims=0), torch.roll(second, -1, dims=0)
+
+
+@wrong("strangers", "Single numbers move on, not whole outputs")
+def _(first, second):
+    """Without dims=0, roll moves the flattened tensor by one number instead of by one pair."""
+    return first.roll(-1), second.roll(1)
+
+
+@right("strangers")
+def _(first, second):
+    n = first.size(0)
+    here = torch.arange(n)
+    return first.index_select(0, (here + 1) % n), second[here - 1]
+
+
+@wrong("honest_gain", "judged on the seen examples")
+def _(seen, unseen, number):
+    """The chosen set is judged on the same examples that it was chosen on; the unseen ones are not used."""
+    num_heads = len(seen).bit_length() - 1
+    sizes = heads.heads_in(torch.arange(len(seen)), num_heads).sum(dim=1)
+    best = seen[sizes == number].max()
+    return best - seen[sizes == number].mean()
+
+
+@wrong("honest_gain", "Chosen and random heads are judged on different examples")
+def _(seen, unseen, number):
+    """The random sets are averaged on the seen examples while the chosen set is judged on the unseen ones."""
+    chosen = heads.best_sets(seen)[number]
+    at_random = heads.mean_curve(seen)[number]
+    return unseen[chosen] - at_random
+
+
+@wrong("honest_gain", "place among those of its size is taken for its number")
+def _(seen, unseen, number):
+    """argmax gives a place in the list of sets of this size; it is used as if it were the number of the set."""
+    sets = [s for s in range(len(seen)) if bin(s).count("1") == number]
+    best = int(seen[sets].argmax())
+    return float(unseen[best] - unseen[sets].mean())
+
+
+@right("honest_gain")
+def _(seen, unseen, number):
+    sets = [s for s in range(2 ** (len(seen).bit_length() - 1)) if s.bit_count() == number]
+    chosen = max(sets, key=lambda s: seen[s].item())
+    return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
+
+
+@wrong("find_head", "The figure is that of the sentences on which the head was chosen")
+def _(chosen_on, judged_on):
+    """It reports the weight on the sentences that the head was chosen on, not on the others."""
+    mean = chosen_on.mean(dim=0)
+    layer, head = divmod(mean.argmax().item(), mean.shape[1])
+    return [layer, head, mean[layer, head].item()]
+
+
+@wrong("find_head", "Layer and head have changed places")
+def _(chosen_on, judged_on):
+    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
+    mean = chosen_on.mean(dim=0)
+    best = int(mean.argmax())
+    layer = best % mean.shape[1]
+    head = best // mean.shape[1]
+    return [layer, head, float(judged_on.mean(dim=0).flatten()[best])]
+
+
+@wrong("find_head", "The layer is chosen first, by the mean of its heads")
+def _(chosen_on, judged_on):
+    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
+    layers."""
+    means = chosen_on.mean(dim=0)
+    layer = int(means.mean(dim=1).argmax())
+    head = int(means[layer].argmax())
+    return [layer, head, judged_on[:, layer, head].mean().item()]
+
+
+@right("find_head")
+def _(chosen_on, judged_on):
+    best = (-1.0, 0, 0)
+    for layer in range(chosen_on.shape[1]):
+        for head in range(chosen_on.shape[2]):
+            best = max(best, (chosen_on[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
+    _, layer, head = best
+    return [layer, head, judged_on[..., layer, head].mean().item()]
+
+
+@wrong("evidence", "how much texts differ, not how sure their mean is")
+def _(whole, without, others):
+    """It returns the standard deviation between texts, not the standard error: the root of the number of texts is
+    missing."""
+    more = without - others.mean(dim=0)
+    return more.mean().item(), more.std().item()
+
+
+@wrong("evidence", "Every draw of a text counts as if it were another text")
+def _(whole, without, others):
+    """Every draw of every text counts as an observation of its own, so the standard error comes out too small; only
+    texts are independent."""
+    rise = without - whole
+    rise_others = others - whole
+    difference = rise - rise_others  # (draws, texts)
+    error = difference.std() / difference.numel() ** 0.5
+    return difference.mean().item(), error.item()
+
+
+@wrong("evidence", "as if they came from different texts")
+def _(whole, without, others):
+    """The two rises are treated as independent samples and their variances added, instead of taking the difference
+    text by text (paired)."""
+    rise, rise_others = without - whole, (others - whole).mean(dim=0)
+    n = len(whole)
+    error = (rise.var() / n + rise_others.var() / n).sqrt()
+    return [float(rise.mean() - rise_others.mean()), float(error)]
+
+
+@right("evidence")
+def _(whole, without, others):
+    import statistics
+
+    n = len(whole)
+    gaps = [(without[t] - others[:, t].sum() / len(others)).item() for t in range(n)]
+    return [statistics.fmean(gaps), statistics.stdev(gaps) / n**0.5]
+
+
+@wrong("step", "The mask puts the first new token at the first key")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    """is_causal sets the first new query at the first key, so with a cache the new tokens do not see all old tokens
+    and themselves."""
+    h = K.shape[1]
+    q, k, v = (split_heads(new @ W.T, h) for W in (W_q, W_k, W_v))
+    k = torch.cat([K, k], dim=2)
+    v = torch.cat([V, v], dim=2)
+    out = scaled_dot_product_attention(q, k, v, is_causal=True)
+    return merge_heads(out) @ W_o.T
+
+
+@wrong("step", "Nothing is masked")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    """There is no causal mask: the new tokens see later new tokens."""
+    b, n, _ = new.shape
+    _, h, old, d = K.shape
+
+    def split(X):
+        return X.view(b, n, h, d).transpose(1, 2)
+
+    q = split(new @ W_q.T)
+    k = torch.cat([K, split(new @ W_k.T)], dim=2)
+    v = torch.cat([V, split(new @ W_v.T)], dim=2)
+    weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(d), dim=-1)
+    return merge_heads(weights @ v) @ W_o.T
+
+
+@wrong("step", "A token sees one token too many")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    """Off by one in the mask: with tril(old + 1) every new token also sees the one after it."""
+    num_heads, old = K.shape[1], K.shape[2]
+    n = new.shape[1]
+    q = split_heads(new @ W_q.T, num_heads)
+    k = torch.cat((K, split_heads(new @ W_k.T, num_heads)), dim=2)
+    v = torch.cat((V, split_heads(new @ W_v.T, num_heads)), dim=2)
+    mask = torch.ones(n, old + n, dtype=torch.bool).tril(diagonal=old + 1)
+    heads = scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return merge_heads(heads) @ W_o.T
+
+
+@wrong("step", "Tokens and heads are cut or joined where they lie")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    """The heads are put together by a reshape without transposing heads and tokens first, so tokens get mixed."""
+    b, n, size = new.shape
+    h, old, d = K.shape[1:]
+    q, k, v = [split_heads(new @ W.T, h) for W in (W_q, W_k, W_v)]
+    k, v = torch.cat([K, k], 2), torch.cat([V, v], 2)
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / d**0.5
+    future = torch.ones(n, old + n).triu(old + 1).bool()
+    out = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+    return out.reshape(b, n, h * d) @ W_o.T
+
+
+@right("step")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    h, p = K.shape[1], K.shape[3]
+    rows = []
+    for x in new.unbind(1):  # one token after the other, as in decoding
+        q, k, v = ((x @ W.T).unflatten(-1, (h, p)).unsqueeze(2) for W in (W_q, W_k, W_v))
+        K, V = torch.cat([K, k], 2), torch.cat([V, v], 2)
+        alpha = (q * K).sum(-1).div(p**0.5).softmax(-1)
+        rows.append((alpha.unsqueeze(2) @ V).flatten(1) @ W_o.T)
+    return torch.stack(rows, 1)
+
+
+@wrong("rope", "The angles fall off too fast")
+def _(X, places, base):
+    """The factor 2 of the exponent is in twice: j already counts 0, 2, 4, ... and is multiplied by 2 again, so the
+    angles fall too fast."""
+    size = X.shape[-1]
+    j = torch.arange(0, size, 2)
+    angle = places[:, None] * base ** (-2 * j / size)
+    cos, sin = angle.cos(), angle.sin()
+    even, odd = X[..., 0::2], X[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+@wrong("rope", "all first features stand before all second ones")
+def _(X, places, base):
+    """The rotated pairs are not put back in their own places: all first features come first, then all second ones (cat
+    instead of interleaving)."""
+    size = X.shape[-1]
+    j = torch.arange(size // 2)
+    angle = places[:, None] * base ** (-2 * j / size)
+    a, b = X[..., ::2], X[..., 1::2]
+    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)
+
+
+@wrong("rope", "made of the first as it is after the turn")
+def _(X, places, base):
+    """The even features are overwritten before they are used for the odd ones, so the second line reads already
+    rotated numbers."""
+    X = X.clone()
+    size = X.shape[-1]
+    angle = places.unsqueeze(-1) * base ** (-2 * torch.arange(size // 2) / size)
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    X[..., 0::2] = X[..., 0::2] * cos - X[..., 1::2] * sin
+    X[..., 1::2] = X[..., 0::2] * sin + X[..., 1::2] * cos
+    return X
+
+
+@wrong("rope", "Feature j of the first half is turned with feature j of the second")
+def _(X, places, base):
+    """It pairs feature j of the first half with feature j of the second half, as in section 5, not neighbours."""
+    half = X.shape[-1] // 2
+    angle = places[:, None] * base ** (-2 * torch.arange(half) / X.shape[-1])
+    cos, sin = angle.cos(), angle.sin()
+    left, right = X[..., :half], X[..., half:]
+    return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)
+
+
+@right("rope")
+def _(X, places, base):
+    size = X.shape[-1]
+    angle = torch.outer(places.to(X.dtype), base ** (-torch.arange(0, size, 2, dtype=X.dtype) / size))
+    turned = torch.view_as_complex(X.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angle), angle)
+    return torch.view_as_real(turned).reshape(X.shape)
+
+
+@wrong("blockwise_attention", "−∞ − (−∞) is NaN")
+def _(queries, keys, values, allowed, block_size):
+    """If a query may see nothing in the first block, its maximum is still minus infinity, and -inf minus -inf gives
+    NaN."""
+    q, d = queries.shape
+    m = torch.full((q, 1), -torch.inf)
+    total = torch.zeros(q, 1)
+    out = torch.zeros(q, values.shape[1])
+    for start in range(0, len(keys), block_size):
+        part = slice(start, start + block_size)
+        s = queries @ keys[part].T / math.sqrt(d)
+        s = s.masked_fill(~allowed[:, part], -torch.inf)
+        new_m = torch.maximum(m, s.max(dim=1, keepdim=True).values)
+        factor = torch.exp(m - new_m)
+        e = torch.exp(s - new_m)
+        total = total * factor + e.sum(dim=1, keepdim=True)
+        out = out * factor + e @ values[part]
+        m = new_m
+    return out / total
+
+
+@wrong("blockwise_attention", "The total is not rescaled")
+def _(queries, keys, values, allowed, block_size):
+    """When the maximum rises only the sum of values is rescaled; the old part of the normaliser (sum of exponentials)
+    keeps its old scale."""
+    d = queries.shape[1]
+    best = torch.full((len(queries),), -1e30)
+    norm = torch.zeros(len(queries))
+    acc = torch.zeros(len(queries), values.shape[1])
+    for k, v, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
+        scores = (queries @ k.T / d**0.5).masked_fill(~ok, -torch.inf)
+        new_best = torch.maximum(best, scores.amax(dim=1))
+        e = torch.exp(scores - new_best[:, None])
+        acc = acc * torch.exp(best - new_best)[:, None] + e @ v
+        norm = norm + e.sum(dim=1)
+        best = new_best
+    return acc / norm[:, None]
+
+
+@wrong("blockwise_attention", "Keys that do not fill a block have no part in it")
+def _(queries, keys, values, allowed, block_size):
+    """The number of blocks is rounded down, so the keys of a last, shorter block are never read."""
+    num_blocks = keys.shape[0] // block_size
+    top = torch.full((queries.shape[0], 1), -1e9)
+    z, y = torch.zeros_like(top), torch.zeros(queries.shape[0], values.shape[1])
+    for i in range(num_blocks):
+        now = slice(i * block_size, (i + 1) * block_size)
+        scores = queries @ keys[now].T / math.sqrt(queries.shape[1])
+        scores = scores.masked_fill(~allowed[:, now], -torch.inf)
+        new_top = torch.maximum(top, scores.amax(dim=1, keepdim=True))
+        e, shrink = (scores - new_top).exp(), (top - new_top).exp()
+        z = z * shrink + e.sum(dim=1, keepdim=True)
+        y = y * shrink + e @ values[now]
+        top = new_top
+    return y / z
+
+
+@right("blockwise_attention")
+def _(queries, keys, values, allowed, block_size):
+    out = queries.new_zeros(len(queries), values.shape[1])
+    log_norm = queries.new_full((len(queries),), -math.inf)
+    for start in range(0, len(keys), block_size):
+        stop = start + block_size
+        scores = queries @ keys[start:stop].mT / queries.shape[1] ** 0.5
+        scores = scores.where(allowed[:, start:stop], -math.inf)
+        together = torch.logaddexp(log_norm, scores.logsumexp(dim=1))
+        safe = together.where(together > -math.inf, 0.0)
+        out = (log_norm - safe).exp()[:, None] * out + (scores - safe[:, None]).exp() @ values[start:stop]
+        log_norm = together
+    return out
+
+
+@wrong("induction_share", "the earlier copy of the query's own letter")
+def _(weights, letters):
+    """It reads the weight on the earlier copy itself, not on the token after it."""
+    same = (letters[:, None] == letters[None, :]).tril(-1)
+    query, earlier = same.nonzero(as_tuple=True)
+    return weights[:, query, earlier].mean(dim=1)
+
+
+@wrong("induction_share", "Every token counts in the mean")
+def _(weights, letters):
+    """It divides by the number of all queries instead of the number of queries whose letter stood there before."""
+    total = torch.zeros(weights.shape[0])
+    n = len(letters)
+    for t in range(n):
+        for s in range(t):
+            if letters[s] == letters[t]:
+                total += weights[:, t, s + 1]
+    return total / n
+
+
+@wrong("induction_share", "Queries and keys have changed places")
+def _(weights, letters):
+    """Rows and columns are exchanged: it reads the weight that the token after the copy gives to the query."""
+    letters = torch.as_tensor(letters)
+    query, earlier = torch.tril(letters[:, None] == letters, diagonal=-1).nonzero().T
+    return weights[:, earlier + 1, query].mean(dim=-1)
+
+
+@right("induction_share")
+def _(weights, letters):
+    names = torch.as_tensor(letters).tolist()
+    wanted = [(t, names.index(name) + 1) for t, name in enumerate(names) if name in names[:t]]
+    return sum(weights[:, t, s] for t, s in wanted) / len(wanted)
+
+
+@wrong("goes_on", "this takes the first place")
+def _(letters):
+    """index finds the first earlier occurrence, not the last one."""
+    row = letters.tolist()
+    answer = []
+    for t, letter in enumerate(row):
+        if letter in row[:t]:
+            answer.append(row[row.index(letter) + 1])
+        else:
+            answer.append(-1)
+    return torch.tensor(answer)
+
+
+@wrong("goes_on", "This is a place. Which letter stands there?")
+def _(letters):
+    """It returns the place of the token that followed, not the letter that stands there."""
+    out = torch.full_like(letters, -1)
+    for t in range(len(letters)):
+        for s in range(t):
+            if letters[s] == letters[t]:
+                out[t] = s + 1
+    return out
+
+
+@wrong("goes_on", "A copy directly before the token is not seen")
+def _(letters):
+    """The follower of the token directly before is noted only after the look-up, so a letter that comes twice in a row
+    does not find its last occurrence."""
+    followed_by = {}
+    out = []
+    before = None
+    for letter in letters.tolist():
+        out.append(followed_by.get(letter, -1))
+        if before is not None:
+            followed_by[before] = letter
+        before = letter
+    return torch.tensor(out)
+
+
+@right("goes_on")
+def _(letters):
+    n = len(letters)
+    place = torch.arange(n)
+    earlier = (letters[:, None] == letters) & (place < place[:, None])
+    last = torch.where(earlier, place, -1).amax(dim=1)
+    return torch.where(last >= 0, letters[(last + 1).clamp(max=n - 1)], -1)
+
+
+@wrong("reorder_heads", "The rows of W_o have moved")
+def _(W_q, W_k, W_v, W_o, num_heads, order):
+    """W_o is reordered by rows like the others, but its heads stand side by side in columns."""
+    d = W_q.shape[0] // num_heads
+
+    def move(W):
+        return torch.cat([W[i * d : (i + 1) * d] for i in order], dim=0)
+
+    return move(W_q), move(W_k), move(W_v), move(W_o)
+
+
+@wrong("reorder_heads", "place i should get head order[i]")
+def _(W_q, W_k, W_v, W_o, num_heads, order):
+    """It uses the inverse order: head i goes to place order[i], instead of place i holding head order[i]."""
+    order = torch.as_tensor(order).argsort()
+    rows = torch.arange(len(W_q)).reshape(num_heads, -1)[order].flatten()
+    return W_q[rows], W_k[rows], W_v[rows], W_o[:, rows]
+
+
+@wrong("reorder_heads", "W_o has stayed as it was")
+def _(W_q, W_k, W_v, W_o, num_heads, order):
+    """W_o stays as it was, so its columns no longer belong to the heads that stand before them."""
+    size = W_q.shape[1]
+    stacked = [W.reshape(num_heads, -1, size)[order].reshape(-1, size) for W in (W_q, W_k, W_v)]
+    return (*stacked, W_o)
+
+
+@right("reorder_heads")
+def _(W_q, W_k, W_v, W_o, num_heads, order):
+    order = torch.as_tensor(order)
+    p = len(W_q) // num_heads
+    move = torch.kron(torch.eye(num_heads)[order], torch.eye(p)).to(W_q.dtype)
+    return move @ W_q, move @ W_k, move @ W_v, W_o @ move.T
+
+
+@wrong("operation_count", "The maps count once for each head")
+def _(batch_size, num_tokens, num_hiddens, num_heads):
+    """Every head is charged with whole maps; scores and averages are right."""
+    n, d = num_tokens, num_hiddens
+    return batch_size * (8 * num_heads * n * d * d + 4 * n * n * d)
+
+
+@wrong("masked_softmax_1d", "All rows share one length")
+def _(scores, valid_lens):
+    """The mean length is used for all examples."""
+    padding = torch.arange(scores.shape[-1]) >= valid_lens.float().mean()
+    return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1)
+
+
+@wrong("masked_softmax_1d", "Rows of late queries are masked")
+def _(scores, valid_lens):
+    """The mask runs along the queries; rows of NaN are swept to 0."""
+    valid = torch.arange(scores.shape[1])[:, None] < valid_lens[:, None, None]
+    return torch.softmax(scores.masked_fill(~valid, -math.inf), dim=-1).nan_to_num(0)
+
+
+@wrong("masked_softmax_2d", "Rows of late queries are masked")
+def _(scores, valid_lens):
+    """The same where each query has a length of its own."""
+    valid = torch.arange(scores.shape[1])[:, None] < valid_lens[:, :, None]
+    return torch.softmax(scores.masked_fill(~valid, -math.inf), dim=-1).nan_to_num(0)
+
+
+@wrong("masked_softmax_2d", "Rows of late queries are masked")
+def _(scores, valid_lens):
+    """The same with a low number, so that masked rows get equal weights."""
+    valid = torch.arange(scores.shape[1])[:, None] < valid_lens[:, :, None]
+    return torch.softmax(scores.masked_fill(~valid, -1e9), dim=-1)
+
+
+@wrong("additive_attention", "these are plain means of the values")
+def _(queries, keys, values, W_q, W_k, w_v):
+    """There are no scores: each query gets the mean of the values."""
+    return values.mean(dim=1, keepdim=True).expand(-1, queries.shape[1], -1)
+
+
+@wrong("honest_gain", "the same, whatever goes in")
+def _(seen, unseen, number):
+    """A constant."""
+    return 0.0
+
+
+@wrong("origin", "Your code never looks at `row`")
+def _(table, row, column, num_heads, head_size):
+    """One number comes back, where three are asked for."""
+    return 1000 * table + column
+
+
+@wrong("effective_number", "Keys are counted, whatever their weight")
+def _(weights):
+    """The number of keys, which is another in other tables."""
+    return torch.full((len(weights),), float(weights.shape[1]))
+
+
+@wrong("strangers", "The parts are right, but they stand in another order")
+def _(first, second):
+    """Both are right, and returned in the wrong order."""
+    return second.roll(1, dims=0), first.roll(-1, dims=0)
+
+
+@wrong("evidence", "An interval comes back")
+def _(whole, without, others):
+    """The error is multiplied by 1.96."""
+    more = without - others.mean(dim=0)
+    return [more.mean().item(), 1.96 * more.std().item() / len(more) ** 0.5]
+
+
+@wrong("evidence", "An interval comes back")
+def _(whole, without, others):
+    """Mean and lower end, as the library's interval gives them."""
+    return list(heads.interval(without - others.mean(dim=0)))[:2]
+
+
+@wrong("evidence", "as if they came from different texts")
+def _(whole, without, others):
+    """The error is not paired, and pooled over the draws."""
+    rise, rises = without - whole, others - whole
+    error = (rise.var() / rise.numel() + rises.var() / rises.numel()).sqrt()
+    return [(rise.mean() - rises.mean()).item(), error.item()]
+
+
+@wrong("step", "Old keys and old values are exchanged")
+def _(new, K, V, W_q, W_k, W_v, W_o):
+    """K and V are mixed up when the new ones are joined to them."""
+    q, k, v = (split_heads(new @ W.T, K.shape[1]) for W in (W_q, W_k, W_v))
+    k, v = torch.cat([V, k], dim=2), torch.cat([K, v], dim=2)
+    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(K.shape[2])
+    return merge_heads(scaled_dot_product_attention(q, k, v, attn_mask=seen)) @ W_o.T
+
+
+@wrong("blockwise_attention", "Does NaN arise, and is it replaced too late?")
+def _(queries, keys, values, allowed, block_size):
+    """The NaN of a block that nobody may read is swept to 0 in the end."""
+    best = torch.full((len(queries), 1), -math.inf)
+    norm, out = torch.zeros(len(queries), 1), torch.zeros(len(queries), values.shape[1])
+    for start in range(0, len(keys), block_size):
+        block = slice(start, start + block_size)
+        scores = queries @ keys[block].T / math.sqrt(queries.shape[1])
+        scores = scores.masked_fill(~allowed[:, block], -math.inf)
+        new = torch.maximum(best, scores.amax(dim=1, keepdim=True))
+        shrink, e = torch.exp(best - new), torch.exp(scores - new)
+        norm, out, best = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ values[block], new
+    return (out / norm).nan_to_num(0)
+
+
+@wrong("induction_share", "Every token counts in the mean")
+def _(weights, letters):
+    """First copies are counted, too; no weight is on what comes after them."""
+    row = letters.tolist()
+    return torch.stack([weights[:, t, row.index(letter) + 1] for t, letter in enumerate(row)]).mean(dim=0)
