@@ -139,17 +139,18 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
     """Where the first entry comes from that is out of place, if in every call each is one of the right ones."""
-    moved, twice = [], False
+    moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
             return
         rows, wanted = (X.movedim(axis, 0).reshape(X.shape[axis], -1) for X in (got, right))
         same = torch.cdist(rows, wanted, p=math.inf) < 1e-5  # (n, m), (n, m) -> (n, n)
-        if not same.any(dim=1).all() or equal(rows, rows[:1].expand_as(rows)):
+        if not same.any(dim=1).all():
             return
+        one_for_all &= equal(rows, rows[:1].expand_as(rows))
         twice |= not torch.equal(same.sum(dim=1), (same.float() @ same.float().T > 0).sum(dim=1))
         moved += [(place, row.float().argmax()) for place, row in enumerate(same) if not row[place]]
-    if moved and not (twice and pairs[0][1].dim() == 1):  # single numbers are soon the same
+    if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):  # single numbers are soon the same
         how = "some stand there more than once" if twice else "they stand in another order"
         yield f"{what} are right, but {how}: at place {moved[0][0]} stands what belongs at place {moved[0][1]}."
 
