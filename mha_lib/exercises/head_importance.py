@@ -342,11 +342,6 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
             raise MistakeError(f"Your code {change}. A measure must leave all that it is given as it was.")
 
 
-def accuracy_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """The accuracy of each head without all others."""
-    return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
-
-
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
     """The mean over examples of the loss's gradient by the gates."""
     gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
@@ -373,5 +368,7 @@ LOW_MEASURES = {
     "It is leave-one-out, by the loss: who else is there, when a head goes?": (
         functools.partial(heads.leave_one_out, score="loss")
     ),
-    "It is what each head does alone: what does it add to others?": accuracy_alone,
+    "It is what each head does alone: what does it add to others?": lambda model, batch, task: torch.tensor(
+        [task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]
+    ).view(SHAPE),
 }

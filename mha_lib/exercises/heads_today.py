@@ -149,6 +149,8 @@ def rope(X, places, base):
         (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
             num_key_value_heads, -1) ; mean(dim=1) → mean(dim=0) ⇒ A group is every so-manieth head. Which heads does a
             shared head serve?
+        (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
+            num_key_value_heads, -1) ⇒ A group has num_key_value_heads heads here. How many has it?
         mean(dim=1) → mean(dim=2) ∨ (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_key_value_heads,
             -1, num_heads // num_key_value_heads) ; mean(dim=1) → mean(dim=2) ⇒ The mean runs over rows that follow one
             another. Which rows of different heads belong together?

@@ -155,7 +155,8 @@ def losses_trial(draws: int, rows: int) -> tuple:
             [mean - 1.96 * error, mean + 1.96 * error] ∨ [mean - 2 * error, mean + 2 * error] ∨
             [*heads.interval(difference)] ∨ [*heads.interval(difference)[:2]] ∨ [*heads.interval(difference)[1:]] ⇒ An
             interval comes back, or half its width. How many standard errors is that?
-        [mean, error] → [mean, mean / error] ⇒ The second number is the mean in units of its error, not the error.
+        len(difference) ** 0.5 → len(others) ** 0.5 ∨ others.numel() ** 0.5 ∨ (len(difference) - 1) ** 0.5 ⇒ The
+            deviation is divided by the root of another number than that of the texts.
         difference.std() / len(difference) ** 0.5 → (without - whole).std() / len(difference) ** 0.5 ∨
             others.mean(dim=0).sub(whole).std() / len(difference) ** 0.5 ⇒ The error is that of one rise alone, not of
             the difference between the two.
