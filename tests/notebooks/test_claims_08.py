@@ -1,7 +1,9 @@
 """What 08 says beyond its cells: for which numbers of shared heads the mean wins, and that the answers are those."""
 
 import pytest
+import torch
 from notebook_tools import ROOT, make_notebooks
+from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import models
 
@@ -36,3 +38,39 @@ def test_every_mistake_passes_one_test_and_is_caught_by_another():
         "NewBeforeOld": ["passes", "passes", "CAUGHT", "passes"],
         "NeverEmptied": ["passes", "passes", "passes", "CAUGHT"],
     }
+
+
+def shown_by(words):
+    """What the one cell prints whose source has these words."""
+    (cell,) = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code" and words in cell.source]
+    return "".join(output["text"] for output in cell.outputs)
+
+
+def counted(way, queries, keys):
+    """One head's multiplications at DeepSeek's sizes, as torch counts them in matrix products."""
+    Q, Q_turned, C, K_turned, U, V = (
+        torch.empty(shape, device="meta")
+        for shape in ((queries, 128), (queries, 64), (keys, 512), (keys, 64), (128, 512), (128, 512))
+    )
+    with FlopCounterMode(display=False) as counter:
+        if way == "plain":
+            (Q @ (C @ U.T).T + Q_turned @ K_turned.T) @ (C @ V.T)
+        else:
+            ((Q @ U) @ C.T + Q_turned @ K_turned.T) @ C @ V.T
+    return counter.get_total_flops() // 2  # an addition stands beside each multiplication
+
+
+@pytest.mark.parametrize(("way", "each_pair"), [("plain", 320), ("absorbed", 1088)])
+def test_absorbing_takes_what_the_text_says(way, each_pair):
+    shown = shown_by("each_pair")
+    corners = (counted(way, queries, keys) * (1, -1)[queries != keys] for queries in (1, 2) for keys in (1, 2))
+    assert sum(corners) == each_pair and f"'{way}': {each_pair}" in shown
+    for queries in (1, 4096):
+        (line,) = [line for line in shown.splitlines() if line.split()[:3] == ["queries", f"{queries},", way]]
+        assert line.split()[3] == f"{counted(way, queries, 4096) / 1e6:,.1f}"
+
+
+def test_keys_rotated_once_are_wrong_where_places_are_counted_in_the_cache():
+    once, again = shown_by("in_cache").splitlines()
+    assert once.split(": ")[1].startswith("token 0 CAUGHT") and once.count("passes") == 3
+    assert again.count("passes") == 4
