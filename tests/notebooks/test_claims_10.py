@@ -1,6 +1,8 @@
 """What 10 says of eight seeds is what the kept results say, and its cells assert what a reader is told."""
 
-from notebook_tools import text_of
+import re
+
+from notebook_tools import ROOT, make_notebooks, text_of
 
 from mha_lib.heads.kept_results import load_results
 
@@ -37,3 +39,12 @@ def test_the_one_layer_story_holds_with_every_seed():
     for result in BIRTHS.values():
         assert result["one_layer"] > 3 and result["keys_from_before"] < 1.5
         assert result["keys_from_before_falling"] * 2 < result["falling"]
+
+
+def test_one_layer_is_still_falling_when_its_training_stops():
+    notebook = make_notebooks.read(ROOT / "notebooks" / "10_heads_being_born.ipynb")
+    (cell,) = [cell for cell in notebook.cells if "one_layer = models.train_on_repeats" in cell.source]
+    losses = [float(loss) for loss in re.findall(r"step \d+: ([\d.]+) nats", cell.outputs[0]["text"])]
+    assert len(losses) == 4 and losses == sorted(losses, reverse=True)
+    assert 3 < losses[-1] < losses[-2] - 0.05
+    assert "its loss is still falling when we stop" in TEXT
