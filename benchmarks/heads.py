@@ -1,14 +1,17 @@
 """Every measure of a head's importance on small models, over thirty seeds: ``python -m benchmarks.heads``.
 
 Takes hours of CPU time, on two processes. Writes heads.json into the library, where notebooks read it, and the same as
-tables, heads.md. Each seed is written as soon as it is done, and none that stands there is run again: delete the file
-to measure anew. Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the
-files, so that another run on one machine changes nothing.
+tables, heads.md. Each seed is written as soon as it is done, and nothing that stands there is run again: delete the
+file to measure anew, or name the measures that have changed: ``python -m benchmarks.heads --again "gate gradient"``.
+Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the files, so that
+another run on one machine changes nothing.
 """
 
+import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,7 +19,7 @@ from statistics import median
 from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.heads.company import glance
-from mha_lib.heads.league import compare, planted_controls, summarise, sweep
+from mha_lib.heads.league import MEASURES, Measure, compare, planted_controls, summarise, sweep
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
 RESULTS = kept_file("heads")
@@ -30,36 +33,83 @@ HEAD = ("order of heads", "area ± sd", "Spearman (lowest)", "5 kept", "tuned (l
         "tuned longer (lowest)", f"≥ {ENOUGH}", "area, training data")  # fmt: skip
 
 
-def measured(seed: int, task: str) -> dict:
+def measured(seed: int, task: str, measures: Mapping[str, Measure] = MEASURES) -> dict:
     """What ``compare`` says, with training after cuts for some seeds."""
     if seed in TUNED_SEEDS:
-        return compare(seed, task)
-    return compare(seed, task, tuning_steps=None, longer_tuning_steps=None)
+        return compare(seed, task, measures=measures)
+    return compare(seed, task, tuning_steps=None, longer_tuning_steps=None, measures=measures)
 
 
-RUNS: dict[str, Callable[[int], dict]] = {  # what is run for every seed
+RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
     "company": glance,
     "planted": planted_controls,
     **{name: partial(measured, task=name) for name in TASKS},
 }
+BY_MEASURE = {"planted": "ranks"} | dict.fromkeys(TASKS, "orders")  # where in a result the measures stand
 
 
 def main() -> None:
-    """Measure the seeds that are missing, keeping each as it comes, and write the report."""
+    """Measure what is missing, keeping each seed as it comes, and write the report."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.heads", description="Measure what is not kept yet.")
+    parser.add_argument("--again", nargs="+", default=[], choices=MEASURES, metavar="MEASURE", help="and these anew")
+    again = parser.parse_args().again
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name, run in RUNS.items():
-        found = {result["seed"]: result for result in results.get(name, [])}
-
-        def keep(seed: int, result: dict, name: str = name, found: dict = found) -> None:
-            # Four digits are more than examples can tell apart; differences this small stay as they are.
-            found[seed] = rounded(result, 4, small=1e-3)
-            results[name] = [found[seed] for seed in sorted(found)]
-            write_compact(RESULTS, results)
-            print(f"{name}: {len(found)} of {len(SEEDS)} seeds", file=sys.stderr, flush=True)
-
-        sweep(run, [seed for seed in SEEDS if seed not in found], done=keep)
+    forget(results, again)
+    complete(results)
     REPORT.write_text(report(results), encoding="utf-8")
     print(REPORT.read_text(encoding="utf-8"))
+
+
+def forget(results: Mapping[str, Sequence[dict]], measures: Collection[str]) -> None:
+    """Take measures out of all results, so that they are missing."""
+    for part, key in BY_MEASURE.items():
+        for result in results.get(part, []):
+            rest = {
+                name: row for name, row in result[key].items() if name.removesuffix(", taken again") not in measures
+            }
+            result[key] = rest
+
+
+def complete(results: dict[str, list[dict]], executor: Executor | None = None) -> None:
+    """Measure the seeds that are missing, and in those that are there the measures that are; write each as it comes."""
+    for part in RUNS:
+        found = {result["seed"]: result for result in results.get(part, [])}
+
+        def keep(seed: int, result: dict, part: str = part, found: dict = found) -> None:
+            found[seed] = result
+            results[part] = [found[seed] for seed in sorted(found)]
+            write_compact(RESULTS, results)
+            print(f"{part}: seed {seed}", file=sys.stderr, flush=True)
+
+        seeds = [seed for seed in SEEDS if seed not in found or missing(part, found[seed])]
+        sweep(partial(completed, part=part, found=found), seeds, executor, keep)
+
+
+def missing(part: str, result: dict) -> dict[str, Measure]:
+    """The measures that a kept result lacks."""
+    if part not in BY_MEASURE:
+        return {}
+    return {name: measure for name, measure in MEASURES.items() if name not in result[BY_MEASURE[part]]}
+
+
+def completed(seed: int, part: str, found: Mapping[int, dict]) -> dict:
+    """The results of one seed: all of them, or what is kept with the measures that it lacks.
+
+    Raises:
+        ValueError: what is measured beside them is not as it is kept, so the seed trains another model here.
+    """
+    # Four digits are more than examples can tell apart; differences this small stay as they are.
+    if seed not in found:
+        return rounded(RUNS[part](seed), 4, small=1e-3)
+    kept, key = found[seed], BY_MEASURE[part]
+    new = rounded(RUNS[part](seed, measures=missing(part, kept)), 4, small=1e-3)
+    both = kept | {key: kept[key] | new[key]}
+    if both != new | {key: new[key] | kept[key]}:
+        raise ValueError(
+            f"{part}, seed {seed}: what is measured again beside the measures is not what is kept, so this machine or "
+            "this code trains another model. Delete heads.json, and measure all of it anew"
+        )
+    return both
 
 
 def report(results: Mapping[str, Sequence[dict]]) -> str:
@@ -128,10 +178,9 @@ def table_of_costs(planted: Sequence[dict]) -> str:
 
 def table_of_ranks(planted: Sequence[dict]) -> str:
     """How each measure ranks the planted heads; of a pair, the better and the worse rank."""
-    first = planted[0]["ranks"]
-    controls = list(next(iter(first.values())))
+    controls = list(next(iter(planted[0]["ranks"].values())))
     body = []
-    for measure in first:
+    for measure in MEASURES:
         ranks = [[sorted(result["ranks"][measure][control]) for result in planted] for control in controls]
         body.append(
             [measure, *(", ".join(f"{median(places):g}" for places in zip(*one, strict=True)) for one in ranks)]

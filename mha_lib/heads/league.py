@@ -135,7 +135,8 @@ def compare(
     the next ones; oracle and worst are the best and the worst sets there, so every curve lies between them.
 
     Heads of equal importance have no order: ``curve`` is the mean over all orders in which they could stand (for the
-    greedy order, over NUM_SEARCHES searches), and the one cut that is followed by training is drawn with ``seed``.
+    greedy order, over NUM_SEARCHES searches), and the one cut that is followed by training is drawn with ``seed``, as
+    is all that a measure draws.
 
     Args:
         task: a task of this library, or its name.
@@ -155,6 +156,7 @@ def compare(
         gives every head the mean of its block.
     """
     task = find_task(task) if isinstance(task, str) else task
+    measures = drawing_with(seed, measures)
     with _turn:
         model = trained(task, seed, steps, progress=False)
         seen, rest = task.held_out[:num_examples], task.held_out[num_examples:]
@@ -238,7 +240,7 @@ def all_importances(
     importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values, seed).view(shape)}
     for name, measure in measures.items():
         importances[name] = measure(model, batch, task)
-        if name in TAKEN_AGAIN and takes_kept(measure):
+        if name in TAKEN_AGAIN and takes("kept", measure):
             importances[f"{name}, taken again"] = taken_again(measure, model, batch, task, seed)
     return importances
 
@@ -256,7 +258,7 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     Raises:
         TypeError: the measure does not take ``kept``.
     """
-    if not takes_kept(measure):
+    if not takes("kept", measure):
         name = getattr(measure, "__name__", measure)
         raise TypeError(f"measure must take kept, the heads that are still there; {name} does not")
     kept = torch.ones(head_shape(model), dtype=torch.float64)
@@ -268,9 +270,16 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     return importance
 
 
-def takes_kept(measure: Callable) -> bool:
-    """Whether a measure can be told which heads are still there."""
-    return "kept" in inspect.signature(measure).parameters
+def drawing_with(seed: int, measures: Mapping[str, Measure]) -> dict[str, Measure]:
+    """The same measures by name; those that draw, and so take ``seed``, get this one."""
+    return {
+        name: partial(measure, seed=seed) if takes("seed", measure) else measure for name, measure in measures.items()
+    }
+
+
+def takes(argument: str, measure: Callable) -> bool:
+    """Whether a measure can be told this: "kept", which heads are still there; or "seed", where its draws come from."""
+    return argument in inspect.signature(measure).parameters
 
 
 def num_tied(importance: Tensor) -> int:
@@ -307,16 +316,19 @@ def planted_controls(
 ) -> dict:
     """Heads that were planted (``known_heads``) in a model of the look-ups, and how each measure ranks them.
 
+    Training, the planted heads and all that a measure draws come from ``seed``.
+
     Returns:
         What JSON can hold: ``seed``; ``change``, the largest difference that planting made to an output; ``costs``, the
         accuracy that is lost without a planted head, or without both of a pair; ``ranks``, for each measure the places
         of each control among all heads, from 1, the most important; equals share the mean of their places.
     """
+    measures = drawing_with(seed, measures)
     with _turn:
         task = find_task("lookups")
         model = trained(task, seed, steps, progress=False)
         batch = task.held_out[:num_examples]
-        planted = plant(model, batch, task)
+        planted = plant(model, batch, task, seed)
         with torch.no_grad():
             change = (model(batch.inputs) - planted.model(batch.inputs)).abs().max().item()
         importances = {name: measure(planted.model, batch, task) for name, measure in measures.items()}

@@ -18,7 +18,7 @@ from scipy import stats
 from mha_lib.heads import coalitions, league
 from mha_lib.heads.ablation import evaluate_all, head_shape
 from mha_lib.heads.coalitions import sets_kept, shapley, spearman
-from mha_lib.heads.known_heads import Planted
+from mha_lib.heads.known_heads import Planted, plant
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
 from mha_lib.heads.measures import leave_one_out, output_norm
 from mha_lib.heads.removal import plan_from, prune
@@ -28,7 +28,8 @@ from mha_lib.models.training import trained, tune
 pytestmark = pytest.mark.xdist_group("league")
 
 FEW = {name: league.MEASURES[name] for name in ("gate gradient", "output norm")}
-QUICK = {"num_examples": 4, "measures": FEW, "steps": 30}
+SHORT = {"num_examples": 4, "steps": 30}
+QUICK = SHORT | {"measures": FEW}
 quick = partial(compare, tuning_steps=2, longer_tuning_steps=4, **QUICK)
 
 
@@ -101,6 +102,32 @@ def test_a_measure_that_tells_no_heads_apart_is_as_good_as_random():
     assert orders["gate gradient"]["training_area"] == pytest.approx(orders["random"]["area"])
     assert orders["gate gradient"]["tied"] == 12
     assert "gate gradient, taken again" not in orders
+
+
+def drawn(model, batch, task, seed=7):
+    """A measure that does nothing but draw."""
+    return torch.rand(head_shape(model), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_what_a_measure_draws_comes_from_the_seed_of_the_model():
+    task = find_task("lookups")
+    measures = {"drawn": drawn, "drawn with 7": partial(drawn, seed=7)}
+    orders = compare(3, task, tuning_steps=None, longer_tuning_steps=None, num_examples=4, measures=measures, steps=30)
+    model = trained(task, 3, 30, progress=False)
+    own = drawn(model, None, None, seed=3)
+    table = evaluate_all(model, task.held_out[4:8], task).accuracy
+    for row in (orders["orders"][name] for name in measures):
+        assert row["sum"] == pytest.approx(own.sum().item())
+        assert row["training_area"] == pytest.approx(coalitions.area(coalitions.pruning_curve(table, own)))
+
+
+def test_planted_heads_and_what_measures_say_of_them_come_from_the_seed():
+    lookups, found = find_task("lookups"), planted_controls(3, measures={"drawn": drawn}, **SHORT)
+    batch, model = lookups.held_out[:4], trained("lookups", 3, 30, progress=False)
+    planted = plant(model, batch, lookups, 3)
+    assert found["ranks"]["drawn"] == league.places_of(planted, drawn(planted.model, batch, lookups, 3))
+    assert found["costs"] == league.costs(planted, batch, lookups)
+    assert found["costs"] != league.costs(plant(model, batch, lookups), batch, lookups)
 
 
 def test_tied_heads_are_counted():
