@@ -270,7 +270,7 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     return importance
 
 
-def drawing_with(seed: int, measures: Mapping[str, Measure]) -> dict[str, Measure]:
+def drawing_with(seed: int, measures: Mapping[str, Callable[..., Tensor]]) -> dict[str, Measure]:
     """The same measures by name; those that draw, and so take ``seed``, get this one."""
     return {
         name: partial(measure, seed=seed) if takes("seed", measure) else measure for name, measure in measures.items()
