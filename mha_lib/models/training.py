@@ -4,6 +4,7 @@ Runs are reproducible to the last bit for the same seed on the same machine: all
 sums are made in one order because one thread makes them. For models this small one thread is also the fastest.
 """
 
+import ast
 import hashlib
 import io
 import os
@@ -11,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -18,11 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.tasks import Batch, Task, find_task
+from mha_lib.models.tasks import TASKS, Batch, Task, find_task
 from mha_lib.models.transformer import Transformer
 
 PACKAGE = Path(__file__).parents[1]
-ROOMS = ("attention", "models")  # where the code of a trained model stands
 
 
 @contextmanager
@@ -128,10 +129,11 @@ def rising_steps(keep: Iterable[int]) -> list[int]:
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
-    """The model that ``fit`` makes for a task of this library, kept after the first time.
+    """The model that ``fit`` makes; for a task of this library, kept after the first time.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
-    of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew.
+    of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A task
+    of your own, or one with a changed setting, is trained each time, as it is.
 
     Args:
         As in ``fit``.
@@ -140,9 +142,11 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
         The model, in eval mode.
 
     Raises:
-        ValueError: the library has no such task; the message lists those it has.
+        ValueError: the library has no task of that name; the message lists those it has.
     """
-    task = find_task(task if isinstance(task, str) else task.name)
+    task = find_task(task) if isinstance(task, str) else task
+    if not is_of_the_library(task):
+        return fit(task, seed, steps, progress)
     steps = task.steps if steps is None else steps
     path = cache_folder() / file_name(task, seed, steps)
     try:
@@ -164,6 +168,12 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
     return model
 
 
+def is_of_the_library(task: Task) -> bool:
+    """Whether a task is one of this library's, or a copy of one, with no setting changed."""
+    settings = [name for name in vars(task) if not isinstance(getattr(type(task), name, None), cached_property)]
+    return not settings and any(type(task) is type(known) for known in TASKS.values())
+
+
 class StaleError(Exception):
     """A kept model that must not be used; the message says why."""
 
@@ -178,12 +188,45 @@ def file_name(task: Task, seed: int, steps: int) -> str:
     return f"{task.name}-seed{seed}-steps{steps}.pt"
 
 
+@cache
 def code_key(package: Path = PACKAGE) -> str:
-    """A digest of all that a trained model depends on, apart from task, seed and steps."""
+    """A digest of all that a trained model depends on, apart from task, seed and steps.
+
+    That is torch, and the code of this module and of all that it imports from the library, and these in turn; their
+    comments and docstrings may change.
+    """
+    code: dict[Path, str] = {}
+    wanted = ["mha_lib.models.training"]
+    while wanted:
+        place = package.joinpath(*wanted.pop().split(".")[1:])
+        for file in (place / "__init__.py", place.with_suffix(".py")):
+            if file.is_file() and file not in code:
+                tree = ast.parse(file.read_text(encoding="utf-8"))
+                wanted.extend(imported_from_here(tree))
+                code[file] = without_docstrings(tree)
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(path for room in ROOMS for path in (package / room).glob("*.py")):
-        digest.update(path.read_bytes())
+    for file in sorted(code):
+        digest.update(code[file].encode())
     return digest.hexdigest()
+
+
+def imported_from_here(tree: ast.Module) -> set[str]:
+    """What a source imports from this library: modules, and names in them, which may be modules too."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in names if name.split(".")[0] == PACKAGE.name}
+
+
+def without_docstrings(tree: ast.Module) -> str:
+    """A source as its syntax tree, which knows no comments, and here no docstrings: the tree is changed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None
+    return ast.dump(tree)
 
 
 def save_state(state: dict[str, Tensor], path: Path) -> None:

@@ -1,5 +1,7 @@
 """Training is reproducible, leaves the process as it was, and what is kept is noticed when it is wrong."""
 
+import copy
+import pickle
 import shutil
 
 import pytest
@@ -7,8 +9,9 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from mha_lib.models import training
-from mha_lib.models.tasks import find_task
+from mha_lib.models.tasks import Digits, find_task
 from mha_lib.models.training import fit, trained
+from mha_lib.models.transformer import Encoder, PatchEmbedding
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,38 @@ def test_seeds_and_steps_are_kept_apart(cache):
     assert not torch.equal(parameters(models[0]), parameters(models[2]))
 
 
+class Wide(Digits):
+    """A task with the name of another, and a model of its own."""
+
+    def model(self):
+        return Encoder(PatchEmbedding(4, 16, num_hiddens=24), num_hiddens=24, num_outputs=10, num_heads=3)
+
+
+def with_learning_rate(task, learning_rate):
+    changed = copy.copy(task)
+    changed.learning_rate = learning_rate
+    return changed
+
+
+@pytest.mark.parametrize(
+    "task", [with_learning_rate(find_task("digits"), 1e-9), Wide()], ids=["learning rate", "model"]
+)
+def test_a_task_that_is_not_the_librarys_is_trained_as_it_is_and_not_kept(cache, task):
+    short()
+    model = trained(task, 0, 3, progress=False)
+    assert torch.equal(parameters(model), parameters(fit(task, 0, 3, progress=False)))
+    assert not torch.equal(parameters(model), parameters(short()))
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_copy_of_a_task_shares_its_kept_model(monkeypatch):
+    task = find_task("digits")
+    assert len(task.held_out) == 360  # a copy has its data, too
+    model = short()
+    forbid_training(monkeypatch)
+    assert torch.equal(parameters(trained(pickle.loads(pickle.dumps(task)), 0, 3)), parameters(model))
+
+
 def flipped(content, place):
     """The same bytes with one bit changed."""
     return content[:place] + bytes([content[place] ^ 1]) + content[place:][1:]
@@ -87,15 +122,40 @@ def test_a_model_of_other_code_is_not_used(monkeypatch, capfd):
     assert "the kept model came from other code" in capfd.readouterr().err
 
 
+@pytest.fixture
+def library(tmp_path):
+    """A copy of the library's code, whose files a test may change."""
+    return shutil.copytree(training.PACKAGE, tmp_path / "mha_lib", ignore=shutil.ignore_patterns("weights", "results"))
+
+
+def edit(file, old, new):
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    "source", ["attention/pooling.py", "models/transformer.py", "models/tasks.py", "models/training.py"]
+    "source, old, new",
+    [
+        ("attention/multi_head.py", "num_heads: int", "num_heads: float"),
+        ("attention/pooling.py", "return", "return 2 *"),
+        ("models/transformer.py", "num_layers: int = 2", "num_layers: int = 3"),
+        ("models/tasks.py", "learning_rate = 6e-3", "learning_rate = 5e-3"),
+        ("models/training.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)"),
+    ],
 )
-def test_the_key_changes_with_every_source(tmp_path, source):
-    copy = shutil.copytree(training.PACKAGE, tmp_path / "mha_lib")
-    assert training.code_key(copy) == training.code_key()
-    with (copy / source).open("a") as file:
-        file.write("#")
-    assert training.code_key(copy) != training.code_key()
+def test_a_changed_number_anywhere_in_what_is_trained_gives_another_key(library, source, old, new):
+    edit(library / source, old, new)
+    assert training.code_key(library) != training.code_key()
+
+
+def test_comments_docstrings_and_files_that_no_training_uses_leave_the_key_as_it_is(library):
+    for file in [*library.glob("attention/*.py"), *library.glob("models/*.py")]:
+        edit(file, '"""', '"""In other words: ')
+        with file.open("a", encoding="utf-8") as end:
+            end.write("\n# a comment\n")
+    edit(library / "models" / "smollm2.py", "576", "575")
+    assert training.code_key(library) == training.code_key()
 
 
 def test_a_write_that_fails_leaves_the_kept_model_whole(cache, monkeypatch):
