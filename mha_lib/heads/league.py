@@ -3,10 +3,16 @@
 Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
 that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
-On two processes of this machine, or on a Dask cluster of yours:
+A script that asks it on two processes of this machine. Each of them imports the script, so the call stands below
+``if __name__``:
 
-    results = sweep(compare, seeds=range(30))
-    results = sweep(compare, seeds=range(500), executor=distributed.Client(address).get_executor())
+    from mha_lib.heads.league import compare, summarise, sweep
+
+    if __name__ == "__main__":
+        results = sweep(compare, seeds=range(30))
+        print(summarise(results))
+
+On a Dask cluster of yours: ``sweep(compare, range(500), executor=distributed.Client(address).get_executor())``.
 """
 
 import copy
@@ -16,6 +22,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 import torch
@@ -100,17 +107,28 @@ def sweep(
     """``run(seed)`` for every seed, wherever the executor runs it.
 
     Args:
-        run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it.
+        run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it; for processes it has
+            to stand in a file, not in a notebook.
         executor: left out, a pool of two processes. Threads work, too, but take turns.
         done: called with a seed and its result as soon as that is there, in whatever order they come. Write the result
             to a file, and leave out the seeds that stand there: then a sweep that is cut short goes on where it was.
 
     Returns:
         The results, in the order of ``seeds``.
+
+    Raises:
+        RuntimeError: a process of the pool ended before it had a result.
     """
     if executor is None:
         with ProcessPoolExecutor(max_workers=2, mp_context=multiprocessing.get_context("spawn")) as pool:
-            return sweep(run, seeds, pool, done)
+            try:
+                return sweep(run, seeds, pool, done)
+            except BrokenProcessPool as error:
+                raise RuntimeError(
+                    "sweep: a process ended before it had a result. Each process imports the script that called sweep, "
+                    'so in a script the call must stand below if __name__ == "__main__": and in a notebook run must '
+                    "come from a file. Or memory ran out"
+                ) from error
     futures = {executor.submit(run, seed): seed for seed in seeds}
     for future in as_completed(futures):
         result = future.result()
@@ -139,9 +157,10 @@ def compare(
     is all that a measure draws.
 
     Args:
-        task: a task of this library, or its name.
-        num_kept: number of heads kept in the cut that is followed by more training …
-        tuning_steps, longer_tuning_steps: … for so many steps; None for no such training, which takes longest of all.
+        task: a task, or the name of one of this library.
+        num_kept: number of heads kept in the cut that is followed by more training.
+        tuning_steps, longer_tuning_steps: number of steps of that training, as two trials; None leaves one out. It
+            takes longest of all.
         steps: number of steps that the model itself is trained for; left out, the task's own.
 
     Returns:
@@ -203,10 +222,16 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 
     Returns:
         By name of the order: ``area``, ``spearman``, ``kept``, ``tuned``, ``tuned_longer``, ``training_area`` are means
-        over the seeds that have one (NaN where none has); ``area_sd`` the standard deviation; ``spearman_worst``,
-        ``tuned_worst`` and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and ``tuned_longer_enough`` the number
-        of seeds in which the accuracy is at least ``enough``, ``num_tuned`` that of seeds that were tuned.
+        over the seeds that have one (NaN where none has); ``area_sd`` the standard deviation (NaN for one seed);
+        ``spearman_worst``, ``tuned_worst`` and ``tuned_longer_worst`` the lowest; ``tuned_enough`` and
+        ``tuned_longer_enough`` the number of seeds in which the accuracy is at least ``enough``, ``num_tuned`` that of
+        seeds that were tuned.
+
+    Raises:
+        ValueError: there are no results.
     """
+    if not results:
+        raise ValueError("results must hold what compare found for one seed or more, got none")
     rows = {}
     for name in results[0]["orders"]:
         columns = {
@@ -216,7 +241,7 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
             for key in ("area", "spearman", "kept", "tuned", "tuned_longer", "training_area")
         }
         rows[name] = {key: column.mean().item() for key, column in columns.items()}
-        rows[name]["area_sd"] = columns["area"].std().item()
+        rows[name]["area_sd"] = columns["area"].std().item() if len(results) > 1 else math.nan
         rows[name]["num_tuned"] = len(columns["tuned"])
         for key in ("spearman", "tuned", "tuned_longer"):
             rows[name][f"{key}_worst"] = min(columns[key].tolist(), default=math.nan)

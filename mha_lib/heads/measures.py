@@ -1,7 +1,8 @@
 """How important is each head? Nine answers from the literature, all (model, batch, task) → (num_blocks, num_heads).
 
 Every measure returns float64, and higher means more important. ``kept`` (num_blocks, num_heads), where a measure takes
-it, says which heads are still there: so a measure can be taken again after each cut.
+it, says which heads are still there: so a measure can be taken again after each cut. A measure that draws takes
+``seed``, and nothing else decides what it draws.
 """
 
 import torch

@@ -3,6 +3,8 @@
 import copy
 import json
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -22,8 +24,9 @@ from mha_lib.heads.known_heads import Planted, plant
 from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
 from mha_lib.heads.measures import leave_one_out, output_norm
 from mha_lib.heads.removal import plan_from, prune
-from mha_lib.models.tasks import find_task
+from mha_lib.models.tasks import Lookups, find_task
 from mha_lib.models.training import trained, tune
+from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 pytestmark = pytest.mark.xdist_group("league")
 
@@ -85,6 +88,8 @@ def test_a_row_counted_again(result):
     assert result["orders"]["Shapley, exact"]["sum"] == pytest.approx((values[-1] - values[0]).item())
     assert row["spearman"] == pytest.approx(spearman(importance, shapley(values)))
     assert result["orders"]["Shapley, exact"]["spearman"] == pytest.approx(1)
+    agreements = [stats.spearmanr(coalitions.greedy(values, draw), shapley(values)).statistic for draw in range(100)]
+    assert result["orders"]["greedy"]["spearman"] == pytest.approx(sum(agreements) / 100)
     on_training_data = output_norm(model, training_data(task, 0, 4), task)
     truth = evaluate_all(model, judged, task).accuracy
     assert row["training_area"] == pytest.approx(coalitions.area(truth[sets_kept(on_training_data)]))
@@ -109,14 +114,21 @@ def drawn(model, batch, task, seed=7):
     return torch.rand(head_shape(model), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def test_what_a_measure_draws_comes_from_the_seed_of_the_model():
-    task = find_task("lookups")
+class FourHeads(Lookups):
+    """A task of one's own, by the name of another: look-ups for a model that has sixteen sets of heads."""
+
+    def model(self):
+        return Encoder(TokenEmbedding(34, 12, num_hiddens=8), num_hiddens=8, num_outputs=65, num_heads=2)
+
+
+def test_what_a_measure_draws_comes_from_the_seed_and_the_model_from_the_task():
+    task = FourHeads()
     measures = {"drawn": drawn, "drawn with 7": partial(drawn, seed=7)}
-    orders = compare(3, task, tuning_steps=None, longer_tuning_steps=None, num_examples=4, measures=measures, steps=30)
-    model = trained(task, 3, 30, progress=False)
+    orders = compare(3, task, 2, None, None, num_examples=40, measures=measures, steps=5)["orders"]
+    model = trained(task, 3, 5, progress=False)
     own = drawn(model, None, None, seed=3)
-    table = evaluate_all(model, task.held_out[4:8], task).accuracy
-    for row in (orders["orders"][name] for name in measures):
+    table = evaluate_all(model, task.held_out[40:80], task).accuracy
+    for row in (orders[name] for name in measures):
         assert row["sum"] == pytest.approx(own.sum().item())
         assert row["training_area"] == pytest.approx(coalitions.area(coalitions.pruning_curve(table, own)))
 
@@ -168,6 +180,14 @@ def test_a_summary_counts_over_seeds():
     assert all(untuned[key] == row[key] for key in ("spearman", "tuned", "tuned_worst", "tuned_enough", "num_tuned"))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_summary_of_one_seed_has_no_deviation_and_one_of_none_is_refused():
+    row = summarise([{"orders": {"one": {"area": 0.2, "kept": 0.1}}}])["one"]
+    assert (row["area"], row["num_tuned"]) == (0.2, 0) and row["area_sd"] != row["area_sd"]
+    with pytest.raises(ValueError, match="results must hold what compare found for one seed or more, got none"):
+        summarise([])
+
+
 def test_leave_one_out_taken_again_is_the_greedy_order():
     model = encoder()
     batch = examples(model)
@@ -201,7 +221,12 @@ def test_planted_controls_in_numbers():
     assert found["ranks"]["output norm"]["dead"] == [18]
     one, other = found["ranks"]["gate gradient"]["twins"]
     assert one == other  # they are equal in all that they do
-    assert all(1 <= place <= 18 for several in found["ranks"]["gate gradient"].values() for place in several)
+    lookups = find_task("lookups")
+    model, batch = trained(lookups, 0, 30, progress=False), lookups.held_out[:4]
+    planted = plant(model, batch, lookups, 0)
+    places = stats.rankdata(-output_norm(planted.model, batch, lookups)).reshape(2, 9)
+    expected = {name: [places[place] for place in heads] for name, heads in planted.controls.items()}
+    assert found["ranks"]["output norm"] == expected
 
 
 def test_planted_heads_of_equal_importance_share_their_mean_place():
@@ -237,6 +262,20 @@ def test_a_sweep_equals_a_plain_loop(executor, result):
 def test_results_come_in_the_order_of_the_seeds():
     with ThreadPoolExecutor() as threads:
         assert sweep(lambda seed: {"seed": seed}, [3, 1, 2], threads) == [{"seed": 3}, {"seed": 1}, {"seed": 2}]
+
+
+def test_the_script_in_the_docstring_works(tmp_path):
+    lines = [line[4:] for line in league.__doc__.splitlines() if line.startswith("    ")]
+    small = "def compare(seed):\n    return {'orders': {'one': {'area': 0.25, 'kept': seed}}}\n\n"
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(lines).replace("if __", f"{small}if __").replace("range(30)", "range(1)"))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert ended.stdout.startswith("{'one': {'area': 0.25,"), ended.stderr
+
+
+def test_a_process_that_ends_early_is_explained():
+    with pytest.raises(RuntimeError, match=r"sweep: a process ended before it had a result.* below if __name__ =="):
+        sweep(os._exit, [3])
 
 
 def test_each_result_is_handed_over_before_a_later_one_fails():

@@ -26,6 +26,18 @@ def test_what_is_foretold_has_been_read_before_and_nothing_else_comes_again():
     assert rows.letters.max() > 55
 
 
+def test_a_piece_may_stand_at_either_end_of_its_row_with_its_copy_close_by_or_far_away():
+    letters = draw_repeats(20_000, torch.Generator().manual_seed(4)).letters
+    again = (letters[:, :, None] == letters[:, None, :]).triu(diagonal=1)  # (row, place, place of the copy)
+    length, first = again.sum(dim=(1, 2)), again.any(dim=2).int().argmax(dim=1)
+    last = NUM_TOKENS - again.any(dim=1).flip(1).int().argmax(dim=1)
+    gap = last + 1 - first - 2 * length
+    for number in range(10, 15):
+        assert gap[length == number].max() == NUM_TOKENS + 1 - 2 * number
+        adjacent = (length == number) & (gap == 0)
+        assert (first[adjacent].min(), last[adjacent].max()) == (0, NUM_TOKENS)
+
+
 def test_rotation_is_multiplication_by_complex_numbers():
     X = torch.randn(2, 3, 7, 6, dtype=torch.float64)
     angles = torch.arange(7)[:, None] * 100.0 ** (-torch.arange(3) / 3)
