@@ -151,6 +151,13 @@ def test_a_measure_is_taken_again_alone_and_goes_on_where_it_was_cut_short(few_h
         }
 
 
+def test_a_whole_part_is_measured_again(few_heads):
+    old, new = (partial(fake_run, measures=heads.MEASURES, version=version) for version in (1, 2))
+    results = few_heads({}, old)
+    heads.forget(results, ["lookups"])
+    assert few_heads(results, new)["lookups"] == [new(seed, task="lookups") for seed in range(2)]
+
+
 def test_a_measure_of_another_model_is_not_put_beside_the_others(few_heads):
     def other_model(seed, task, measures):
         return {"task": task, "seed": seed, "orders": {"oracle": {"area": -1}, "gates": {"area": 5}}}
