@@ -10,6 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"

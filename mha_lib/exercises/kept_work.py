@@ -1,15 +1,19 @@
 """What is kept of a learner's work between sittings, in the user's cache: tries, what is solved, what was predicted.
 
-It stays in the learner's home, also where a class shares one folder of trained models, ``MHA_CACHE``. While tests run,
-or where an instructor has switched worked answers off, nothing is written.
+It stays in the learner's home, also where a class shares one folder of trained models, ``MHA_CACHE``. With
+``MHA_PROGRESS=off`` in the environment, or where an instructor has switched worked answers off, nothing is read there
+or written, and all lasts as long as the kernel.
 """
 
 import contextlib
 import json
 import os
 import tempfile
+import warnings
 from pathlib import Path
+from typing import Any
 
+FORM = {"tries": int, "solved": bool, "text": str}  # what an entry may hold
 this_sitting: dict[str, dict] = {}
 
 
@@ -20,33 +24,56 @@ def solutions_are_off() -> bool:
 
 def kept() -> dict[str, dict]:
     """Name of an exercise → tries and whether it is solved; name of a prediction → what was typed."""
-    found = {}
-    if _is_written():
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads(_path().read_text(encoding="utf-8"))
-    return (found if isinstance(found, dict) else {}) | this_sitting
+    return (_sound(_read()) if _is_written() else {}) | this_sitting
 
 
 def keep(name: str, content: dict) -> None:
     """Keep something under a name; where it cannot be written, it lasts as long as the kernel."""
     this_sitting[name] = content
     if _is_written():
-        with contextlib.suppress(OSError):
-            _path().parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=_path().parent, delete=False, encoding="utf-8") as file:
-                json.dump(kept(), file)
-            os.replace(file.name, _path())
+        with contextlib.suppress(OSError, RuntimeError):  # no room, no right to write, or no home
+            _write(kept())
 
 
 def record(name: str, state: str) -> None:
     """Count a try at an exercise; a stub is none."""
     if state != "not yet":
-        before = kept().get(name, {"tries": 0, "solved": False})
-        keep(name, {"tries": before["tries"] + 1, "solved": before["solved"] or state == "right"})
+        before = kept().get(name, {})
+        keep(name, {"tries": before.get("tries", 0) + 1, "solved": before.get("solved", False) or state == "right"})
 
 
 def _is_written() -> bool:
-    return not solutions_are_off() and "PYTEST_VERSION" not in os.environ
+    return not solutions_are_off() and os.environ.get("MHA_PROGRESS", "").lower() != "off"
+
+
+def _read() -> Any:
+    """What the file holds; None if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        return json.loads(_path().read_text(encoding="utf-8"))
+    return None
+
+
+def _sound(found: Any) -> dict[str, dict]:
+    """The entries, and what in them has the form that this file gives it."""
+    entries = [entry for entry in found.items() if isinstance(entry[1], dict)] if isinstance(found, dict) else []
+    sound = {
+        name: {key: what for key, what in content.items() if type(what) is FORM.get(key)} for name, content in entries
+    }
+    return {name: content for name, content in sound.items() if content}
+
+
+def _write(work: dict[str, dict]) -> None:
+    """Put the file in its place at once; what cannot be read there may be worth something and is set aside."""
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_damaged = path.exists() and not isinstance(_read(), dict)
+    if is_damaged:
+        os.replace(path, path.with_suffix(".damaged"))
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        json.dump(work, file)
+    os.replace(file.name, path)
+    if is_damaged:
+        warnings.warn(f"{path} could not be read; it is now {path.with_suffix('.damaged').name}", stacklevel=5)
 
 
 def _path() -> Path:

@@ -111,7 +111,7 @@ def test_a_failed_notebook_stays_as_it_was(tmp_path):
 
 
 def test_what_a_learner_predicted_and_tried_stays_out(tmp_path, monkeypatch):
-    monkeypatch.delenv("PYTEST_VERSION")
+    monkeypatch.delenv("MHA_PROGRESS")
     monkeypatch.setenv("HOME", str(tmp_path))
     kept = json.dumps({"prediction x": {"text": "mine"}, "triangle": {"tries": 1, "solved": True}})
     progress = tmp_path / ".cache" / "mha_lib" / "progress.json"
