@@ -19,16 +19,17 @@ import dataclasses
 import dis
 import functools
 import inspect
+import io
 import itertools
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
-from mha_lib.exercises import diagnosis, kept_work
+from mha_lib.exercises import diagnosis, kept_work, running
 from mha_lib.exercises.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
-from mha_lib.exercises.naming import Result, imitates
-from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, can_fork, error_in_words, run
+from mha_lib.exercises.naming import Result, are_two_mistakes, explains, given, is_number, needed
+from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import as_sentence, call_in_words, two_numbers
 from mha_lib.models.training import seeded
@@ -80,8 +81,8 @@ class Exercise:
         except BaseException as surprise:
             verdict = Verdict("wrong", f"This check cannot make sense of it ({': '.join(error_in_words(surprise))}).")
         offer = "Compare with a worked answer: `exercises.solution" if verdict else "Stuck? `exercises.hint"
-        note = "" if can_fork() else f" ({NO_LIMIT})"
-        return dataclasses.replace(verdict, text=verdict.text + note, next_step=f'{offer}("{self.__name__}")`')
+        note = "" if running.can_fork() else f". {NO_LIMIT}"
+        return dataclasses.replace(verdict, next_step=f'{offer}("{self.__name__}")`{note}')
 
     @property
     def solution(self) -> str:
@@ -104,12 +105,15 @@ class FunctionExercise(Exercise):
         return [(said_of_one(text), with_edits(self.right, edits)) for text, edits in self.edits]
 
     @functools.cached_property
-    def pairs(self) -> list[tuple[str, Callable]]:
-        """The same of two different mistakes at a time, where both can be made."""
+    def pairs(self) -> list[tuple[str, tuple[Callable, Callable, Callable]]]:
+        """What is said of two different mistakes, and programs that make the one, the other, and both, if it can be."""
+        programs = [program for _, program in self.mistakes]
         return [
-            (said_of_two((first, second)), program)
-            for (first, one), (second, other) in itertools.combinations(self.edits, 2)
-            if first != second and (program := self.with_both(one, other))
+            (said_of_two((first, second)), (one, other, both))
+            for ((first, edits), one), ((second, more), other) in itertools.combinations(
+                zip(self.edits, programs, strict=True), 2
+            )
+            if first != second and (both := self.with_both(edits, more))
         ]
 
     def with_both(self, one: Edits, other: Edits) -> Callable | None:
@@ -122,15 +126,24 @@ class FunctionExercise(Exercise):
 
     def verdict_of(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
-        stages, results = self.trials(), []
-        for where, trials in (stages if isinstance(stages, dict) else {"": stages}).items():
-            outcomes = run(function, trials)
-            results += [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
+        results: list[Result] = []
+        for where, trials in self.stages().items():
+            results += self.results_of(function, trials)
             if any(result.problem() for result in results):
                 return self.what_is_wrong(function, results, where)
         if self.then:
             self.then(function)
         return self.praise
+
+    def stages(self) -> dict[str, list[tuple]]:
+        """Arguments of calls, drawn anew each time, by what is special about the calls."""
+        trials = self.trials()
+        return trials if isinstance(trials, dict) else {"": trials}
+
+    def results_of(self, function: Callable, trials: Sequence[tuple]) -> list[Result]:
+        """What an answer gives in these calls, beside what is right."""
+        outcomes = run(function, trials)
+        return [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
 
     def what_is_wrong(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
         """The verdict on wrong results: what is known of them, and a call that shows it."""
@@ -143,13 +156,44 @@ class FunctionExercise(Exercise):
 
     def names(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
         """The mistake that gives these results; else one that needs no table, or two of the table; else any trace."""
-        yield from (text for text, program in self.mistakes if imitates(program, results))
+        yield from form(results)
+        yield from (text for text, program in self.mistakes if explains(program, results))
         yield from diagnosis.one_change(results)
         if not all(result.got.error for result in results):  # that two programs fail alike says little
-            yield from (text for text, program in self.pairs if imitates(program, results))
+            yield from self.names_of_two(function, results)
         yield from diagnosis.traces(results)
         for name in never_looked_at(function, self.right, len(results[0].trial)):
             yield f"Your code never looks at `{name}`. What is it for?"
+
+    def names_of_two(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
+        """Two mistakes of the table that give these results, and those of calls that are made for this alone."""
+        draws: list[list[Result]] = []
+        for text, programs in self.pairs:
+            if explains(programs[-1], results):
+                draws = draws or self.two_draws(function)
+                if draws and are_two_mistakes(*programs, draws):
+                    yield text
+
+    def two_draws(self, function: Callable) -> list[list[Result]]:
+        """What an answer gives in calls of all stages, drawn anew, twice; nothing where one does not come back.
+
+        What it prints has been shown once and is not shown again.
+        """
+        unseen = io.StringIO()
+        with contextlib.suppress(MistakeError, NotYetError):
+            with contextlib.redirect_stdout(unseen), contextlib.redirect_stderr(unseen):
+                draws = [list(itertools.chain(*self.stages().values())) for _ in range(2)]
+                return [self.results_of(function, trials) for trials in draws]
+        return []
+
+
+def form(results: Sequence[Result]) -> Iterator[str]:
+    """In what the right numbers come, where they come in something else than what is asked for."""
+    wrong = [result for result in results if result.problem()]
+    if all(result.is_packed_otherwise for result in wrong):
+        came, right = given(wrong[0].got.value), wrong[0].right
+        start = "The number is right, but it comes" if is_number(right) else "The numbers are right, but they come"
+        yield f"{start} as {came}; {needed(right)} needed."
 
 
 def exercise(

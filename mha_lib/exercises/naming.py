@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.exercises.running import Outcome, error_in_words
-from mha_lib.exercises.wording import kind_of, trimmed, two_numbers
+from mha_lib.exercises.wording import Foreign, kind_of, trimmed, two_numbers
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -35,8 +35,23 @@ class Result:
     @cached_property
     def numbers(self) -> Tensor | None:
         """The answer's numbers, if it gives any in the form that is asked for."""
-        value = self.got.value if isinstance(self.right, Tensor) else as_tensor(self.got.value)
+        value = self.got.value if isinstance(self.right, Tensor) else self.in_any_form
         return value if type(value) is Tensor and not value.is_complex() else None
+
+    @cached_property
+    def in_any_form(self) -> Tensor | None:
+        """The answer's numbers, if it gives any."""
+        return as_tensor(self.got.value)
+
+    @cached_property
+    def is_packed_otherwise(self) -> bool:
+        """Whether the right numbers come in another form than the one asked for: in a list, say, not in a tensor."""
+        right = self.expected
+        if self.numbers is not None and self.numbers.shape == right.shape:
+            return False
+        shapes = [right.shape, (1,), (1, 1)] if is_number(self.right) else [right.shape]
+        found = [unpacked(self.got.value, tuple(shape)) for shape in shapes]
+        return any(X is not None and first_difference(X.view(right.shape), right) is None for X in found)
 
     def problem(self, in_words: Callable[[float, float], tuple[str, str]] = two_numbers) -> str | None:
         """What is wrong with it, as far as one can see; None if nothing is."""
@@ -57,17 +72,32 @@ class Result:
 
 
 def as_tensor(value: Any) -> Tensor | None:
-    """A number, or a list or tuple of numbers or of tensors of one shape, as one tensor; a tensor as it is."""
+    """A number, or a list or tuple of numbers or of tensors of one shape, as one tensor; a tensor or array as it is."""
     if type(value) is Tensor:
         return value
+    if type(value) is Foreign:
+        return value.numbers
     if is_number(value):
         return torch.tensor(value, dtype=None if isinstance(value, int) and abs(value) < 2**62 else torch.float64)
     if isinstance(value, list | tuple) and value:
-        if all(map(is_number, value)):
-            return torch.tensor(value, dtype=torch.float64)
+        if all(
+            is_number(part) or (type(part) is Tensor and part.dim() == 0 and not part.is_complex()) for part in value
+        ):
+            return torch.tensor([float(part) for part in value], dtype=torch.float64)
         if all(type(part) is Tensor for part in value) and len({(part.shape, part.dtype) for part in value}) == 1:
             return torch.stack(list(value))
     return None
+
+
+def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
+    """The numbers that lists, tuples, dictionaries, arrays and tensors within one another hold, if in this shape."""
+    value = value.numbers if type(value) is Foreign else list(value.values()) if isinstance(value, dict) else value
+    if isinstance(value, list | tuple):
+        parts = [unpacked(part, shape[1:]) for part in value] if shape[:1] == (len(value),) else []
+        found = [part for part in parts if part is not None]
+        return torch.stack(found) if found and len(found) == len(value) else None
+    X = as_tensor(value)
+    return plain(X) if X is not None and X.shape == shape and not X.is_complex() else None
 
 
 def is_number(value: Any) -> bool:
@@ -85,9 +115,16 @@ def needed(right: Any) -> str:
 
 
 def given(value: Any) -> str:
-    """What came instead: "a str", "a list of 3 that holds a str", "a tuple of 2"."""
-    parts = sorted({kind_of(part) for part in value}) if isinstance(value, list | tuple) else []
-    return f"{kind_of(value)} that holds {', '.join(parts)}" if parts else kind_of(value)
+    """What came instead: "a str", "a list of 12 numbers", "a list of 3 that holds a str, a tuple of 2"."""
+    if not isinstance(value, list | tuple) or not value:
+        return kind_of(value)
+    if all(map(is_number, value)):
+        return f"{kind_of(value)} number{'s' * (len(value) > 1)}"
+    parts = sorted({kind_of(part) for part in value})
+    listed = f"{', '.join(parts[:3])}{' and more' * (len(parts) > 3)}"
+    return (
+        f"{kind_of(value)}, each {listed}" if len(parts) == 1 < len(value) else f"{kind_of(value)} that holds {listed}"
+    )
 
 
 def first_difference(got: Tensor, right: Tensor) -> list[int] | None:
@@ -111,16 +148,77 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
         return Outcome(error=error_in_words(error))
 
 
-def imitates(program: Callable, results: Sequence[Result]) -> bool:
-    """Whether a program gives what the answer gave, in every call: one equal result would be no evidence."""
-    return all(alike(outcome_of(program, result.trial), result.got) for result in results)
+def explains(program: Callable, results: Sequence[Result]) -> bool:
+    """Whether a program gives what the answer gave, in every call, and is wrong in some.
+
+    One equal result would be no evidence. And a program whose mistake shows in other calls alone does not explain what
+    is wrong with right numbers in a wrong form.
+    """
+    is_wrong = False
+    for result in results:
+        told = replace(result, got=outcome_of(program, result.trial))
+        if not alike(told, result):
+            return False
+        is_wrong = is_wrong or told.problem() is not None
+    return is_wrong
 
 
-def alike(first: Outcome, second: Outcome) -> bool:
+def alike(first: Result, second: Result) -> bool:
     """Whether two calls came to the same numbers, or to the same error."""
-    if first.error or second.error:
-        return first.error == second.error
-    one, other = as_tensor(first.value), as_tensor(second.value)
+    if first.got.error or second.got.error:
+        return first.got.error == second.got.error
+    one, other = first.in_any_form, second.in_any_form
     if one is None or other is None or one.shape != other.shape or other.is_complex():
         return False
     return first_difference(one, other) is None
+
+
+def are_two_mistakes(one: Callable, other: Callable, both: Callable, draws: Sequence[Sequence[Result]]) -> bool:
+    """Whether two mistakes, and nothing simpler, explain what an answer gave in calls drawn anew, twice.
+
+    Among some hundred programs with two mistakes in them, some agree with an answer by chance, or since one mistake
+    cancels the other. So three things must hold:
+
+    - The program with both agrees in these calls, too, of every stage.
+    - The arguments that decide the result with both are not merely some of those that decide it with either alone:
+      else each mistake has removed what the other had left, as many another answer does.
+    - Neither mistake only takes back, at every place of every call, a part of what the other does, unless what they do
+      adds up as it does where two mistakes have nothing to do with one another.
+    """
+    results = [result for draw in draws for result in draw]
+    return (
+        explains(both, results)
+        and not heeded(both, *draws) < heeded(one, *draws) & heeded(other, *draws)
+        and not takes_back(one, other, both, results)
+    )
+
+
+def heeded(program: Callable, first: Sequence[Result], second: Sequence[Result]) -> set[int]:
+    """Numbers of the arguments that decide what a program gives: another draw's in their place changes it."""
+    found: set[int] = set()
+    for one, other in zip(first, second, strict=True):
+        before = replace(one, got=outcome_of(program, one.trial))
+        for number in set(range(len(one.trial))) - found:
+            trial = (*one.trial[:number], other.trial[number], *one.trial[number + 1 :])
+            if not alike(before, replace(one, got=outcome_of(program, trial))):
+                found.add(number)
+    return found
+
+
+def takes_back(one: Callable, other: Callable, both: Callable, results: Sequence[Result]) -> bool:
+    """Whether one of two mistakes takes back a part of what the other does, everywhere, and not by simply adding up."""
+    effects: list[list[Tensor]] = [[], [], []]
+    for result in results:
+        for program, effect in zip((one, other, both), effects, strict=True):
+            X = as_tensor(outcome_of(program, result.trial).value)
+            if X is None or X.shape != result.expected.shape:
+                return False
+            effect.append((plain(X) - plain(result.expected)).flatten())
+    first, second, together = map(torch.cat, effects)
+    if first_difference(first + second, together) is None:
+        return False
+    between = [
+        (alone.clamp(max=0) - CLOSE["atol"] <= together) & (together <= alone.clamp(min=0) + CLOSE["atol"])
+        for alone in (first, second)
+    ]
+    return any(bool(places.all()) for places in between)

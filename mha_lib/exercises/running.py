@@ -5,6 +5,7 @@ back: no code of the learner's can hold the check up. What they return comes bac
 passed on.
 """
 
+import contextlib
 import copy
 import gc
 import inspect
@@ -23,16 +24,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from numbers import Integral, Real
 from pathlib import Path
-from types import EllipsisType
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, named, names_of, trimmed
+from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, names_of, trimmed
 
 SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
 PATIENCE = 60.0  # seconds on the clock, for code that waits and does not compute
+LARGEST = 1_000_000  # numbers or characters in what a call returns; no exercise asks for a thousandth of it
+PART = 1000  # so many numbers of a tensor are looked at as quickly as one part of a list
+DEEPEST = 10  # lists within one another
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
 NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
@@ -151,7 +155,7 @@ class PassedOn(io.TextIOBase):
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Call a function with copies of the arguments; the reason, where there is nothing to judge."""
+    """Call a function with copies of the arguments; the reason, where there is nothing to judge. Raises nothing."""
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():
@@ -162,12 +166,12 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        line = line_of(error)
-        if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not str(error)):
+        words, line = error_in_words(error), line_of(error)
+        if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not words[1]):
             return NotYetError("Write the function first, then run both cells.")
-        return Outcome(error=error_in_words(error), line=line)
+        return Outcome(error=words, line=line)
     for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
-        if not same(before, after):
+        if not untouched(before, after):
             what = f"`{name}`" if name else "an argument"
             return MistakeError(
                 f"Your code changes {what} in place, which spoils the caller's tensor even where the result is right: "
@@ -175,33 +179,54 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
             )
     if result is None or result is ...:
         return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")
-    return Outcome(plain_data(result))
+    return Outcome(PlainCopy().of(result))
 
 
-def plain_data(value: Any) -> Any:
-    """A value of tensors, numbers, texts, lists, tuples and dictionaries as it is, all else by its kind."""
-    try:
-        if issubclass(type(value), Tensor):
-            tensor = value.detach().to("cpu")
-            return tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
-        if type(value) in (list, tuple):
-            return type(value)(map(plain_data, value))
-        if type(value) is dict:
-            return {plain_data(key): plain_data(content) for key, content in value.items()}
-        if type(value) in (str, bool, int, float, complex, type(None), EllipsisType):
-            return value
-        if issubclass(type(value), Real):
-            return int(value) if issubclass(type(value), Integral) else float(value)
-    except BaseException:  # an object of the learner's own making can raise whatever it likes
-        pass
-    return Foreign(named(type(value).__name__))
+class PlainCopy:
+    """A copy of what a call returned, as plain data, and of ``LARGEST`` numbers at most: no check takes long."""
+
+    def __init__(self) -> None:
+        self.room = LARGEST
+
+    def fits(self, count: int) -> bool:
+        """Whether so many more numbers are not too many."""
+        self.room -= count
+        return self.room >= 0
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        """Tensors, numbers, texts, lists, tuples and dictionaries as they are, named tuples and the like as tuples.
+
+        All else, and what is too large, is there by its kind; an array has its numbers with it.
+        """
+        kind = type(value)
+        try:
+            if value is None or value is ... or kind in (bool, complex) or (kind is str and self.fits(len(value))):
+                return value
+            if issubclass(kind, Real):
+                number = int(value) if issubclass(kind, Integral) else float(value)
+                float(number)  # an error where a whole number is too large for all that follows
+                return number
+            if issubclass(kind, Tensor) and not value.is_nested and self.fits(value.numel()):
+                tensor = value.detach().to("cpu")
+                return tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+            if issubclass(kind, numpy.ndarray):
+                numbers = self.of(torch.from_numpy(numpy.array(value)))
+                return Foreign(f"a NumPy array of shape {value.shape}", numbers if type(numbers) is Tensor else None)
+            if issubclass(kind, dict):
+                return dict(self.of([*dict.items(value)], depth))
+            for plain in (list, tuple):
+                if issubclass(kind, plain) and depth < DEEPEST and self.fits(PART * plain.__len__(value)):
+                    return plain(self.of(part, depth + 1) for part in plain.__iter__(value))
+        except BaseException:  # an object of the learner's own making can raise whatever it likes
+            pass
+        return Foreign(kind_of(value))
 
 
 def error_in_words(error: BaseException) -> tuple[str, str]:
     """The kind of an error and the first line of its message."""
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # an error of the learner's own making may have no message that can be read
+    except BaseException:  # an error of the learner's own making may have no message that can be read
         lines = []
     return type(error).__name__, trimmed(lines[0], 160) if lines else ""
 
@@ -215,15 +240,32 @@ def line_of(error: BaseException) -> str:
 
 def prints(function: Callable) -> bool:
     """Whether a function's own code calls ``print``."""
-    return "print" in getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ())
+    with contextlib.suppress(BaseException):
+        return "print" in inspect.unwrap(function).__code__.co_names
+    return False
+
+
+def untouched(before: Any, after: Any) -> bool:
+    """Whether an argument is what it was; what can no longer be compared is not."""
+    try:
+        return same(before, after)
+    except BaseException:  # something of the learner's own making stands there now
+        return False
 
 
 def same(before: Any, after: Any) -> bool:
-    """Whether an argument, or each part of a list, a tuple or a dictionary, is what it was; only tensors are read."""
+    """Whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
+
+    Tensors, numbers and texts are read; of any other object only the kind counts.
+    """
     if isinstance(before, Tensor):
-        return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+        if not isinstance(after, Tensor) or before.shape != after.shape:
+            return False
+        return bool(((before == after) | (before.isnan() & after.isnan())).all())
     if isinstance(before, dict):
-        return before.keys() == after.keys() and all(same(before[key], after[key]) for key in before)
+        return (
+            isinstance(after, dict) and before.keys() == after.keys() and all(same(before[k], after[k]) for k in before)
+        )
     if isinstance(before, list | tuple):
-        return len(before) == len(after) and all(map(same, before, after))
-    return True
+        return isinstance(after, list | tuple) and len(before) == len(after) and all(map(same, before, after))
+    return before is after or (type(before) is type(after) and (not isinstance(before, Real | str) or before == after))

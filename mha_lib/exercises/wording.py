@@ -13,9 +13,15 @@ SHORT = 40  # characters of any other argument that a message writes out
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stands for an object that is no plain data, and says what kind of object it is."""
+    """Stands for an object that is no plain data, or too large: says what kind of object it is.
+
+    Attributes:
+        kind: "a NumPy array of shape (2, 3)".
+        numbers: an array's numbers; None for anything else.
+    """
 
     kind: str
+    numbers: Tensor | None = None
 
 
 def call_in_words(function: Callable, arguments: tuple) -> str:
@@ -45,12 +51,13 @@ def names_of(function: Callable, count: int) -> list[str]:
 
 
 def kind_of(value: Any) -> str:
-    """A value's type in words: "a list", "a tensor of shape (2, 3)"."""
+    """A value's type in words: "a list of 3", "a tensor of shape (2, 3)"."""
     if type(value) is Foreign:
         return value.kind
-    if type(value) is Tensor:
-        return f"a tensor of shape {tuple(value.shape)}"
-    return f"a tuple of {len(value)}" if type(value) is tuple else named(type(value).__name__)
+    if type(value) is Tensor and not (value.is_meta or value.is_nested):
+        return f"a tensor{' of complex numbers' * value.is_complex()} of shape {tuple(value.shape)}"
+    kind = named(trimmed(type(value).__name__, SHORT))
+    return f"{kind} of {len(value):,}" if type(value) in (list, tuple, dict) else kind
 
 
 def named(kind: str) -> str:

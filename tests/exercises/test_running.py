@@ -1,5 +1,6 @@
 """Whatever an answer does, the check goes on: hangs are cut short, errors told, changes in place seen."""
 
+import gc
 import os
 import random
 import signal
@@ -86,7 +87,50 @@ def test_an_object_that_hangs_at_every_touch_holds_nothing_up(monkeypatch):
 def test_where_nothing_can_be_forked_the_verdict_says_that_there_is_no_limit(answer, state, monkeypatch):
     monkeypatch.delattr(os, "fork")
     verdict = doubled(answer)
-    assert verdict.state == state and verdict.text.endswith(f"({running.NO_LIMIT})")
+    assert verdict.state == state and verdict.next_step.endswith(f". {running.NO_LIMIT}")
+
+
+def test_where_tests_run_answers_in_their_own_process_nothing_else_is_said(in_this_process, monkeypatch):
+    verdict = doubled(double)
+    monkeypatch.undo()
+    assert running.NO_LIMIT not in repr(doubled(double))
+    monkeypatch.delattr(os, "fork")
+    assert doubled(double) == verdict
+
+
+def test_what_the_kernel_owns_is_not_ended_by_an_answer(tmp_path):
+    """A process that is forked gets copies of objects that hold files and connections open, and must not close them."""
+
+    class Owned:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            (tmp_path / str(os.getpid())).touch()
+
+    def collects(X):
+        gc.collect()
+        return 2 * X
+
+    gc.disable()  # so that it is there still, although nobody holds it, when the answer runs
+    try:
+        Owned()
+        assert doubled(collects)
+        assert not list(tmp_path.iterdir())
+    finally:
+        gc.enable()
+    gc.collect()
+    assert [file.name for file in tmp_path.iterdir()] == [str(os.getpid())]
+
+
+def test_an_answer_computes_although_the_threads_of_the_kernel_are_not_there():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        torch.ones(1_000_000).exp()  # starts them
+        assert running.run(lambda n: torch.ones(n).exp().sum(), [(1_000_000,)])[0].value > 1_000_000
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_an_interrupt_by_the_user_ends_answer_and_check():
@@ -182,17 +226,90 @@ class WeirdTensor(torch.Tensor):
         raise SystemExit("no")
 
 
+class Unequal:
+    def __eq__(self, other):
+        raise RuntimeError("no")
+
+    __hash__ = __len__ = __eq__
+
+
+@pytest.mark.parametrize("odd", [None, Unequal(), torch.ones(3), 2, "x", [1]])
+def test_whatever_an_answer_puts_into_a_list_that_it_was_given_is_told(odd):
+    def puts(parts):
+        parts[1] = odd
+        return 1
+
+    for held in (torch.ones(2), 1, [torch.ones(2)]):
+        with pytest.raises(running.MistakeError, match="changes `parts` in place"):
+            running.run(puts, [([torch.zeros(2), held],)])
+    assert running.run(lambda parts: 1, [([torch.zeros(2), 1, "x", torch.nan, Unequal()],)])[0].value == 1
+
+
+class Unreadable(NotImplementedError):
+    def __str__(self):
+        raise SystemExit("no")
+
+
+def wrapped_in_itself(X):
+    return None
+
+
+wrapped_in_itself.__wrapped__ = wrapped_in_itself
+
+
+def test_nothing_that_comes_of_a_call_ends_the_check():
+    def later(X):
+        raise Unreadable
+
+    assert doubled(later).state == doubled(wrapped_in_itself).state == "not yet"
+
+
+def doubling_back(value):
+    """A list that holds twice what the list within it holds, and so on: it is short, but a copy of it is not."""
+    for _ in range(60):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: torch.zeros(3_000_000), "a tensor of shape (3000000,)"),
+        (lambda: torch.zeros(1).expand(10**12), "a tensor of shape (1000000000000,)"),
+        (lambda: np.zeros(3_000_000), "a NumPy array of shape (3000000,)"),
+        (lambda: [0.5] * 100_000, "a list of 100,000"),
+        (lambda: [[0.5] * 1000] * 1000, "a list of 1,000, each a list of 1,000"),
+        (
+            lambda: [torch.zeros(n) for n in range(9)],
+            "a list of 9 that holds a tensor of shape (0,), a tensor of shape (1,)",
+        ),
+        (lambda: doubling_back(1), "a list of 2, each a list of 2"),
+        (lambda: dict.fromkeys(range(100_000)), "a dict of 100,000"),
+        (lambda: 10**400, "an int"),
+        (lambda: "x" * 3_000_000, "a str"),
+        (lambda: type("K" * 3000, (), {})(), "a KKKK"),
+    ],
+)
+def test_what_is_too_large_is_told_by_its_kind_and_not_looked_at(make, kind):
+    verdict = doubled(lambda X: make())
+    assert f"a tensor of shape (2, 3) is needed, your function returns {kind}" in repr(verdict)
+    assert len(repr(verdict)) < 300 and not isinstance(verdict.got, torch.Tensor)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([[1.0]], "a tensor of shape (2, 3) is needed, your function returns a list"),
-        (np.ones((2, 3)), "your function returns a ndarray"),
+        ([[1.0]], "a tensor of shape (2, 3) is needed, your function returns a list of 1 that holds a list of 1."),
+        ([], "your function returns a list of 0."),
+        ([0.5] * 12, "your function returns a list of 12 numbers."),
+        (["x", (1, 2)], "your function returns a list of 2 that holds a str, a tuple of 2."),
+        (np.ones((2, 3)), "your function returns a NumPy array of shape (2, 3)"),
         (1.5, "returns a float"),
         (torch.ones(2, 3).as_subclass(WeirdTensor), "returns a WeirdTensor"),
         (torch.ones(3, 2), "the shape must be (2, 3), yours is (3, 2)"),
         (torch.ones(2, 3, dtype=torch.bool), "instead of"),
-        (torch.ones(2, 3, dtype=torch.complex64), "is needed"),
-        (torch.ones(2, 3, device="meta"), "is needed"),
+        (torch.ones(2, 3, dtype=torch.complex64), "your function returns a tensor of complex numbers of shape (2, 3)"),
+        (torch.ones(2, 3, device="meta"), "is needed, your function returns a Tensor."),
         (torch.ones(2, 3).to_sparse(), "instead of"),
         (torch.full((2, 3), torch.nan), "place [0, 0] holds nan instead of"),
     ],
@@ -211,7 +328,11 @@ def stub_that_raises(X):
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("answer", [None, ..., lambda X: None, lambda X: ..., stub_that_raises])
+def stub_that_says_when(X):
+    raise NotImplementedError("later")
+
+
+@pytest.mark.parametrize("answer", [None, ..., lambda X: None, lambda X: ..., stub_that_raises, stub_that_says_when])
 def test_a_stub_is_not_yet_an_answer(answer):
     assert doubled(answer).state == "not yet" and "printing" not in doubled(answer).text
     assert "(printing is not returning)" in doubled(lambda X: print(2 * X)).text

@@ -1,9 +1,12 @@
 """What a learner is shown: verdicts as text and in colour, what is said of mistakes nobody listed, help in steps."""
 
+import collections
 import inspect
 import json
 import os
+from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
@@ -20,7 +23,7 @@ scaled_scores, triangle = COURSE["scaled_scores"], COURSE["triangle"]
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A cache of a learner's own, empty, as if no test were running."""
-    monkeypatch.delenv("PYTEST_VERSION", raising=False)
+    monkeypatch.delenv("MHA_PROGRESS")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(kept_work, "this_sitting", {})
     return tmp_path / "home" / ".cache" / "mha_lib" / "progress.json"
@@ -83,10 +86,27 @@ def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     assert torch.equal(verdict.got, 1 - distance.abs() / 2) and torch.equal(verdict.expected, verdict.got.relu())
 
 
+class Open(HTMLParser):
+    """The tags that are open while a page is read; one that closes is the last that was opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.tags.pop() == tag
+
+
 @pytest.mark.parametrize("got", [torch.ones(9, 9), torch.full((2, 2), torch.nan), torch.tensor([True]), [1, 2]])
 def test_any_numbers_can_be_shown_as_tables(got):
     page = Verdict("wrong", "<b>", "seen", got=got, expected=torch.zeros(3))._repr_html_()
     assert "&lt;b&gt;" in page and page.count("<td") in (0, 4 + 3, 1 + 3, 64 + 3)
+    opened = Open()
+    opened.feed(page)
+    assert not opened.tags
 
 
 @pytest.mark.parametrize(
@@ -118,6 +138,126 @@ def test_any_numbers_can_be_shown_as_tables(got):
 def test_a_mistake_that_nobody_listed_is_described_by_what_it_does(change, words):
     verdict = scaled_scores(lambda queries, keys, std: change(scaled_scores.right(queries, keys, std)))
     assert verdict.state == "wrong" and words in verdict.text, verdict
+
+
+Place = collections.namedtuple("Place", ["example", "token", "feature"])
+FORMS = {
+    "a list": ("goes_on", lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
+    "nested": (
+        "heard",
+        lambda X: X.tolist(),
+        "come as a list of 2, each a list of 2; a tensor of shape (2, 2, 3, 4) is",
+    ),
+    "tensors": (
+        "triangle",
+        tuple,
+        "come as a tuple of 5, each a tensor of shape (); a tensor of shape (5,) is needed.",
+    ),
+    "an array": (
+        "triangle",
+        lambda X: X.numpy(),
+        "come as a NumPy array of shape (5,); a tensor of shape (5,) is needed.",
+    ),
+    "other": (
+        "lengths_for_heads",
+        lambda X: X.tolist(),
+        "come as a list of 4 numbers; a tensor of shape (4,) is needed.",
+    ),
+    "named": (
+        "split_fused",
+        lambda X: dict(zip("qkv", X, strict=True)),
+        "come as a dict of 3; 3 matrices of shape (6, 6)",
+    ),
+    "matrices": ("split_fused", lambda X: [W.tolist() for W in X], "come as a list of 3, each a list of 6; 3 matrices"),
+    "in order": ("origin", lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
+    "one": (
+        "honest_gain",
+        lambda X: torch.tensor([X]),
+        "but it comes as a tensor of shape (1,); one number is needed.",
+    ),
+    "one of a list": ("parameter_count", lambda X: [X], "but it comes as a list of 1 number; one number is needed."),
+}
+
+
+@pytest.mark.parametrize(("name", "pack", "words"), FORMS.values(), ids=FORMS)
+def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(name, pack, words):
+    right = COURSE[name].right
+    text = COURSE[name](lambda *arguments: pack(right(*arguments))).text
+    assert text.startswith(("The numbers are right, but they", "The number is right, but it")) and words in text
+    wrong = COURSE[name].mistakes[0][1]
+    assert "right, but" not in COURSE[name](lambda *arguments: pack(wrong(*arguments))).text
+
+
+@pytest.mark.parametrize("form", [lambda X: Place(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
+def test_several_numbers_may_come_in_anything_that_has_an_order(form):
+    assert COURSE["origin"](lambda *arguments: form(COURSE["origin"].right(*arguments)))
+
+
+def asked(trials, mistakes):
+    return exercise(trials=trials, praise="So.", idea="Think.", begin="Begin.", mistakes=mistakes)
+
+
+@asked(lambda: [tuple(torch.randn(3, 4)) for _ in range(2)], "+ Y → * Y ⇒ One.\ntanh(X → tanh(0 * X ⇒ Other.")
+def bent(X, Y, Z):
+    return torch.tanh(X + Y) + Z.exp()
+
+
+@asked(lambda: [(5, 12, 2), (7, 12, 3), (1, 12, 4)], "a + c → h * (a + c) ⇒ One.\n+ c → + c // h ⇒ Other.")
+def counted(a, c, h):
+    return a + c
+
+
+@asked(
+    lambda: {
+        "": [(torch.tensor([2.0, 4.0]),), (torch.tensor([6.0, 4.0, 5.0]),)],
+        "in other sizes": [(torch.tensor([4.0, 1.0, 6.0]),)],
+    },
+    "(X + → (X.max() + ⇒ One.\n+ 1 → - 1 ⇒ Other.",
+)
+def scaled(X):
+    return (X + 1) * torch.arange(len(X))
+
+
+@asked(lambda: {"": [(torch.ones(3),)], "below 0": [(-torch.ones(3),)]}, ".relu() → ∅ ⇒ Numbers below 0 stay.")
+def cut_off(X):
+    return X.relu()
+
+
+def test_a_mistake_that_shows_in_other_calls_alone_is_not_named():
+    assert cut_off(lambda X: X).text == "Numbers below 0 stay."
+    assert "must be floating-point numbers, yours are torch.int64" in cut_off(lambda X: X.relu().long()).text
+
+
+def masked_by_mean_length(scores, valid_lens):
+    valid = torch.arange(scores.shape[2]) < valid_lens.double().mean()
+    return torch.softmax(scores.masked_fill(~valid, -torch.inf), dim=2)
+
+
+NO_TWO = {  # in all calls that are shown, these give what two mistakes of the table give
+    "what both heed is lost": (bent, lambda X, Y, Z: Z.exp()),
+    "one takes back what the other does": (counted, lambda a, c, h: h * a + c),
+    "by chance": (scaled, lambda X: X.mean() * torch.arange(len(X))),
+    "masked": (COURSE["masked_softmax_1d"], masked_by_mean_length),
+    "mean": (COURSE["additive_attention"], lambda q, k, v, *W: v.mean(1, keepdim=True).expand(-1, q.shape[1], -1)),
+    "zero": (COURSE["honest_gain"], lambda seen, unseen, number: 0.0),
+    "maps": (COURSE["operation_count"], lambda b, n, d, h: b * (8 * h * n * d * d + 4 * n * n * d)),
+}
+
+
+@pytest.mark.parametrize(("asked", "answer"), NO_TWO.values(), ids=NO_TWO)
+def test_two_mistakes_that_agree_with_an_answer_by_chance_are_no_diagnosis(asked, answer):
+    verdict = asked(answer)
+    assert verdict.state == "wrong" and "Two things" not in verdict.text and "cannot make sense" not in verdict.text
+
+
+def test_two_mistakes_are_named_where_what_they_do_adds_up_and_an_answer_prints_once(capsys):
+    def without_biases(num_hiddens, num_heads, input_size, bias):
+        print("once")
+        return num_hiddens * (3 * input_size + num_heads * num_hiddens)
+
+    text = COURSE["parameter_count"](without_biases).text
+    assert text == "Two things at once. W_o does not count once, at full size. And: The biases are missing."
+    assert capsys.readouterr().out == "once\n" * len(COURSE["parameter_count"].trials())
 
 
 def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
@@ -173,17 +313,63 @@ def test_a_class_that_shares_its_trained_models_shares_nobodys_progress(cache, t
 
 def test_tests_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "PYTEST_VERSION" in os.environ and triangle(triangle.right) and not list(tmp_path.iterdir())
+    assert os.environ["MHA_PROGRESS"] == "off" and triangle(triangle.right) and not list(tmp_path.iterdir())
 
 
-def test_a_spoilt_record_is_started_anew_and_without_a_folder_it_lasts_as_long_as_the_kernel(cache):
+TRIED = {"tries": 2, "solved": False}
+SOLVED = {"tries": 1, "solved": True}
+
+
+@pytest.mark.parametrize(
+    ("entry", "mended"),
+    [
+        ({}, SOLVED),
+        (1, SOLVED),
+        (None, SOLVED),
+        ({"tries": 2}, {"tries": 3, "solved": True}),
+        ({"tries": "2", "solved": 1}, SOLVED),
+        ({"tries": None, "solved": True, "text": ["x"]}, SOLVED),
+    ],
+)
+def test_a_spoilt_entry_of_the_record_costs_itself_alone(entry, mended, cache, monkeypatch):
     cache.parent.mkdir(parents=True)
-    for content in ("", "[1]", "no json"):
-        cache.write_text(content)
-        assert triangle(triangle.right) and "triangle" in json.loads(cache.read_text())
-    cache.unlink()
-    cache.parent.rmdir()
+    others = {"rope": TRIED, "prediction x": {"text": "mine"}}
+    cache.write_text(json.dumps({"triangle": entry, "prediction y": entry} | others))
+    assert "✗ rope" in repr(exercises.progress()) and exercises.predict("y").predicted == ""
+    assert "more tr" in repr(exercises.solution("step"))
+    assert triangle(triangle.right)
+    monkeypatch.setattr(kept_work, "this_sitting", {})
+    assert exercises.predict("x").predicted == "mine" and "✓ triangle" in repr(exercises.progress())
+    written = json.loads(cache.read_text())
+    assert written["triangle"] == mended and written.items() >= others.items()
+
+
+def test_a_record_that_cannot_be_read_is_set_aside(cache):
+    cache.parent.mkdir(parents=True)
+    damaged = b"", b"[]", b'"x"', b"null", b'{"rope": {"tri', b"\xff\x00", b"[" * 100_000
+    for content in damaged:
+        cache.write_bytes(content)
+        assert "exercises solved" in repr(exercises.progress())
+        with pytest.warns(UserWarning, match=r"progress\.json could not be read; it is now progress\.damaged"):
+            assert triangle(triangle.right)
+        assert "triangle" in json.loads(cache.read_text())
+        assert sorted(cache.parent.iterdir()) == [cache.with_suffix(".damaged"), cache]
+        assert cache.with_suffix(".damaged").read_bytes() == content
+    for path in cache.parent.iterdir():
+        path.unlink()
+    cache.mkdir()
+    with pytest.warns(UserWarning, match="could not be read"):
+        assert triangle(triangle.right)
+    assert "triangle" in json.loads(cache.read_text())
+
+
+def test_without_a_folder_or_a_home_the_record_lasts_as_long_as_the_kernel(cache, monkeypatch):
+    cache.parent.parent.mkdir(parents=True)
     cache.parent.write_text("a file where the folder should be")
+    assert triangle(triangle.right) and "✓ triangle" in repr(exercises.progress())
+    monkeypatch.setattr(kept_work, "this_sitting", {})
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31)  # a user of a container whom the system does not know
     assert triangle(triangle.right) and "✓ triangle" in repr(exercises.progress())
 
 
