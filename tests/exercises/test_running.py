@@ -233,7 +233,7 @@ class Unequal:
     __hash__ = __len__ = __eq__
 
 
-@pytest.mark.parametrize("odd", [None, Unequal(), torch.ones(3), 2, "x", [1]])
+@pytest.mark.parametrize("odd", [None, Unequal(), torch.ones(2, device="meta"), torch.ones(3), 2, "x", [1]])
 def test_whatever_an_answer_puts_into_a_list_that_it_was_given_is_told(odd):
     def puts(parts):
         parts[1] = odd
