@@ -16,6 +16,7 @@ from mha_lib.exercises import (
 )
 from mha_lib.exercises.exercise import Exercise
 from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
+from mha_lib.exercises.layer_check import assert_layer, check_layer
 from mha_lib.exercises.prediction import answer, predict
 
 SUBJECTS = (
@@ -31,4 +32,4 @@ SUBJECTS = (
 )
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
-__all__ = ["answer", "hint", "predict", "progress", "solution", *COURSE]
+__all__ = ["answer", "assert_layer", "check_layer", "hint", "predict", "progress", "solution", *COURSE]

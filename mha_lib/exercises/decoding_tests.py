@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from mha_lib.exercises.decoding_layer import DecodingLayer
-from mha_lib.exercises.layer_tests import ROUNDING, Implementation, Test, guarded, with_random_parameters
+from mha_lib.exercises.layer_tests import (
+    ROUNDING,
+    Implementation,
+    Test,
+    check_shape,
+    guarded,
+    with_random_parameters,
+)
 from mha_lib.models.induction import ROTATION_BASE
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
@@ -31,8 +38,7 @@ def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int]) -> Tensor:
 
 
 def differs(got: Tensor, right: Tensor, what: str) -> str | None:
-    if got.shape != right.shape:
-        return f"the output has shape {tuple(got.shape)} instead of {tuple(right.shape)}"
+    check_shape("the output", got, tuple(right.shape))
     places = torch.isclose(got, right, rtol=0, atol=ROUNDING).logical_not().nonzero()
     return f"{what}, first at token {places[0][1]} of example {places[0][0]}" if len(places) else None
 
@@ -47,8 +53,8 @@ def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None
 def shape(implementation: Implementation) -> str | None:
     """Does the output have the shape of the text?"""
     layer, X = layer_and_text(implementation)
-    got = read(layer, X, [4, 3, 2])
-    return None if got.shape == X.shape else f"the output has shape {tuple(got.shape)} instead of {tuple(X.shape)}"
+    check_shape("the output", read(layer, X, [4, 3, 2]), tuple(X.shape))
+    return None
 
 
 @guarded

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mha_lib.attention import edge_cases
 from mha_lib.exercises import running
-from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
+from mha_lib.exercises.editable_layer import Layer
 from mha_lib.exercises.running import MistakeError, error_in_words
 from mha_lib.exercises.verdict import Verdict
 from mha_lib.exercises.wording import kind_of
@@ -26,6 +26,7 @@ from mha_lib.models.training import seeded
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
 ROUNDING = 1e-5
+RATE = 0.25  # of the dropout that is tried
 RAISES = "it raises"
 
 Implementation = Callable[..., Any]  # of (num_hiddens, num_heads, dropout) for the seven tests here
@@ -40,12 +41,10 @@ def guarded(test: Test) -> Test:
 
     @functools.wraps(test)
     def look(implementation: Implementation) -> str | None:
-        with seeded(0):
-            try:
-                (outcome,) = running.run(lambda: [finding_of(test, implementation)], [()])
-                return outcome.value[0]
-            except MistakeError as mistake:
-                return str(mistake)
+        try:
+            return in_one_process(implementation, [test])[0]
+        except MistakeError as mistake:
+            return str(mistake)
 
     return look
 
@@ -56,21 +55,18 @@ def finding_of(test: Test, implementation: Implementation) -> str | None:
         return test(implementation)
     except MistakeError as mistake:
         return str(mistake)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return f"{RAISES} {': '.join(filter(None, error_in_words(error)))}"
 
 
 @guarded
 def shape(implementation: Implementation) -> str | None:
     """Do output and weights have the right shapes?"""
-    layer, inputs = build(implementation), random_inputs()
-    output = output_of(layer, *inputs, RAGGED)
-    if output.shape != inputs[0].shape:
-        return f"the output must have shape {tuple(inputs[0].shape)}, got {tuple(output.shape)}"
-    right = (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS)
-    weights = layer.attention_weights
-    if not isinstance(weights, Tensor) or weights.shape != right:
-        return f"attention_weights must have shape {right}, got {kind_of(weights)}"
+    layer = build(implementation)
+    output_of(layer, *random_inputs(), RAGGED)
+    check_shape("attention_weights", layer.attention_weights, (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS))
     return None
 
 
@@ -98,15 +94,17 @@ def random_reference(implementation: Implementation) -> str | None:
     One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
     that was asked for.
     """
-    inputs = random_inputs()
-    for rate, mode in ((0.25, "evaluation"), (0.0, "training")):
-        layer = build(implementation, rate, mode == "training")
-        output, weights = by_formula(layer, *inputs, ONE_EMPTY)
-        where = f"in {mode}, dropout {rate:g}"
-        seen = difference(f"{where}: output", output_of(layer, *inputs, ONE_EMPTY), output)
-        if seen or (seen := difference(f"{where}: attention_weights", layer.attention_weights, weights)):
-            return seen
-    return dropped_otherwise(implementation, 0.25)
+    inputs = (*random_inputs(), ONE_EMPTY)
+    for rate, mode in ((RATE, "evaluation"), (0.0, "training"), (RATE, "training")):
+        layer, drops = build(implementation, rate, mode == "training"), mode == "training" and rate
+        output, weights = by_formula(layer, *inputs)
+        where, got = f"in {mode}, dropout {rate:g}", output_of(layer, *inputs)
+        if not drops and (seen := difference(f"{where}: output", got, output)):
+            same = mode == "training" or torch.allclose(output_of(layer, *inputs), got, equal_nan=True)
+            return seen if same else f"{where}: the same call gives another output each time, as if dropout were on"
+        if seen := difference(f"{where}: the output is right, but attention_weights", layer.attention_weights, weights):
+            return f"{where}: attention_weights are not those before dropout" if drops else seen
+    return dropped_otherwise(implementation)
 
 
 @guarded
@@ -133,19 +131,23 @@ def token_perturbation(implementation: Implementation) -> str | None:
 
 @guarded
 def gradient(implementation: Implementation) -> str | None:
-    """Is there a gradient for every parameter, and a finite one?
+    """Is there a gradient for every parameter, and a finite one? And does one reach queries, keys and values?
 
     The loss looks at examples that have valid keys; one example of the batch has none.
     """
-    layer = build(implementation, training=True)
-    output_of(layer, *random_inputs(), ONE_EMPTY)[ONE_EMPTY > 0].square().sum().backward()
+    layer, inputs = build(implementation, training=True), [X.requires_grad_() for X in random_inputs()]
+    output_of(layer, *inputs, ONE_EMPTY)[ONE_EMPTY > 0].square().sum().backward()
     norms = {}
     for name, parameter in layer.named_parameters():
         if parameter.grad is None or not parameter.grad.isfinite().all():
             return f"{name} gets no gradient" if parameter.grad is None else f"the gradient of {name} is not finite"
         norms[name] = parameter.grad.norm()
     vanished = [name for name, norm in norms.items() if norm < ROUNDING * max(norms.values())]
-    return f"the gradient of {vanished[0]} is 0: it cannot learn" if vanished else None
+    if vanished:
+        return f"the gradient of {vanished[0]} is 0: it cannot learn"
+    pairs = zip(("queries", "keys", "values"), inputs, strict=True)
+    cut_off = [name for name, X in pairs if X.grad is None or not X.grad.any()]
+    return f"no gradient reaches the {cut_off[0]}: what comes before the layer cannot learn" if cut_off else None
 
 
 @guarded
@@ -192,16 +194,18 @@ class Report:
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
     """Run all tests of a panel: the seven of this module, or others, such as ``decoding_tests.TESTS``."""
     name = getattr(implementation, "__name__", type(implementation).__name__)
-    findings = in_one_process(implementation, list(tests.values()))
-    if findings is None:
+    try:
+        findings = in_one_process(implementation, list(tests.values()))
+    except MistakeError:  # which of the tests it was, each shows in a process of its own
         findings = [look(implementation) for look in tests.values()]
     return Report(name, dict(zip(tests, findings, strict=True)))
 
 
-def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None] | None:
+def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
     """What each test sees, all of them in one process: to fork one costs more than a test does.
 
-    None where that process was cut short; then each test must have one of its own.
+    Raises:
+        MistakeError: the process was cut short.
     """
 
     def panel() -> list[str | None]:
@@ -211,10 +215,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
                 findings.append(finding_of(inspect.unwrap(look), implementation))
         return findings
 
-    try:
-        (outcome,) = running.run(panel, [()])
-    except MistakeError:
-        return None
+    (outcome,) = running.run(panel, [()])
     return outcome.value
 
 
@@ -248,7 +249,16 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
     return edge_cases.as_text({**cells, "caught": totals})
 
 
-def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
+def matrices_of(layer: Any) -> Sequence[Tensor]:
+    """W_q, W_k, W_v, W_o, and w_v where scores are additive: under these names, unless the layer has ``matrices``."""
+    if hasattr(layer, "matrices"):
+        return layer.matrices()
+    w_v = [layer.w_v] if hasattr(layer, "w_v") else []
+    return [*(W.weight for W in (layer.W_q, layer.W_k, layer.W_v, layer.W_o)), *w_v]
+
+
+@torch.no_grad()
+def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
     """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
@@ -258,18 +268,17 @@ def by_formula(layer: Layer, queries: Tensor, keys: Tensor, values: Tensor, vali
     """
     output = torch.zeros_like(queries)
     weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])
-    W_q, W_k, W_v = (W.weight.chunk(layer.num_heads) for W in (layer.W_q, layer.W_k, layer.W_v))
-    with torch.no_grad():
-        for b, length in enumerate(valid_lens.tolist()):
-            heads = []
-            for h in range(layer.num_heads):
-                q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
-                scores = q @ k.T / math.sqrt(q.shape[-1])
-                if isinstance(layer, AdditiveLayer):
-                    scores = torch.tanh(q[:, None] + k) @ layer.w_v[h]
-                weights[b, h, :, :length] = torch.softmax(scores, dim=-1)
-                heads.append(weights[b, h, :, :length] @ v)
-            output[b] = torch.cat(heads, dim=-1) @ layer.W_o.weight.T
+    *W, W_o = matrices_of(layer)[:4]
+    w_v = matrices_of(layer)[4:]  # of additive scores alone
+    W_q, W_k, W_v = (matrix.chunk(layer.num_heads) for matrix in W)
+    for b, length in enumerate(valid_lens.tolist()):
+        heads = []
+        for h in range(layer.num_heads):
+            q, k, v = queries[b] @ W_q[h].T, keys[b, :length] @ W_k[h].T, values[b, :length] @ W_v[h].T
+            scores = torch.tanh(q[:, None] + k) @ w_v[0][h] if w_v else q @ k.T / math.sqrt(q.shape[-1])
+            weights[b, h, :, :length] = torch.softmax(scores, dim=-1)
+            heads.append(weights[b, h, :, :length] @ v)
+        output[b] = torch.cat(heads, dim=-1) @ W_o.T
     return output, weights
 
 
@@ -294,11 +303,18 @@ def random_inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
-    """The layer's output, if it is a tensor."""
-    output = layer(*inputs)
-    if not isinstance(output, Tensor):
-        raise MistakeError(f"the layer returns {kind_of(output)}, not a tensor")
+    """The layer's output, if it has the shape and the type of numbers of the queries."""
+    output, queries = layer(*inputs), inputs[0]
+    check_shape("the output", output, tuple(queries.shape))
+    if output.dtype != queries.dtype:
+        raise MistakeError(f"the output must be of {queries.dtype}, as the queries are, got {output.dtype}")
     return output
+
+
+def check_shape(name: str, got: Any, shape: tuple[int, ...]) -> None:
+    """Raise a MistakeError unless this is a tensor of that shape."""
+    if not isinstance(got, Tensor) or got.shape != shape:
+        raise MistakeError(f"{name} must be a tensor of shape {shape}, got {got if got is None else kind_of(got)}")
 
 
 def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
@@ -308,13 +324,10 @@ def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
     return X
 
 
-def difference(name: str, got: Tensor | None, right: Tensor) -> str | None:
+def difference(name: str, got: Any, right: Tensor) -> str | None:
     """The first example and token at which two tensors differ; NaN is equal to nothing."""
-    if got is None:
-        return f"{name} must be a tensor, got None"
-    if got.shape != right.shape:
-        return f"{name} has shape {tuple(got.shape)} instead of {tuple(right.shape)}"
-    places = torch.isclose(got, right, rtol=0, atol=ROUNDING).logical_not().nonzero()
+    check_shape(name, got, tuple(right.shape))
+    places = torch.isclose(got.to(right.dtype), right, rtol=0, atol=ROUNDING).logical_not().nonzero()
     return f"{name} is not the formula's, first at {places[0].tolist()}" if len(places) else None
 
 
@@ -331,17 +344,30 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
     return f"output {t} of example {b} {'changes' if changed[b, t] else 'stays as it was'}"
 
 
-def dropped_otherwise(implementation: Implementation, rate: float) -> str | None:
-    """What is wrong with dropout in training: with one key for each query, a head's output is its value or nothing."""
-    layer = build(implementation, rate, training=True)
-    with torch.no_grad():
-        layer.W_o.weight.copy_(torch.eye(NUM_HIDDENS))
-        one_key = torch.randn(2, 100, 1, NUM_HIDDENS)
-        output = output_of(layer, torch.randn(100, 5, NUM_HIDDENS), *one_key, torch.ones(100, dtype=torch.long))
-    weights = layer.attention_weights
-    if weights is None or not weights.allclose(torch.ones(())):
-        return f"in training, dropout {rate:g}: attention_weights are not those before dropout"
-    dropped = output.unflatten(-1, (NUM_HEADS, -1)).eq(0).all(dim=-1).float().mean().item()
-    if abs(dropped - rate) > 0.05:
-        return f"in training, dropout {rate:g}: {dropped:.0%} of the weights are dropped"
+def dropped_otherwise(implementation: Implementation) -> str | None:
+    """What is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
+
+    With two keys of chosen values, the weights that reach the values can be worked out from the output.
+    """
+    layer, where = build(implementation, RATE, training=True), f"in training, dropout {RATE:g}"
+    W_v, W_o = (W.detach().double() for W in matrices_of(layer)[2:4])
+    chosen = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.double)  # (key, feature): each tells of both keys
+    values = torch.linalg.solve(W_v, chosen.repeat(1, NUM_HEADS).T).T.float().expand(2, -1, -1)
+    queries, keys = 0.1 * torch.randn(2, 500, NUM_HIDDENS), torch.randn(2, 2, NUM_HIDDENS)
+    inputs = queries, keys, values, torch.tensor([2, 2])
+    heads = torch.linalg.solve(W_o, output_of(layer, *inputs).detach().double().mT).unflatten(1, (NUM_HEADS, -1)).mT
+    factors = heads @ torch.linalg.inv(chosen) / by_formula(layer, *inputs)[1]  # of the weights, (b, h, q, k)
+    kept = factors.abs() > 0.01
+    factor = factors[kept].median().item() if kept.any() else math.nan
+    if not torch.allclose(factors[kept], torch.tensor(factor, dtype=torch.double), rtol=0.01):
+        return f"{where}: some weights are neither dropped nor multiplied by what all others are"
+    share, due = 1 - kept.double().mean().item(), 1 / (1 - RATE)
+    for axis, name in enumerate(("examples", "heads", "queries", "keys")):
+        alike, by_chance = (kept == kept.roll(1, axis)).double().mean(), share**2 + (1 - share) ** 2
+        if alike > (1 + by_chance) / 2:
+            return f"{where}: weights of different {name} are dropped together"
+    if abs(share - RATE) > 0.025:  # five standard deviations of the share of 8000 weights
+        return f"{where}: {share:.0%} of the weights are dropped"
+    if abs(factor - due) > 0.005:
+        return f"{where}: the weights that are kept are multiplied by {factor:.3f} instead of {due:.3f}"
     return None

@@ -74,8 +74,33 @@ def keeps_dropped_weights(self, queries, keys, values, valid_lens):
     return self.W_o(self.merge_heads(self.attention_weights @ V))
 
 
+def dropping(change):
+    """A layer with a dropout of its own: (weights, rate, training) -> weights."""
+
+    class Dropping(Layer):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            rate = self.dropout.p
+            del self.dropout  # a module
+            self.dropout = lambda weights: change(weights, rate, self.training)
+
+    return Dropping
+
+
+def kept(weights, rate, training, num_heads=None):
+    """Weights of which some are dropped, none enlarged; those of all heads alike where ``num_heads`` is 1."""
+    return weights * (torch.rand_like(weights[:, :num_heads]) >= rate) if training else weights
+
+
 def shifted_by_the_batch(self, Q, K):
     return Layer.scores(self, Q, K - K.mean(dim=(0, 2), keepdim=True) + K.mean(dim=0, keepdim=True))
+
+
+class FeaturesDropped(Layer):
+    def forward(self, queries, keys, values, valid_lens):
+        Q, K, V = self.project(queries, keys, values)
+        self.attention_weights = self.masked_softmax(self.scores(Q, K), valid_lens)
+        return self.W_o(self.dropout(self.merge_heads(self.attention_weights @ V)))
 
 
 class HalfDropped(Layer):
@@ -92,6 +117,7 @@ NaNSweptFromTheOutput = variant(
 )
 KeysOfOthers = variant(scores=lambda self, Q, K: Layer.scores(self, Q, K.roll(1, 0)))
 Unmasked = variant(masked_softmax=lambda self, scores, lens: scores.softmax(-1))
+InDouble = afterwards(lambda self, output: output.double())
 Flattened = afterwards(lambda self, output: output.flatten(0, 1))
 NoisyInTraining = afterwards(lambda self, output: output + self.training * torch.randn_like(output))
 
@@ -104,9 +130,10 @@ def test_right_layers_pass_all_seven(implementation):
 
 SEEN = {  # test of the panel → layers with a bug, and what it sees
     "shape": [
-        (Flattened, r"the output must have shape \(3, 5, 8\), got \(15, 8\)"),
-        (keeping(lambda weights: weights.mean(1)), r"attention_weights must have shape \(3, 4, 5, 6\), got .*5, 6"),
-        (keeping(lambda weights: None), "attention_weights must have shape .* NoneType"),
+        (Flattened, r"the output must be a tensor of shape \(3, 5, 8\), got a tensor of shape \(15, 8\)"),
+        (InDouble, "the output must be of torch.float32, as the queries are, got torch.float64"),
+        (keeping(lambda weights: weights.mean(1)), r"attention_weights must be .* \(3, 4, 5, 6\), got .*5, 6"),
+        (keeping(lambda weights: None), "attention_weights must be .*, got None"),
     ],
     "round trip": [
         (variant(merge_heads=lambda self, X: Layer.merge_heads(self, X.flip(1))), "does not give back"),
@@ -116,12 +143,21 @@ SEEN = {  # test of the panel → layers with a bug, and what it sees
     ],
     "random reference": [
         (TwiceAsSharp, "in evaluation, dropout 0.25: output"),
-        (keeping(lambda weights: weights.flip(1)), "in evaluation, dropout 0.25: attention_weights"),
-        (keeping(lambda weights: None), "attention_weights must be a tensor, got None"),
+        (keeping(lambda weights: weights.flip(1)), "in evaluation, dropout 0.25: the output is right, but attention_w"),
+        (keeping(lambda weights: None), "attention_weights must be a tensor of shape .*, got None"),
+        (
+            dropping(lambda w, p, training: F.dropout(w, p)),
+            "in evaluation, .* another output each time, as if dropout were on",
+        ),
         (NaNInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
         (NoisyInTraining, "in training, dropout 0: output"),
         (variant(forward=keeps_dropped_weights), "not those before dropout"),
         (HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
+        (dropping(lambda w, p, training: F.dropout(w, 0.8 * p, training)), "2[01]% of the weights are dropped"),
+        (dropping(lambda w, p, training: kept(w, 0.8 * p, training) / (1 - p * training)), "20% of the weights"),
+        (dropping(kept), "the weights that are kept are multiplied by 1.000 instead of 1.333"),
+        (dropping(lambda w, p, training: kept(w, p, training, 1) / (1 - p * training)), "different heads are dropped"),
+        (FeaturesDropped, "neither dropped nor multiplied by what"),
     ],
     "token perturbation": [
         (KeysOfOthers, "new key and value 0 of example 0, valid: output 0 of example 1 changes"),
@@ -132,6 +168,7 @@ SEEN = {  # test of the panel → layers with a bug, and what it sees
         (with_scores(torch.Tensor.detach), "W_q.weight gets no gradient"),
         (FixedScores, "the gradient of W_q.weight is 0"),
         (NaNSweptFromTheOutput, "is not finite"),
+        (variant(forward=lambda self, q, *rest: Layer.forward(self, q.detach(), *rest)), "reaches the queries"),
     ],
     "ragged batch": [
         (NaNInEmptyRows, "example 1 has no valid key: its output must be zeros"),
@@ -173,7 +210,8 @@ def test_what_an_implementation_raises_is_what_a_test_sees():
     assert layer_tests.shape(Raises).startswith("it raises RuntimeError")
     assert layer_tests.round_trip(Raises) is None
     assert (
-        layer_tests.shape(variant(forward=lambda self, *inputs: None)) == "the layer returns a NoneType, not a tensor"
+        layer_tests.shape(variant(forward=lambda self, *inputs: None))
+        == "the output must be a tensor of shape (3, 5, 8), got None"
     )
     assert layer_tests.shape(variant(forward=lambda self, *inputs: sys.exit())) == "it raises SystemExit"
     assert layer_tests.shape(None).startswith("it raises TypeError")

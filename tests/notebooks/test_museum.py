@@ -7,8 +7,15 @@ import re
 import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
-from mha_lib.exercises import bug_museum, decoding_layer, decoding_tests, editable_layer, kept_work, layer_tests
-from mha_lib.exercises.check_layer import check_layer
+from mha_lib.exercises import (
+    bug_museum,
+    check_layer,
+    decoding_layer,
+    decoding_tests,
+    editable_layer,
+    kept_work,
+    layer_tests,
+)
 
 pytestmark = [
     pytest.mark.xdist_group("museum"),  # one process runs the notebook, once
@@ -58,8 +65,8 @@ NAMED = {  # room → words of what ``check_layer`` says of it
     7: "reshape without a transpose",
     8: "merged by a reshape",
     9: "repeat_interleave",
-    10: "after dropout",
-    11: "Does the rate arrive?",
+    10: "not those before dropout",
+    11: "% of the weights are dropped",
 }
 
 
