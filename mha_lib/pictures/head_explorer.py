@@ -125,6 +125,7 @@ class HeadExplorer(LivePicture):
         inputs, right = self.batch().inputs, int((logits.argmax(dim=-1) == target).sum())
         if isinstance(self.learned, Digits) and isinstance(inputs, Tensor):
             answer = f"{'Your drawing' if self.drawn else f'A {target}'} is read as {logits.argmax()}"
+            answer = answer if inputs.any() else "The sheet is empty"
             place = divmod(query - 1, 4) if query else None
             name = "patch r{}c{}".format(*place) if place else "the class token"
             on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])

@@ -53,7 +53,7 @@ LOOKS = """
 () => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('[role=status], .test').forEach(node => node.remove());
+    copy.querySelectorAll('.spoken, .test').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
@@ -95,8 +95,9 @@ class LivePage:
         self.section.wait_for()
 
     def looks(self):
-        """A number for what a reader sees now: the same for the same."""
+        """A number for what a reader sees when nothing is searched for any more: the same for the same."""
         self.page.evaluate(NEXT_FRAME)
+        self.section.locator("[aria-busy]").wait_for(state="detached")
         return self.page.evaluate(LOOKS)
 
     def reading(self):

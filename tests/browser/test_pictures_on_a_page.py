@@ -1,10 +1,14 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
+import re
+
 import pytest
 import torch
 from picture_cases import CASES, LivePage, load, violations
 
 from mha_lib import pictures
+from mha_lib.models import shipped_model
+from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
 
@@ -108,14 +112,105 @@ def test_a_drawn_digit_is_read_and_kept(live):
     assert "Your drawing" in page.reading()
 
 
-def test_break_it_changes_the_answer_with_few_heads(live):
-    page = live(CASES["digits"]())
-    before = page.section.locator(".says strong").text_content()
-    page.section.get_by_role("button", name="break it").click()
+# Presses buttons by their words within one task, so that nothing can happen in between, and then counts the frames
+# until the search is over.
+PRESS = """
+async names => {
+    const buttons = [...document.querySelectorAll('.mha-live button')];
+    for (const name of names) buttons.find(node => node.textContent === name).click();
+    const frame = () => new Promise(requestAnimationFrame);
+    let frames = 0;
+    for (await frame(); document.querySelector('.mha-live [aria-busy]'); await frame()) frames++;
+    await frame();
+    return frames;
+}
+"""
+HARD, EASY = 54, 53  # digits: three heads change nothing about the first, one head makes an 8 of the second, a 9
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return shipped_model("digits")
+
+
+def test_break_it_switches_off_one_head_and_says_so_beside_its_button(live, reader):
+    explorer = pictures.HeadExplorer(reader, example=EASY)
+    page = live(explorer)
+    page.page.evaluate(PRESS, ["break it"])
     page.page.mouse.move(0, 0)
+    (off,) = page.section.locator("[aria-checked=false]").evaluate_all("nodes => nodes.map(node => node.ariaLabel)")
+    layer, head = (int(word) for word in re.findall(r"\d", off))
+    gates = torch.ones(2, 6)
+    gates[layer, head] = 0
+    before, explorer.gates = explorer.answer()[0].argmax(), gates
+    after = explorer.answer()[0].argmax()
+    assert before != after
+    assert page.section.locator(".says strong").text_content() == str(after.item())
+    note = page.section.locator("button:text-is('break it') + *")
+    assert note.text_content() == f"Without layer {layer}, head {head}: read as {after}, not {before}."
+
+
+def test_break_it_lets_the_page_go_on_and_a_newer_choice_ends_it(live, reader):
+    page = live(pictures.HeadExplorer(reader, example=EASY))
+    assert page.page.evaluate(PRESS, ["break it", "›", "break it"]) > 3
+    assert page.section.locator("[aria-checked=false]").count() == 0
+    assert "more than 3 heads" in page.section.locator("button:text-is('break it') + *").text_content()
+    page.section.get_by_role("button", name="the example before").click()
     page.looks()
-    assert page.section.locator(".says strong").text_content() != before
-    assert page.section.locator("[aria-checked=false]").count() <= 3
+    assert page.section.locator("button:text-is('break it') + *").text_content() == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "press", "words"),
+    [
+        ({"gates": torch.zeros(2, 6)}, [], "All heads are off: nothing is left to break."),
+        ({"gates": torch.eye(12)[1].reshape(2, 6)}, [], "The heads that are on do not change this"),
+        ({}, ["✎ Draw"], "Draw a digit first."),
+    ],
+)
+def test_break_it_says_why_it_finds_nothing(live, reader, first, press, words):
+    page = live(pictures.HeadExplorer(reader, **{"example": HARD, **first}))
+    page.page.evaluate(PRESS, [*press, "break it"])
+    assert page.section.locator("button:text-is('break it') + *").text_content().startswith(words)
+
+
+def test_with_the_pen_a_patch_says_that_it_is_drawn_on_and_an_empty_sheet_reads_as_nothing(live):
+    page = live(CASES["digits"]())
+    patch = page.section.get_by_role("button", name="patch row 1, column 2")
+    patch.hover()
+    assert "click it to look from there" in page.reading()
+    page.section.get_by_role("button", name="Draw").click()
+    patch.hover()
+    assert "draw on it" in page.reading() and "empty" in page.reading()
+    assert patch.get_attribute("aria-label") == "draw on patch row 1, column 2"
+    assert patch.get_attribute("aria-pressed") is None
+    assert page.section.locator(".says").inner_text() == "an empty sheet"
+
+
+class FewDigits(Digits):
+    @property
+    def held_out(self):
+        return super().held_out[:60]
+
+
+def test_the_score_is_told_when_all_examples_are_counted(live, reader):
+    """A share of the first few would be another number at every step."""
+    page = live(pictures.HeadExplorer(reader, FewDigits()))
+    score = page.section.locator(".score")
+    told = score.evaluate_handle(TOLD)
+    page.section.get_by_role("switch").first.click()
+    score.filter(has_text="with all heads").wait_for()
+    figures = [words for words in told.json_value() if "held-out" in words]
+    assert figures and all("of 60 held-out answers" in words for words in figures)
+
+
+TOLD = """
+node => {
+    const told = [];
+    new MutationObserver(() => told.push(node.textContent)).observe(node, { childList: true });
+    return told;
+}
+"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

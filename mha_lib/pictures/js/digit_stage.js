@@ -54,6 +54,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
 
   const imageOf = (i) => example.inputs(i).map((darkness) => darkness / 16);
   const current = () => state.drawn?.length ? state.drawn : imageOf(state.example);
+  const isEmpty = () => !current().some((darkness) => darkness > 0);
   const inputsOf = (image) => {
     const patches = matrix(16, 4);
     image.forEach((darkness, i) => {
@@ -77,6 +78,8 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
     inputs: (i) => inputsOf(imageOf(i)),
     current: () => inputsOf(current()),
     isOwn: () => state.drawn?.length > 0,
+    isEmpty,
+    doesAClick: () => pen ? "draw on it, or press Enter to ink it" : "click it to look from there",
     laid: (logits) => [logits.data.subarray(0, 10)],
     leave: () => takePen(false),
 
@@ -99,7 +102,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
     },
 
     paint({ now, whole, target }) {
-      const image = current(), { pointed } = here, { query } = state;
+      const image = current(), empty = isEmpty(), { pointed } = here, { query } = state;
       if (outlined !== String(image)) [outlined, outline] = [String(image), outlineOf(image)];
       pixels.forEach((pixel, i) => set(pixel, { "--dark": image[i].toFixed(3) }));
       const lens = pointed?.layer === undefined ? null : rowOf(now.weights[pointed.layer][pointed.head], query);
@@ -110,23 +113,27 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
       place(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
       set(penButton, { "aria-pressed": pen });
-      large.cells.forEach((cell, i) => set(cell, { "aria-pressed": query === i + 1 }));
-      large.say((_, row, column) => `patch row ${row}, column ${column}`, Math.max(query - 1, 0));
+      large.cells.forEach((cell, i) => set(cell, { "aria-pressed": pen ? null : query === i + 1 }));
+      const act = pen ? "draw on " : "";
+      large.say((_, row, column) => `${act}patch row ${row}, column ${column}`, Math.max(query - 1, 0));
 
       const probabilities = softmax(now.laid[0]), before = softmax(whole.laid[0]);
       const answer = indexOfLargest(probabilities), wanted = target ? target[0] : indexOfLargest(before);
       const isRight = answer === wanted;
-      frame.classList.toggle("wrong", !isRight);
+      frame.classList.toggle("wrong", !isRight && !empty);
+      frame.classList.toggle("empty", empty);
       set(digit, { text: answer });
       set(share, { text: `${(100 * probabilities[answer]).toFixed(0)} %` });
       const verdict = target ? `${isRight ? "✓ it is a" : "✗ but it is a"} ${wanted}` : "your drawing";
-      set(truth, { text: target || isRight ? verdict : `✗ with all heads: ${wanted}` });
+      set(truth, { text: empty ? "an empty sheet" : target || isRight ? verdict : `✗ with all heads: ${wanted}` });
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
         bar.classList.toggle("most", i === answer);
       });
       const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]).slice(0, 3);
-      set(chart, { "aria-label": `probabilities: ${order.map((i) => `${i} ${number(probabilities[i])}`).join(", ")}` });
+      const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
+      set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
+      if (empty) return "The sheet is empty: draw a digit.";
       return `${target ? `A ${wanted}` : "Your drawing"} is read as ${answer} (${number(probabilities[answer])}).`;
     },
   };

@@ -30,7 +30,7 @@ export const times = (count, make) => Array.from({ length: count }, (_, i) => ma
 
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : "−∞";
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const text = value.toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
@@ -90,6 +90,17 @@ export function roving(items, columns, onmove = () => {}) {
   });
   stopAt(0);
   return stopAt;
+}
+
+/** Run a generator a few milliseconds at a time, so that nothing waits for it; returns what ends it early. */
+export function inSlices(steps, delay = 0) {
+  const some = () => {
+    const end = performance.now() + 8;
+    while (performance.now() < end) if (steps.next().done) return;
+    timer = setTimeout(some);
+  };
+  let timer = setTimeout(some, delay);
+  return () => clearTimeout(timer);
 }
 
 /** The line below a picture. What is seen changes at once; a screen reader hears where it comes to rest. */

@@ -2,7 +2,7 @@
 
 import { indexOfLargest, integers, rowOf, softmax, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, element, number, picture, roving, set, times } from "./elements.js";
+import { button, element, inSlices, number, picture, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { tokenStage } from "./token_stage.js";
 import { transformer } from "./transformer.js";
@@ -10,13 +10,13 @@ import { transformer } from "./transformer.js";
 const MOST_BROKEN = 3; // "break it" tries all sets of so many heads
 
 export default picture((parts) => {
-  const { data, state, controls, here, choose, point, repaint, say } = parts, { blocks, kind } = data;
+  const { data, state, controls, here, choose, point, repaint, say } = parts, { answers, blocks, kind } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
   const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
-  let now = null, whole = null, message = "", stopJudging = () => {};
+  let now = null, whole = null, found = {}, stopSearching = () => {}, stopJudging = () => {};
 
   const show = (i) => (stage.leave?.(), { example: i, drawn: null });
   const words = (i) => stage.isOwn?.() ? "yours" : i;
@@ -53,22 +53,46 @@ export default picture((parts) => {
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
-  const many = [...presetButtons.map(([, node]) => node), breaker, ...(stage.tools ?? [])];
+  const note = element("p", { class: "note", role: "status" });
+  const many = [...presetButtons.map(([, node]) => node), ...(stage.tools ?? []), breaker, note];
   const tools = element("div", { class: "tools" }, ...many);
 
-  /** Switch off the fewest heads whose loss changes an answer. */
+  /** What "break it" looks at, and what it says of that; a choice of anything else ends the search and the words. */
+  const subjectOf = (gates) => JSON.stringify([state.example, state.drawn, gates]);
+  const tell = (gates, words, isSearching = false) => {
+    found = { subject: subjectOf(gates), words, isSearching };
+    repaint();
+  };
   function breakIt() {
-    const { gates } = state, inputs = stage.current(), before = answersOf(inputs, gates);
-    const on = cards.filter(({ layer, head }) => gates[layer][head] > 0);
+    stopSearching();
+    tell(state.gates, "searching …", true);
+    stopSearching = inSlices(search(state.gates, stage.current()));
+  }
+  /** Switch off the fewest heads whose loss changes an answer. */
+  function* search(gates, inputs) {
+    const before = answersOf(inputs, gates), on = cards.filter(({ layer, head }) => gates[layer][head] > 0);
+    if (stage.isEmpty?.()) return tell(gates, "Draw a digit first.");
     let sets = [[]];
     for (let size = 1; size <= Math.min(MOST_BROKEN, on.length); size++) {
       sets = sets.flatMap((gone) => on.slice(on.indexOf(gone.at(-1)) + 1).map((card) => [...gone, card]));
-      const changes = (gone) => answersOf(inputs, changed(gates, gone, 0)).some((answer, i) => answer !== before[i]);
-      const found = sets.find(changes);
-      if (found) return choose({ gates: changed(gates, found, 0) });
+      for (const gone of sets) {
+        yield;
+        const fewer = changed(gates, gone, 0), after = answersOf(inputs, fewer);
+        if (String(after) === String(before)) continue;
+        const names = gone.map(({ layer, head }) => `${blocks[layer]}, head ${head}`).join(" and ");
+        tell(fewer, `Without ${names}: ${changeOf(before, after)}.`);
+        return choose({ gates: fewer });
+      }
     }
-    message = `No set of up to ${MOST_BROKEN} heads changes this answer.`;
-    repaint();
+    if (!on.length) return tell(gates, "All heads are off: nothing is left to break.");
+    const few = "The heads that are on do not change this answer.";
+    const many = `It takes more than ${MOST_BROKEN} heads to change this answer. Try another example.`;
+    tell(gates, on.length > MOST_BROKEN ? many : few);
+  }
+  function changeOf(before, after) {
+    if (after.length === 1) return `read as ${answers[after[0]]}, not ${answers[before[0]]}`;
+    const count = after.filter((answer, i) => answer !== before[i]).length;
+    return `${count} of ${after.length} answers ${count === 1 ? "changes" : "change"}`;
   }
 
   function run(inputs, gates) {
@@ -79,41 +103,46 @@ export default picture((parts) => {
 
   function compute() {
     const inputs = stage.current(), { gates } = state;
-    message = "";
+    if (found.subject !== subjectOf(gates)) {
+      stopSearching();
+      found = {};
+    }
     now = { ...run(inputs, gates), gates };
     whole = isWhole(gates) ? now : run(inputs, every(1));
     if (judged !== String(gates)) judge(gates);
   }
-  /** Accuracy, loss and changed answers on all held-out examples, some at a time so that nothing waits for it. */
   let judged = null;
   const wholeAnswers = [];
+  const tellScore = (words) => (score.textContent = words, set(meter, { "aria-label": words }));
   function judge(gates) {
     stopJudging();
     judged = String(gates);
-    let i = 0, right = 0, wholeRight = 0, changed = 0, total = 0, loss = 0, timer;
-    const some = () => {
-      for (const end = performance.now() + 8; i < example.count && performance.now() < end; i++) {
-        const target = example.targets(i), { laid } = run(stage.inputs(i), gates);
-        wholeAnswers[i] ??= isWhole(gates) ? laid.map(indexOfLargest) : answersOf(stage.inputs(i), every(1));
-        laid.forEach((logits, place) => {
-          const answer = indexOfLargest(logits), before = wholeAnswers[i][place];
-          right += answer === target[place];
-          wholeRight += before === target[place];
-          changed += answer !== before;
-          loss -= Math.log(Math.max(softmax(logits)[target[place]], 1e-30));
-          total += 1;
-        });
-      }
-      set(meter, { "--p": right / total, "--before": wholeRight / total });
-      const percent = (count) => `${(100 * count / total).toFixed(1)} %`;
-      const words = [`${percent(right)} of ${total.toLocaleString("en")} held-out answers right`];
-      if (!isWhole(gates)) words.push(`${percent(wholeRight)} with all heads`, `${changed} changed`);
-      score.textContent = `${words.join(", ")}; loss ${number(loss / total)} nats`;
-      set(meter, { "aria-label": score.textContent });
-      if (i < example.count) timer = setTimeout(some);
-    };
-    timer = setTimeout(some, 40);
-    stopJudging = () => clearTimeout(timer);
+    tellScore("counting …"); // what is right among the first few would be a false figure
+    meter.classList.add("counting");
+    stopJudging = inSlices(count(gates), 40);
+  }
+  /** Accuracy, loss and changed answers on all held-out examples. */
+  function* count(gates) {
+    let right = 0, wholeRight = 0, changed = 0, total = 0, loss = 0;
+    for (let i = 0; i < example.count; i++) {
+      const target = example.targets(i), { laid } = run(stage.inputs(i), gates);
+      wholeAnswers[i] ??= isWhole(gates) ? laid.map(indexOfLargest) : answersOf(stage.inputs(i), every(1));
+      laid.forEach((logits, place) => {
+        const answer = indexOfLargest(logits), before = wholeAnswers[i][place];
+        right += answer === target[place];
+        wholeRight += before === target[place];
+        changed += answer !== before;
+        loss -= Math.log(Math.max(softmax(logits)[target[place]], 1e-30));
+        total += 1;
+      });
+      yield;
+    }
+    const percent = (count) => `${(100 * count / total).toFixed(1)} %`;
+    const words = [`${percent(right)} of ${total.toLocaleString("en")} held-out answers right`];
+    if (!isWhole(gates)) words.push(`${percent(wholeRight)} with all heads`, `${changed} changed`);
+    tellScore(`${words.join(", ")}; loss ${number(loss / total)} nats`);
+    set(meter, { "--p": right / total, "--before": wholeRight / total });
+    meter.classList.remove("counting");
   }
 
   function paint() {
@@ -130,7 +159,9 @@ export default picture((parts) => {
     for (const [preset, node] of presetButtons) set(node, { "aria-pressed": String(preset) === String(gates) });
     earlier.disabled = state.example === 0;
     later.disabled = state.example === example.count - 1;
-    say(message || `${pointed ? pointedAt(pointed) : allHeads(gates)} ${answer}`);
+    set(note, { text: found.words ?? "" });
+    set(breaker, { "aria-busy": found.isSearching ? true : null });
+    say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${answer}`);
   }
   function strongest(layer, head, query) {
     const weights = now.weights[layer][head], from = Math.min(query, weights.rows - 1);
@@ -141,7 +172,7 @@ export default picture((parts) => {
   }
   function pointedAt({ layer = state.layer, head = state.head, query = state.query, key }) {
     if (kind === "digits" && here.pointed.layer === undefined) {
-      return `Patch ${stage.namesOf()[1][key]}: click it to look from there.`;
+      return `Patch ${stage.namesOf()[1][key]}: ${stage.doesAClick()}.`;
     }
     const name = `${blocks[layer]}, head ${head}${now.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
@@ -160,7 +191,7 @@ export default picture((parts) => {
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
-  return { nodes, compute, paint, end: () => stopJudging() };
+  return { nodes, compute, paint, end: () => (stopSearching(), stopJudging()) };
 });
 
 /** The held-out examples: whole numbers that Python packed, cut into one piece for each example. */
