@@ -213,6 +213,55 @@ node => {
 """
 
 
+def test_a_sentence_stands_in_one_line_where_it_can_and_leaves_room_for_its_arcs(live):
+    page = live(CASES["sentence"]())
+    for width, sentences in ((390, (0, 7)), (624, range(12))):  # of the page: the picture is 24 pixels less wide
+        page.page.set_viewport_size({"width": width, "height": 900})
+        for sentence in sentences:
+            boxes = page.page.evaluate(WORDS, sentence)
+            lines = [boxes[0]]
+            for box in boxes:
+                if box["top"] > lines[-1]["bottom"]:
+                    lines.append(box)
+            assert width < 600 or len(lines) == 1, (width, sentence)
+            assert all(box["size"] >= 12 for box in boxes if not box["special"]), (width, sentence)
+            above = [0, *(line["bottom"] for line in lines)]
+            assert all(line["top"] - end >= 80 for line, end in zip(lines, above, strict=False)), (width, sentence)
+
+
+WORDS = """
+async sentence => {
+    const choice = document.querySelector('.mha-live select');
+    choice.value = sentence;
+    choice.dispatchEvent(new Event('change'));
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())));
+    return [...document.querySelectorAll('.word')].map(word => ({
+        top: word.offsetTop,
+        bottom: word.offsetTop + word.offsetHeight,
+        special: word.textContent.startsWith('['),
+        size: parseFloat(getComputedStyle(word).fontSize),
+    }));
+}
+"""
+
+
+def test_arcs_lead_to_all_words_with_some_weight(live):
+    explorer = CASES["sentence"]()
+    page = live(explorer)
+    weights = explorer.maps[0].weights[1, 3, 9]
+    assert page.section.locator(".arc").count() == (weights >= 0.04).sum() < len(weights)
+
+
+def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
+    page = live(pictures.SentenceExplorer(example=7))
+    page.section.locator(".word").last.click()
+    choice = page.section.get_by_label("sentence")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown"):
+        choice.press(key)
+        reading = page.reading() + page.section.locator(".looks").inner_text()
+        assert "undefined" not in reading and "NaN" not in reading
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", CASES)
 def test_everyone_can_read_it(live, name, scheme):

@@ -5,13 +5,14 @@ import { button, drawn, element, number, picture, roving, set, times } from "./e
 import { heatMap, scale } from "./heat_map.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
-const TALLEST = 104, LOW = 22; // pixels above the words: of an arc over one line, and of those between lines
+const TALLEST = 104, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
+const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
 
 export default picture(({ data, state, controls, here, choose, point, say }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   const sizes = sentences.map(({ tokens }) => layers * heads * tokens.length ** 2);
   const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
-  let shown = null, words = [], glyphs = [];
+  let shown = null, fitted = null, words = [], glyphs = [];
 
   const options = sentences.map(({ text }) => text), lastOf = (i) => sentences[i].tokens.length - 1;
   const write = (i) => ({ example: Number(i), query: Math.min(state.query, lastOf(i)) });
@@ -33,7 +34,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
   }
 
   function rebuild(example) {
-    shown = example;
+    [shown, fitted, here.pointed] = [example, null, null];
     const { tokens } = sentences[example], hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
     const onpointerleave = () => point(null);
     words = tokens.map((token, i) => {
@@ -56,6 +57,20 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
+  /** Give the words the largest letters with which they stand in one line, or else in the fewest lines. */
+  function fit() {
+    if (fitted === line.clientWidth) return;
+    fitted = line.clientWidth;
+    const breaks = (size) => {
+      set(line, { "--size": `${size}px` });
+      line.classList.toggle("dotted", size < DOTTED);
+      return words.filter((word, i) => i && word.offsetLeft < words[i - 1].offsetLeft).length;
+    };
+    const fewest = breaks(SMALLEST);
+    line.classList.toggle("wrapped", fewest > 0);
+    for (let size = LARGEST; breaks(size) > fewest && size > SMALLEST; size -= 0.5);
+  }
+
   /** Arcs from the chosen word to those it looks at: above the words of its line, and between lines. */
   function drawArcs(weights, query) {
     const boxes = words.map(({ offsetLeft, offsetTop: top, offsetWidth, offsetHeight }) => {
@@ -63,7 +78,6 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     });
     const { x, top, bottom, middle } = boxes[query], isBeside = (box) => Math.abs(box.middle - middle) < 5;
     const isOneLine = boxes.every(isBeside);
-    line.classList.toggle("wrapped", !isOneLine);
     set(arcs, { viewBox: `0 0 ${line.clientWidth} ${line.clientHeight}` });
     const pathTo = (to, key) => {
       const bow = key === query ? 26 : 0, wanted = bow ? 50 : 24 + Math.abs(to.x - x) * 0.32;
@@ -84,9 +98,10 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     const { tokens } = sentences[shown], query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = here.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
-      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `weight ${number(weights[i])}` });
+      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `${tokens[i]}, weight ${number(weights[i])}` });
       if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
+    fit();
     drawArcs(weights, query);
     for (const { node, strip, ...place } of glyphs) {
       const row = rowAt(place.layer, place.head, query), label = `layer ${place.layer}, head ${place.head}`;
