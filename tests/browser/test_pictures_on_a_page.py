@@ -262,6 +262,84 @@ def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
         assert "undefined" not in reading and "NaN" not in reading
 
 
+def test_the_loss_follows_the_slider_and_answers_the_pointer(live):
+    """The thumb, 16 pixels wide, stands above the line in the chart; pressed at its end, the chart shows the last step."""
+    page = live(CASES["scrubber"]())
+    slider, line = page.section.get_by_role("slider"), page.section.locator(".loss .now")
+    for key in ("Home", "ArrowRight", "End"):
+        slider.press(key)
+        page.looks()
+        box, place = slider.bounding_box(), int(slider.input_value()) / 4
+        middle = line.bounding_box()["x"] + line.bounding_box()["width"] / 2
+        assert abs(box["x"] + 8 + place * (box["width"] - 16) - middle) < 1
+    chart = page.section.locator(".loss").bounding_box()
+    page.page.mouse.click(chart["x"] + 1, chart["y"] + chart["height"] / 2)
+    page.looks()
+    assert slider.input_value() == "0" and page.reading().startswith("Step 0,")
+
+
+def test_the_words_of_a_chart_that_is_dragged_cannot_be_selected(live):
+    page = live(CASES["kernel"]())
+    page.section.get_by_text("kernel", exact=True).dblclick()
+    assert page.page.evaluate("String(getSelection())") == ""
+
+
+def test_another_example_of_masks_is_heard(live):
+    page = live(CASES["masks"]())
+    before = page.reading()
+    page.section.get_by_label("example").press("ArrowRight")
+    assert page.reading() != before and page.reading().startswith("Example 1, scores from")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_that_is_drawn_lies_inside_and_no_two_words_touch(live, name):
+    """On a phone, on the site and on a wide screen; numbers in cells and names beside them have 10 pixels and more."""
+    page = live(CASES[name]())
+    for width in (390, 735, 1440):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        page.looks()
+        assert page.page.evaluate(PLACES) == [], width
+
+
+# Shapes that leave their drawing, words that leave the picture, words that run into another, and small numbers.
+PLACES = """
+() => {
+    const section = document.querySelector('.mha-live'), faults = [], words = [];
+    const leaves = (a, b) => Math.max(b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom) > 4;
+    for (const drawing of section.querySelectorAll('svg')) {
+        const frame = drawing.getBoundingClientRect();
+        for (const shape of drawing.querySelectorAll('rect, circle, path:not(.outline), text')) {
+            const box = shape.getBoundingClientRect();
+            if (box.width + box.height && leaves(box, frame)) faults.push(`outside: ${shape.outerHTML}`);
+        }
+    }
+    const texts = document.createTreeWalker(section, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const { data, parentElement: parent } = texts.currentNode, range = document.createRange();
+        if (!data.trim() || !parent.checkVisibility({ visibilityProperty: true })) continue;
+        if (parent.closest('.spoken, option, .travel, button:disabled')) continue;
+        range.selectNodeContents(texts.currentNode);
+        for (const { left, right, top, bottom } of range.getClientRects()) {
+            const margin = (bottom - top) / 4; // above and below what is written
+            words.push({ node: texts.currentNode, data, left, right, top: top + margin, bottom: bottom - margin });
+        }
+        const drawing = parent.closest('svg'), scale = drawing ? drawing.clientWidth / drawing.viewBox.baseVal.width : 1;
+        const size = parseFloat(getComputedStyle(parent).fontSize) * scale;
+        if (size > 0 && size < 9.95) faults.push(`small: ${data}, ${size}`);
+    }
+    const frame = section.getBoundingClientRect();
+    words.forEach((a, i) => {
+        if (leaves(a, frame)) faults.push(`outside: ${a.data}`);
+        for (const b of words.slice(i + 1)) {
+            const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+            if (a.node !== b.node && across > -0.5 && Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top)) faults.push(`${a.data} | ${b.data}`);
+        }
+    });
+    return faults.slice(0, 8);
+}
+"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", CASES)
 def test_everyone_can_read_it(live, name, scheme):

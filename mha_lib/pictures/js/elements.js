@@ -92,6 +92,16 @@ export function roving(items, columns, onmove = () => {}) {
   return stopAt;
 }
 
+/** Let a drawing hear where along its width, from 0 to 1, the pointer is pressed or dragged. */
+export function heed(node, act) {
+  const follow = ({ clientX }) => {
+    const { left, width } = node.getBoundingClientRect();
+    act(Math.min(Math.max((clientX - left) / width, 0), 1));
+  };
+  const onpointerdown = (event) => (node.setPointerCapture(event.pointerId), follow(event));
+  return set(node, { onpointerdown, onpointermove: (event) => event.buttons && follow(event) });
+}
+
 /** Run a generator a few milliseconds at a time, so that nothing waits for it; returns what ends it early. */
 export function inSlices(steps, delay = 0) {
   const some = () => {

@@ -64,7 +64,7 @@ export function heatMap(rows, columns, options = {}) {
 export function named(map, rows, columns, beside = []) {
   const spans = (name, texts) => element("div", { class: name }, ...texts.map((text) => element("span", {}, text)));
   const sums = beside.length ? [element("div", { class: "row-names sums" }, ...beside)] : [];
-  const node = element("div", { class: beside.length ? "framed summed" : "framed" });
+  const node = element("div", { class: beside.length ? "framed summed" : "framed", "--across": columns.length });
   node.append(spans("row-names q", rows), map.node, ...sums, spans("column-names k", columns));
   return node;
 }

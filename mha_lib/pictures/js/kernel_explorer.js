@@ -1,7 +1,7 @@
 // Kernel regression as attention: drag the query, choose the width, see the curve, the kernel and the attention row.
 
 import { softmax, sumOf, unpack } from "./attention.js";
-import { button, drawn, number, picture, set, times } from "./elements.js";
+import { button, drawn, heed, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
 const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = TOP + BELL + 12; // units of the drawing
@@ -45,22 +45,15 @@ export default picture(({ data, state, controls, choose, say }) => {
   const text = (name, words, place) => drawn("text", { class: `axis ${name}`, ...place }, words);
   const values = roundNumbers(bottom, top).map(([value, words]) => [
     drawn("path", { class: "ground", d: `M${PAD},${up(value)}H${WIDTH - 14}` }),
-    text("left", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
+    text("left value", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
   ]);
   const place = (at) => ({ x: across(at), y: FOOT + ROW + 20 });
   const hours = roundNumbers(low, high).map(([at, words]) => text("below", `${words}${units.x}`, place(at)));
   const chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" });
   const axis = drawn("path", { class: "ground", d: `M${PAD},${TOP + BELL}H${WIDTH - 14}` });
-  const name = text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 10 });
+  const name = text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 15 });
   chart.append(...values.flat(), axis, name, real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours);
-  const drag = ({ clientX }) => {
-    const box = chart.getBoundingClientRect(), at = (clientX - box.left) / box.width * WIDTH;
-    choose({ query: inside(low + (at - PAD) / (WIDTH - PAD - 14) * spread) });
-  };
-  set(chart, {
-    onpointerdown: (event) => (chart.setPointerCapture(event.pointerId), drag(event)),
-    onpointermove: (event) => event.buttons && drag(event),
-  });
+  heed(chart, (share) => choose({ query: inside(low + (share * WIDTH - PAD) / (WIDTH - PAD - 14) * spread) }));
 
   /** −(at − query)² / (2 bandwidth²), the score of a Gaussian kernel. */
   const score = (at, query) => -(((at - query) / state.bandwidth) ** 2) / 2;

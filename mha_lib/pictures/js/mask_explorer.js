@@ -99,9 +99,12 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     const readings = WAYS.map((name, way) => `${name}: ${verdicts[way].slice(2)}`).join("; ");
     const [query, key] = [Math.floor(pointed / numKeys), pointed % numKeys];
     const pair = pointed == null ? "" : `Query ${query}, key ${key}: score ${number(level.data[pointed])}. `;
-    say(`${pair}${readings}. ${empty.length ? `Without a valid key: query ${empty.join(", ")}.` : ""}`);
+    const [low, high] = [Math.min(...level.data), Math.max(...level.data)].map((score) => number(score));
+    const which = batch > 1 ? `Example ${state.example}, scores from ${low} to ${high}. ` : "";
+    say(`${which}${pair}${readings}. ${empty.length ? `Without a valid key: query ${empty.join(", ")}.` : ""}`);
   }
 
-  const marks = element("div", {}, scale(), lengths), [masked, ...others] = panels.map(({ node }) => node);
+  const marks = element("div", { class: "marks" }, scale(), lengths),
+    [masked, ...others] = panels.map(({ node }) => node);
   return { nodes: [strip, element("div", { class: "panels" }, first.node, masked, marks, ...others)], compute, paint };
 });

@@ -1,7 +1,7 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
 import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, heed, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
 const PAUSE = 180; // milliseconds between two steps that play
@@ -33,7 +33,8 @@ export default picture(({ data, state, controls, here, choose, point, repaint, s
     curve = drawn("path", { d: `M${losses.map((_, i) => place(i)).join("L")}` });
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
   const loss = element("p", { class: "title" }, `loss: ${number(losses[0] ?? 0)} → ${number(losses[last] ?? 0)}`);
-  const chart = losses.length ? [loss, drawn("svg", shape, curve, now)] : [];
+  const drawing = heed(drawn("svg", shape, curve, now), (share) => choose(write(Math.round(share * last))));
+  const chart = losses.length ? [loss, drawing] : [];
 
   const cards = titles.map((title, head) => {
     const at = (cell) => ({ head, query: Math.floor(cell / keys.length) });

@@ -98,7 +98,11 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     const { tokens } = sentences[shown], query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = here.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
-      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `${tokens[i]}, weight ${number(weights[i])}` });
+      set(word, {
+        "--w": weights[i].toFixed(3),
+        "aria-pressed": i === query,
+        title: `${tokens[i]}, weight ${number(weights[i])}`,
+      });
       if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
     fit();

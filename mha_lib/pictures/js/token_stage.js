@@ -63,6 +63,7 @@ export function tokenStage({ data, state, here, choose, point, example }) {
 
     paint({ now, target }) {
       const { layer = state.layer, head = state.head } = here.pointed ?? {};
+      const room = (stage.clientWidth - 44) / sizes[layer][1]; // pixels for a key's name; names of queries stand beside
       if (layer !== shownLayer) build(layer);
       const query = Math.min(state.query, sizes[layer][0] - 1), [from, to] = namesOf(layer);
       const weights = now.weights[layer][head].data, masked = isMasked(layer, now.valid[layer]);
@@ -74,7 +75,10 @@ export function tokenStage({ data, state, here, choose, point, example }) {
       }, query * sizes[layer][1]);
       const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => stage.querySelector(name).children);
       [...rowNames].forEach((node, i) => (node.textContent = from[i], node.classList.toggle("chosen", i === query)));
-      [...columnNames].forEach((node, i) => node.textContent = to[i].replace(" ", "\n"));
+      const longest = Math.max(...to.flatMap((name) => name.split(" ")).map(({ length }) => length));
+      const isUpright = room > 0 && longest * 8.5 > room;
+      stage.querySelector(".column-names").classList.toggle("upright", isUpright);
+      [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : to[i].replace(" ", "\n"));
       title.textContent = `${blocks[layer]}, head ${head}`;
 
       const found = now.laid.map(indexOfLargest);
