@@ -108,6 +108,15 @@ def test_it_lives_without_its_kernel(notebook, open_notebook, lab):
     (view,) = sections(open_notebook(path.name))
     view.get_by_role("switch", name="layer 0, head 0").click()
     view.get_by_text("layer 0, head 0 (off)").first.wait_for()
+    assert view.evaluate(MARK) == [True, "none"], "a red mark of a broken link would say that it does not work"
+
+
+MARK = """
+section => [
+    section.parentElement.classList.contains('jupyter-widgets-disconnected'),
+    getComputedStyle(section.parentElement, '::before').display,
+]
+"""
 
 
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
