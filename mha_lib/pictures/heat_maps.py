@@ -24,7 +24,7 @@ def heatmaps(
     columns: int = 4,
     caption: str | None = None,
 ) -> Picture:
-    """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched.
+    """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched, NaN crossed.
 
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
@@ -35,7 +35,8 @@ def heatmaps(
         caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
-        ValueError: ``weights`` has another rank, or there are not as many labels or titles as they name.
+        ValueError: ``weights`` has another rank or no head, ``valid_lens`` another shape, ``columns`` is below 1, or
+            there are not as many labels or titles as they name.
     """
     weights = one_example(weights)
     num_heads, num_queries, num_keys = weights.shape
@@ -52,8 +53,13 @@ def heatmaps(
 
 def masked_keys(valid_lens: Tensor | None, num_queries: int, num_keys: int) -> Tensor:
     """Which keys are beyond their query's valid length: (num_queries, num_keys)."""
-    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).expand(num_queries)
-    return torch.arange(num_keys) >= lengths[:, None]
+    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).cpu()
+    if lengths.shape not in ((), (1,), (num_queries,)):
+        raise ValueError(
+            f"valid_lens must be those of one example, a scalar or ({num_queries},), got {tuple(lengths.shape)}; "
+            "pick an example first, for example valid_lens[0]"
+        )
+    return torch.arange(num_keys) >= lengths.expand(num_queries)[:, None]
 
 
 def draw_maps(
@@ -115,8 +121,10 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
         return "There are no weights."
     parts = []
     for title, matrix in list(zip(titles, weights, strict=True))[:4]:
-        query, key = divmod(int(matrix.argmax()), matrix.shape[1])
-        parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}")
+        query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
+        crossed = int(matrix.isnan().sum())
+        holes = f" ({crossed} of {matrix.numel()} weights are NaN)" if crossed else ""
+        parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
     return "Strongest link, query → key: " + "; ".join(parts) + ("; …" if len(weights) > 4 else ".")
 
 
@@ -143,6 +151,7 @@ def weights_over_image(
     Raises:
         ValueError: the image does not divide into the patches, or there are not as many titles as heads.
     """
+    weights = weights.detach().float().cpu()
     num_heads, patch_rows, patch_columns = weights.shape
     height, width = image.shape
     if height % patch_rows or width % patch_columns:
@@ -267,7 +276,9 @@ def one_example(weights: Tensor) -> Tensor:
             "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
             f"got {tuple(weights.shape)}; pick an example first, for example weights[0]"
         )
-    return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach()
+    if weights.dim() == 3 and not len(weights):
+        raise ValueError(f"weights must hold at least one head, got {tuple(weights.shape)}")
+    return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
 
 
 def labels(name: str, given: Sequence[str] | None, count: int, default: Sequence[str]) -> Sequence[str]:
@@ -281,6 +292,8 @@ def labels(name: str, given: Sequence[str] | None, count: int, default: Sequence
 
 def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     """Rows and columns for so many panels, as even as they can be."""
+    if most_columns < 1:
+        raise ValueError(f"columns must be at least 1, got {most_columns}")
     rows = -(-count // most_columns)
     return rows, -(-count // rows)
 
@@ -325,12 +338,13 @@ def draw_scores(
 ) -> Canvas:
     """Scores as numbers, and beside them weights as numbers on their colour, with the sum of each row."""
     longest = [max(font(40).getlength(name) / 4 for name in names) for names in (queries, keys)]
-    left, cell = longest[0] + 8, 38
+    left, panels = longest[0] + 8, {"scores": scores, **weights}
+    cell = max(38.0, *(8 + _widest(matrix, 0) for matrix in panels.values()))
     width, is_upright = cell * scores.shape[1] + 52, longest[1] > cell - 4
     below = longest[1] + 8 if is_upright else 18
     canvas = Canvas(left + width * (1 + len(weights)) - GAP, TITLE + cell * len(scores) + below)
-    for number, (name, matrix) in enumerate({"scores": scores, **weights}.items()):
-        x = left + number * width
+    for number, (name, matrix) in enumerate(panels.items()):
+        x, digits = left + number * width, next((n for n in (2, 1) if _widest(matrix, n) <= cell - 4), 0)
         canvas.text(x, 12, name, size=10, anchor="ls")
         for key, key_name in enumerate(keys):
             _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, key_name, is_upright)
@@ -341,12 +355,24 @@ def draw_scores(
             else:
                 canvas.text(x + cell * len(row) + 4, y + cell / 2, f"Σ {sum(row):.2f}", size=10, anchor="lm")
             for key, value in enumerate(row):
-                is_masked = bool(masked[query, key])
-                _write(canvas, x + cell * key, y, cell, value, is_weight=number > 0, is_masked=is_masked)
+                is_masked, text = bool(masked[query, key]), _figure(value, digits)
+                _write(canvas, x + cell * key, y, cell, value, text, is_weight=number > 0, is_masked=is_masked)
     return canvas
 
 
-def _write(canvas: Canvas, x: float, y: float, cell: float, value: float, *, is_weight: bool, is_masked: bool) -> None:
+def _figure(value: float, digits: int) -> str:
+    """A number with so many digits behind the point."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _widest(numbers: Tensor, digits: int) -> float:
+    """How many pixels the longest of these numbers takes in a cell."""
+    return max((font(44).getlength(_figure(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
+
+
+def _write(
+    canvas: Canvas, x: float, y: float, cell: float, value: float, text: str, *, is_weight: bool, is_masked: bool
+) -> None:
     """A cell with its number, hatched where its key is masked."""
     fill = weight_colours(np.nan_to_num(value)) if is_weight else None
     canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
@@ -355,7 +381,6 @@ def _write(canvas: Canvas, x: float, y: float, cell: float, value: float, *, is_
         for share in (0.5, 1.0):
             line = [(x, y + share * (cell - 2)), (x + share * (cell - 2), y)]
             canvas.line(line, colour="edge" if dark else "soft", thickness=0.5)
-    text = f"{value:.2f}".replace("-", "−")
     canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")
 
 

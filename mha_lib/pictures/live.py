@@ -52,7 +52,7 @@ def bundle(entry: str) -> str:
     texts: dict[str, str] = {}
 
     def add(name: str) -> None:
-        text = (MODULES / name).read_text()
+        text = (MODULES / name).read_text(encoding="utf-8")
         for neighbour in IMPORT.findall(text):
             if neighbour not in texts:
                 add(neighbour)
@@ -126,7 +126,7 @@ class LivePicture(anywidget.AnyWidget):
 
     def __init_subclass__(cls, **kwargs: Any):
         if "module" in vars(cls):  # not so for the class of its own that each object gets with its traits
-            cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text()
+            cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text(encoding="utf-8")
             traits = {name: one for name, one in vars(cls).items() if isinstance(one, traitlets.TraitType)}
             cls.choices = tuple(name for name, one in traits.items() if one.metadata.get("choice"))
         super().__init_subclass__(**kwargs)
@@ -193,8 +193,9 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
     path, state = Path(path), state_of("picture", page_data(picture))
-    parts = {"title": html.escape(picture.title), "style": STYLE.read_text(), "script": page_script([picture.module])}
-    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts))
+    style, script = STYLE.read_text(encoding="utf-8"), page_script([picture.module])
+    parts = {"title": html.escape(picture.title), "style": style, "script": script}
+    path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts), encoding="utf-8")
     return path
 
 

@@ -20,7 +20,7 @@ TO_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468],
 @functools.cache
 def colours(dark: bool = False) -> dict[str, str]:
     """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
-    named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", STYLE.read_text())
+    named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", STYLE.read_text(encoding="utf-8"))
     return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
 
 

@@ -23,6 +23,7 @@ PAD = 12  # around a drawing, in pixels of the page
 INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
 GROUND = "white"
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the page
 Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name of the palette
 
 
@@ -87,36 +88,50 @@ def few_colours(image: Image.Image) -> bytes:
 
 
 class Canvas:
-    """A light sheet to draw on. Places are pixels of the page, from the left upper corner inside the margin."""
+    """A light sheet to draw on. Places are pixels of the page, from the left upper corner inside the margin.
+
+    Attributes:
+        written: all words with their boxes, in order.
+        shapes: the boxes of all rectangles and lines, in order.
+        maps: heat maps by their corner: a cell's size, and the weights.
+    """
 
     def __init__(self, width: float, height: float):
         self.width, self.height = round(width) + 2 * PAD, round(height) + 2 * PAD
         self.image = Image.new("RGB", (SCALE * FINER * self.width, SCALE * FINER * self.height), GROUND)
         self._draw = ImageDraw.Draw(self.image)
-        self.words: list[str] = []  # all that is written
-        self.maps: dict[tuple[float, float], tuple[float, np.ndarray]] = {}  # by corner: a cell's size, and the weights
+        self.written: list[tuple[str, Box]] = []
+        self.shapes: list[Box] = []
+        self.maps: dict[tuple[float, float], tuple[float, np.ndarray]] = {}
+
+    @property
+    def words(self) -> list[str]:
+        """All that is written."""
+        return [word for word, _ in self.written]
 
     def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = "soft"):
         """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
-        self.words.append(text)
-        (place,) = _fine((x, y))
-        self._draw.text(place, text, fill=_named(colour), font=font(SCALE * FINER * size), anchor=anchor)
+        (place,), own = _fine((x, y)), font(SCALE * FINER * size)
+        self.written.append((text, _coarse(self._draw.textbbox(place, text, own, anchor))))
+        self._draw.text(place, text, fill=_named(colour), font=own, anchor=anchor)
 
     def upright(self, x: float, y: float, text: str, *, size: int = 10, colour: Colour = "soft") -> None:
         """Write a line that stands upright and ends at the top, with its middle at x."""
-        self.words.append(text)
         own = font(SCALE * FINER * size)
         left, top, right, bottom = own.getbbox(text)
         mask = Image.new("L", (round(right - left), round(bottom - top)))
         ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=own)
         mask = mask.rotate(90, expand=True)
         ((across, down),) = _fine((x, y))
-        self.image.paste(Image.new("RGB", mask.size, _named(colour)), (across - mask.width // 2, down), mask)
+        corner = across - mask.width // 2, down
+        self.written.append((text, _coarse((*corner, corner[0] + mask.width, down + mask.height))))
+        self.image.paste(Image.new("RGB", mask.size, _named(colour)), corner, mask)
 
     def box(self, x: float, y: float, width: float, height: float, *, fill=None, line=None, thickness=1, radius=0):
         """Draw a rectangle, its line inside."""
         ((left, top),), ((right, bottom),) = _fine((x, y)), _fine((x + width, y + height))
-        corners, one = [left, top, max(right - 1, left), max(bottom - 1, top)], SCALE * FINER
+        corners, one = (left, top, max(right - 1, left), max(bottom - 1, top)), SCALE * FINER
+        self.shapes.append(_coarse(corners))
         if radius:
             self._draw.rounded_rectangle(corners, one * radius, _named(fill), _named(line), one * thickness)
         else:
@@ -124,7 +139,10 @@ class Canvas:
 
     def line(self, points, *, colour: Colour = "soft", thickness: float = 1) -> None:
         """Draw a line through points (x, y)."""
-        self._draw.line(_fine(*points), _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
+        places = _fine(*points)
+        ends = [pick(numbers) for pick in (min, max) for numbers in zip(*places, strict=True)]
+        self.shapes.append(_coarse(ends))
+        self._draw.line(places, _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
 
     def bow(self, x: float, to: float, y: float, height: float, *, colour: Colour, thickness: float) -> None:
         """Draw a bow from (x, y) to (to, y), so high."""
@@ -133,16 +151,24 @@ class Canvas:
         self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)
 
     def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
-        """Weights (rows, columns) from 0 to 1 as cells of one size below a title; masked ones are hatched."""
+        """Weights (rows, columns) from 0 to 1 as cells of one size below a title.
+
+        Masked ones are hatched, and NaN is a cross.
+        """
         weights = np.asarray(weights)
         self.maps[x, y] = cell, weights
-        fills, gap = weight_colours(weights), min(1.0, cell / 12)
+        fills, gap = weight_colours(np.nan_to_num(weights)), min(1.0, cell / 12)
         self.text(x, y - 6, title, size=10, anchor="ls")
         for (row, column), weight in np.ndenumerate(weights):
             left, top = x + column * cell, y + row * cell
             if masked is not None and bool(masked[row, column]):
                 for share in (0.5, 1.0):
                     self.line([(left, top + share * cell), (left + share * cell, top)], thickness=0.5)
+                continue
+            if np.isnan(weight):
+                right, bottom = left + cell - gap, top + cell - gap
+                self.line([(left, top), (right, bottom)], colour="wrong")
+                self.line([(left, bottom), (right, top)], colour="wrong")
                 continue
             self.box(left, top, cell - gap, cell - gap, fill=tuple(fills[row, column]))
             if numbers:
@@ -174,6 +200,12 @@ def _fine(*places: tuple[float, float]) -> list[tuple[int, int]]:
     """Places on the page as places in the image."""
     one = SCALE * FINER
     return [(round(one * (x + PAD)), round(one * (y + PAD))) for x, y in places]
+
+
+def _coarse(box: Sequence[float]) -> Box:
+    """A box of the image as one of the page."""
+    left, top, right, bottom = (number / SCALE / FINER - PAD for number in box)
+    return left, top, right, bottom
 
 
 def _named(colour: Any) -> Any:

@@ -177,6 +177,12 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
         (lambda w: pictures.heatmaps(w, key_labels=["a"]), r"key_labels must name 8, got 1: \['a'\]"),
         (lambda w: pictures.heatmaps(w, query_labels=["a"]), "query_labels must name 6, got 1"),
         (lambda w: pictures.heatmaps(w, titles=["a"]), "titles must name 5, got 1"),
+        (lambda w: pictures.heatmaps(w[:0]), r"weights must hold at least one head, got \(0, 6, 8\)"),
+        (lambda w: pictures.heatmaps(w, columns=0), "columns must be at least 1, got 0"),
+        (
+            lambda w: pictures.heatmaps(w, valid_lens=torch.tensor([3, 4])),
+            r"valid_lens must be those of one example, a scalar or \(6,\), got \(2,\)",
+        ),
         (lambda w: pictures.tagged_numbers(shape_trace.ShapeTrace()), "trace must have at least one step"),
         (
             lambda w: pictures.weights_over_image(torch.ones(8, 9), w[:, :2].reshape(5, 4, 4), query="x"),
@@ -194,3 +200,17 @@ def test_a_caption_says_what_to_notice_and_the_alt_text_keeps_the_data(weights):
     page = picture._repr_html_()
     assert "<figcaption>One head &lt; the others.</figcaption>" in page
     assert picture.reading in picture.alt and "Strongest link" in page.partition("<figcaption>")[0]
+
+
+def test_half_precision_is_drawn_as_its_numbers(weights):
+    for shown, own in zip(maps(pictures.heatmaps(weights.bfloat16())), weights.bfloat16(), strict=True):
+        torch.testing.assert_close(shown, own.float())
+
+
+def test_a_weight_that_is_no_number_is_a_cross_and_said(weights):
+    weights[1, 2, 3:5] = torch.nan
+    picture = pictures.heatmaps(weights)
+    assert "(2 of 48 weights are NaN)" in picture.reading and picture.reading.count("NaN") == 1
+    for number, row, column, weight, colour in cells(picture):
+        is_hole = (number, row, column) in {(1, 2, 3), (1, 2, 4)}
+        assert is_hole == np.isnan(weight) == (colour > 250).all()  # white, where a weight of 0 has a shade

@@ -1,0 +1,154 @@
+"""All that is drawn lies inside its canvas or its axes, no two words touch, and names stand where they belong."""
+
+import itertools
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from mha_lib import pictures
+from mha_lib.attention import shape_trace
+from mha_lib.models.tasks import find_task
+from mha_lib.pictures.heat_maps import FAINT, draw_words
+from mha_lib.pictures.picture import PAD
+
+
+def random(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def weights(*shape, scale=3):
+    return (scale * random(*shape)).softmax(-1)
+
+
+LONG = ["internationalisation", "of", "a", "sentence", "that", "grew"]
+CURVES = {"first": random(7).cumsum(0), "second": 3 * random(7, seed=1)}
+SHARES = random(3, 7).sigmoid().sort(dim=0).values
+WORST, MIDDLE, BEST = SHARES[0], SHARES[1], SHARES[2]
+
+
+def kernel(**options):
+    return pictures.KernelExplorer(7 * random(12), 40 * random(12, seed=1), x_unit="h", y_unit="m", **options)
+
+
+CANVASES = {
+    "heat maps": lambda: pictures.heatmaps(weights(5, 4, 7), columns=3),
+    "heat maps with names": lambda: pictures.heatmaps(weights(2, 6, 6), query_labels=LONG, key_labels=LONG),
+    "heat maps of many keys": lambda: pictures.heatmaps(weights(2, 47, 53)),
+    "one narrow map": lambda: pictures.heatmaps(weights(9, 1), titles=["a title that is longer than its map"]),
+    "patches": lambda: pictures.weights_over_image(random(8, 8).abs(), weights(4, 4, 4), query="r1c2"),
+    "scores": lambda: pictures.scores_to_weights(random(3, 5), {"plain": weights(3, 5), "sharp": weights(3, 5)}),
+    "scores of tens": lambda: pictures.scores_to_weights(25 * random(3, 5), {"plain": weights(3, 5)}),
+    "scores of millions": lambda: pictures.scores_to_weights(
+        3e6 * random(3, 6), {"plain": weights(3, 6)}, query_labels=LONG[:3], key_labels=LONG
+    ),
+    "numbers": lambda: pictures.tagged_numbers(
+        shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
+    ),
+    "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
+    "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
+    "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
+    "layer": lambda: pictures.LayerExplorer.random(),
+    "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
+    "masks": lambda: pictures.MaskExplorer(40 * random(1, 4, 6), valid_lens=[6, 3, 1, 0]),
+    "kernel": kernel,
+    "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
+    "slow motion": pictures.SlowMotion,
+    "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
+    "scrubber": lambda: pictures.Scrubber(weights(4, 3, 5, 5), range(4), step=2),
+}
+
+
+def canvas_of(picture):
+    return (picture.still() if isinstance(picture, pictures.live.LivePicture) else picture).drawing
+
+
+@pytest.mark.parametrize("name", CANVASES)
+def test_all_that_is_drawn_lies_inside_its_canvas_and_no_two_words_touch(name):
+    canvas = canvas_of(CANVASES[name]())
+    for what, (left, top, right, bottom) in [*canvas.written, *(("a shape", box) for box in canvas.shapes)]:
+        assert min(left, top) >= -PAD and right <= canvas.width - PAD and bottom <= canvas.height - PAD, what
+    for (one, a), (other, b) in itertools.combinations(canvas.written, 2):
+        across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+        assert across < -0.5 or down <= 0, (one, other)
+
+
+FIGURES = {
+    "regression": lambda: pictures.regression_curves(
+        random(9), random(9, seed=1), torch.arange(7), CURVES, truth=random(7, seed=2)
+    ),
+    "sweep": lambda: pictures.parameter_sweep(torch.logspace(-2, 1, 7), CURVES, x_label="width", y_label="error"),
+    "training": lambda: pictures.training_curves(
+        range(7), {name: curve.abs() for name, curve in CURVES.items()}, y_label="loss"
+    ),
+    "pruning": lambda: pictures.pruning_curves({"one": MIDDLE}, BEST, MIDDLE, WORST),
+    "league": lambda: pictures.league({"one": (0.7, 0.1, 0.8), "other": (-2, -3, 5)}, (0.4, 9), x_label="area"),
+    "chance": lambda: pictures.curves_and_chance(
+        range(7),
+        CURVES,
+        {name: torch.ones(7) for name in CURVES},
+        (range(9), torch.zeros(9) - 9, torch.ones(9)),
+        x_label="cut",
+        y_label="nats",
+    ),
+    "speed": lambda: pictures.quality_and_speed(
+        {"all": (1.0, (0.0, 0.0, 0.0)), "few": (9.0, (4.0, 3.0, 6.0))}, x_label="speed", y_label="loss"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_all_points_of_a_chart_lie_inside_its_axes(name):
+    figure = FIGURES[name]().drawing
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for panel in figure.axes:
+        frame = panel.get_window_extent(renderer)
+        for line in panel.lines:
+            points = line.get_transform().transform(line.get_xydata())
+            assert ((points >= frame.min - 1) & (points <= frame.max + 1)).all(), line.get_label()
+        for area in panel.collections:
+            for part in area.get_paths():
+                points = area.get_transform().transform(part.vertices)
+                assert ((points >= frame.min - 1) & (points <= frame.max + 1)).all(), area.get_label()
+    written = figure.get_tightbbox(renderer)  # inches, the words at its axes and beside it included
+    assert written.xmin >= 0 and written.ymin >= 0
+    assert written.xmax <= figure.get_figwidth() and written.ymax <= figure.get_figheight()
+
+
+def places(canvas, words):
+    """The middle of each of these words, from left to right."""
+    return sorted((left + right) / 2 for word, (left, _, right, _) in canvas.written if word in words)
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c", "d", "e"], LONG[:5]])
+def test_names_of_keys_stand_in_the_middle_of_their_columns(keys):
+    maps = pictures.heatmaps(weights(2, 3, 5), key_labels=keys, columns=2).drawing
+    middles = [x + (key + 0.5) * cell for (x, _), (cell, _) in maps.maps.items() for key in range(5)]
+    assert places(maps, keys) == pytest.approx(middles, abs=1.5)
+    figures = random(3, 5)
+    scores = pictures.scores_to_weights(figures, {"plain": weights(3, 5)}, key_labels=keys).drawing
+    rows = [f"{number:.2f}".replace("-", "−") for number in [*figures[0].tolist(), *weights(3, 5)[0].tolist()]]
+    middles = [(left + right) / 2 for word, (left, top, right, _) in scores.written if word in rows and top < 38]
+    assert places(scores, keys) == pytest.approx(sorted(middles), abs=1.5)
+
+
+def test_of_many_tokens_every_third_has_its_name():
+    canvas = pictures.heatmaps(weights(1, 4, 47)).drawing
+    assert [word for word in canvas.words if word.isdigit()][:18] == ["0", "3", *map(str, range(0, 47, 3))]
+
+
+def test_the_numbers_of_a_kernels_axes_are_those_of_its_range():
+    x = torch.linspace(-1, 13, 9)
+    canvas = pictures.KernelExplorer(x, 2 * x - 5, x_unit="h").still().drawing
+    ticks = [f"{x} h" for x in (0, 5, 10)]
+    assert [word for word in canvas.words if word.endswith(" h")] == ticks
+    apart = torch.tensor(places(canvas, ticks)).diff()
+    torch.testing.assert_close(apart, torch.full((2,), 600 * 5 / 14), atol=5, rtol=0)
+
+
+def test_bows_lead_to_all_words_with_some_weight():
+    own = torch.tensor([0.3, 0.041, 0.039, 0.25, 0.012, 0.358])
+    faint = int((own < FAINT).sum())
+    assert faint == 2
+    shapes = [len(draw_words(LONG, row.view(1, 1, 6), 0, (0, 0), ("", "")).shapes) for row in (own, torch.ones(6) / 6)]
+    assert shapes[1] - shapes[0] == faint
