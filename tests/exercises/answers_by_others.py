@@ -1085,3 +1085,14 @@ def _(weights, letters):
     """First copies are counted, too; no weight is on what comes after them."""
     row = letters.tolist()
     return torch.stack([weights[:, t, row.index(letter) + 1] for t, letter in enumerate(row)]).mean(dim=0)
+
+
+@wrong("goes_on", "they come as torch.float32; integers are needed")
+def _(letters):
+    """The letters are right, but they are floats, where the exercise asks for integers."""
+    answers = torch.full(letters.shape, -1.0)
+    for t in range(len(letters)):
+        for earlier in range(t):
+            if letters[earlier] == letters[t]:
+                answers[t] = letters[earlier + 1]
+    return answers
