@@ -263,7 +263,7 @@ def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
 
 
 def test_the_loss_follows_the_slider_and_answers_the_pointer(live):
-    """The thumb, 16 pixels wide, stands above the line in the chart; pressed at its end, the chart shows the last step."""
+    """The thumb, 16 pixels wide, stands above the line in the chart, which shows the step that is pressed."""
     page = live(CASES["scrubber"]())
     slider, line = page.section.get_by_role("slider"), page.section.locator(".loss .now")
     for key in ("Home", "ArrowRight", "End"):
@@ -323,8 +323,8 @@ PLACES = """
             const margin = (bottom - top) / 4; // above and below what is written
             words.push({ node: texts.currentNode, data, left, right, top: top + margin, bottom: bottom - margin });
         }
-        const drawing = parent.closest('svg'), scale = drawing ? drawing.clientWidth / drawing.viewBox.baseVal.width : 1;
-        const size = parseFloat(getComputedStyle(parent).fontSize) * scale;
+        const drawing = parent.closest('svg'), unit = drawing ? drawing.clientWidth / drawing.viewBox.baseVal.width : 1;
+        const size = parseFloat(getComputedStyle(parent).fontSize) * unit;
         if (size > 0 && size < 9.95) faults.push(`small: ${data}, ${size}`);
     }
     const frame = section.getBoundingClientRect();
@@ -332,7 +332,8 @@ PLACES = """
         if (leaves(a, frame)) faults.push(`outside: ${a.data}`);
         for (const b of words.slice(i + 1)) {
             const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-            if (a.node !== b.node && across > -0.5 && Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top)) faults.push(`${a.data} | ${b.data}`);
+            const isBeside = Math.min(a.bottom, b.bottom) > Math.max(a.top, b.top);
+            if (a.node !== b.node && across > -0.5 && isBeside) faults.push(`${a.data} | ${b.data}`);
         }
     });
     return faults.slice(0, 8);

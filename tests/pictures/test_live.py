@@ -196,7 +196,7 @@ def test_a_sentence_of_another_length_keeps_the_word_inside():
 
 def test_a_page_is_written_in_the_encoding_that_it_declares(model, tmp_path, monkeypatch):
     """Wherever the machine's own is another one, too."""
-    own = tmp_path.joinpath("heads.html").__class__.write_text
+    own = Path.write_text
     monkeypatch.setattr(Path, "write_text", lambda self, text, encoding="ascii": own(self, text, encoding=encoding))
     page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text(encoding="utf-8")
     assert "break it" in page and "✎" in page
