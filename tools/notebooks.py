@@ -6,7 +6,7 @@
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
 stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its first
 code cell is written (see first_cell.py), and its stub cells are made from the notebook of the same name in
-``solutions/`` (see stubs.py). The fixed form:
+``solutions/``, whose answers are the library's (see stubs.py). The fixed form:
 
 - cell ids are ``<file stem>-NN``, given once and never renumbered, so that a diff shows only what changed;
 - no widget state, no progress bars, no times, no metadata but KEPT_CELL_METADATA;
@@ -149,11 +149,14 @@ def normalise(notebook):
 
 
 def fill_stubs(notebook, path):
-    """Write the stubs of a story's exercises; of a notebook of solutions, prove that the story has a place for each."""
+    """Write the stubs of a story's exercises; in a notebook of solutions, the answers, each with a place in the story."""
     solutions = path.parent / "solutions" / path.name
     if solutions.exists():
         stubs.write_stubs(notebook, read(solutions))
     if path.parent.name == "solutions":
+        from mha_lib.exercises.help_in_steps import COURSE  # here, since it takes seconds and a story needs none of it
+
+        stubs.write_worked_answers(notebook, {name: exercise.solution for name, exercise in COURSE.items()})
         stubs.write_stubs(read(path.parents[1] / path.name), notebook)
 
 

@@ -1,10 +1,13 @@
-"""One source for exercises: the story's stub cells are made from the cells of notebooks/solutions/.
+"""One source for exercises: the library's right answers are written into the cells of notebooks/solutions/, and the
+story's stub cells are made from these.
 
 A solution cell holds regions between the lines ``### BEGIN SOLUTION`` and ``### END SOLUTION``. The story's cell with
 the same id is the solution cell with a placeholder in the place of each region, as nbgrader would make it.
 """
 
+import ast
 import re
+import textwrap
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 PLACEHOLDER = "...  # your code here"
@@ -43,6 +46,31 @@ def stub_from(cell):
     if not regions:
         raise StubError(f"{cell.id}: a solution cell without a line '{BEGIN}'")
     return "\n".join(lines)
+
+
+def write_worked_answers(solutions, right_answers):
+    """Put what the library's right answer does into every solution cell that writes a function.
+
+    Which exercise it is, nbgrader's id of the cell says. An answer that is no function stays as it was written.
+
+    Args:
+        right_answers: the source of a function for each exercise, by the exercise's name.
+
+    Raises:
+        StubError: there is no such exercise, or its function takes other arguments than the cell's.
+    """
+    for cell in filter(is_solution, solutions.cells):
+        if not cell.source.startswith("def "):
+            continue
+        name = cell.metadata.get("nbgrader", {}).get("grade_id", "").replace("-", "_")
+        if name not in right_answers:
+            raise StubError(f"{cell.id}: there is no exercise of the name {name!r}, which nbgrader's grade_id gives")
+        asked, right = (ast.parse(source).body[0] for source in (stub_from(cell), right_answers[name]))
+        if ast.dump(asked.args) != ast.dump(right.args):
+            raise StubError(f"{cell.id}: {name} takes {ast.unparse(right.args)}, not {ast.unparse(asked.args)}")
+        body = "\n".join(right_answers[name].rstrip().split("\n")[right.body[0].lineno - 1 :])
+        worked = textwrap.indent(f"{BEGIN}\n{textwrap.dedent(body)}\n{END}", "    ", str.strip)
+        cell.source = stub_from(cell).replace(f"    {PLACEHOLDER}", worked)
 
 
 def stubs_from(solutions):

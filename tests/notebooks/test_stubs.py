@@ -71,6 +71,36 @@ def test_a_solution_for_nbgrader_needs_a_marker():
         stubs.stubs_from(unmarked)
 
 
+RIGHT = """\
+def twice(X):
+    Y = X + X  # (n,) + (n,) -> (n,)
+
+    return Y
+"""
+
+
+def test_the_librarys_right_answer_is_written_into_the_solution():
+    by_hand = cell("answer = ...\n### BEGIN SOLUTION\nanswer = 4\n### END SOLUTION", "01_sample-03")
+    worked = cell(SOLUTION.partition("\n\n\n")[2].partition("\n\n\n")[0], solution=True, grade_id="twice-it")
+    notebook = new_notebook(cells=[by_hand, worked])
+    stub, before = stubs.stub_from(worked), by_hand.source
+    stubs.write_worked_answers(notebook, {"twice_it": RIGHT})
+    assert by_hand.source == before and stubs.stub_from(worked) == stub
+    assert "    ### BEGIN SOLUTION\n    Y = X + X  # (n,) + (n,) -> (n,)\n\n    return Y\n" in worked.source
+    for right, said in (({}, "no exercise of the name 'twice_it'"), ({"twice_it": "def f(Y):\n    1"}, "takes Y, not X")):
+        with pytest.raises(stubs.StubError, match=f"01_sample-02: .*{said}"):
+            stubs.write_worked_answers(notebook, right)
+
+
+def test_solutions_are_what_the_library_shows_as_worked_answers(subtests):
+    for path in SOLUTIONS:
+        notebook = make_notebooks.read(path)
+        before = [cell.source for cell in notebook.cells]
+        make_notebooks.fill_stubs(notebook, path)
+        with subtests.test(path.stem):
+            assert [cell.source for cell in notebook.cells] == before
+
+
 @pytest.fixture
 def pair(tmp_path):
     """A story and its solutions, where ``make notebooks`` finds them."""
