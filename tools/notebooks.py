@@ -149,7 +149,7 @@ def normalise(notebook):
 
 
 def fill_stubs(notebook, path):
-    """Write the stubs of a story's exercises; in a notebook of solutions, the answers, each with a place in the story."""
+    """Write the stubs of a story's exercises; in a notebook of solutions the answers, which all have a place there."""
     solutions = path.parent / "solutions" / path.name
     if solutions.exists():
         stubs.write_stubs(notebook, read(solutions))

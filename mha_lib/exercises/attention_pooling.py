@@ -61,22 +61,24 @@ def triangle(distance):
     dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
     square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
     sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
-    1 / weights.square() → (1 / weights.square()) ⇒ Each square is turned round before the sum. | Which comes first?
-    1 / weights.square() → torch.special.entr(weights) ; dim=1) → dim=1).exp() ∨ 1 / weights.square() →
-        torch.special.entr(weights) ⇒ This is an entropy, or its exponential. | Are squares summed?
-    1 / weights.square() → (weights > 0).float() ∨ torch.ones_like(weights) ⇒ Keys are counted, whatever their weight.
-        Should a key with hardly any count as much as others?
+    1 / attention_weights.square() → (1 / attention_weights.square()) ⇒ Each square is turned round before the
+        sum. | Which comes first?
+    1 / attention_weights.square() → torch.special.entr(attention_weights) ; dim=1) → dim=1).exp() ∨
+        1 / attention_weights.square() → torch.special.entr(attention_weights) ⇒ This is an entropy, or its
+        exponential. | Are squares summed?
+    1 / attention_weights.square() → (attention_weights > 0).float() ∨ torch.ones_like(attention_weights) ⇒ Keys are
+        counted, whatever their weight. Should a key with hardly any count as much as others?
     square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the largest a
         say?
     """,
 )
-def effective_number(weights):
+def effective_number(attention_weights):
     """How many keys each query listens to: 1 / Σᵢ αᵢ², its weights being α.
 
-    weights (num_queries, num_keys) → (num_queries,).
+    attention_weights (num_queries, num_keys) → (num_queries,).
     Source: L. Kish, Survey Sampling, 1965 (the effective size of a weighted sample).
     """
-    return 1 / weights.square().sum(dim=1)
+    return 1 / attention_weights.square().sum(dim=1)
 
 
 @exercise(

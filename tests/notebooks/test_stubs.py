@@ -87,7 +87,7 @@ def test_the_librarys_right_answer_is_written_into_the_solution():
     stubs.write_worked_answers(notebook, {"twice_it": RIGHT})
     assert by_hand.source == before and stubs.stub_from(worked) == stub
     assert "    ### BEGIN SOLUTION\n    Y = X + X  # (n,) + (n,) -> (n,)\n\n    return Y\n" in worked.source
-    for right, said in (({}, "no exercise of the name 'twice_it'"), ({"twice_it": "def f(Y):\n    1"}, "takes Y, not X")):
+    for right, said in (({}, "no exercise of the name 'twice_it'"), ({"twice_it": "def f(Y): 1"}, "takes Y, not X")):
         with pytest.raises(stubs.StubError, match=f"01_sample-02: .*{said}"):
             stubs.write_worked_answers(notebook, right)
 
