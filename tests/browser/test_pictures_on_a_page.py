@@ -393,3 +393,9 @@ def test_a_late_answer_of_the_kernel_undoes_no_choice(page):
     load(page, "page.js", "elements.js")
     seen = page.evaluate(ECHO)
     assert set(seen["shown"]) == {0, 2} and seen["saved"] == [2]
+
+
+def test_numbers_are_written_with_their_signs(page):
+    load(page, "elements.js")
+    written = page.evaluate("[Infinity, -Infinity, NaN, -1.234, -0.001].map(value => code.number(value))")
+    assert written == ["∞", "−∞", "NaN", "−1.23", "0.00"]
