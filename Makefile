@@ -69,7 +69,7 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 	@$(PY) -m benchmarks.notebooks
 
 bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
-	@$(PY) benchmarks/widgets.py
+	@$(PY) -m benchmarks.widgets
 
 bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
 	@$(MAKE) --no-print-directory install VENV=.venv-class

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import nbformat
-from notebook_tools import SOLUTIONS, hand_in, solved, unsolved, wrong
 
 from benchmarks.class_students import ClassError, Student
+from hand_ins import hand_in, solved, unsolved, wrong
 
 COURSE, ASSIGNMENT, INSTRUCTOR = "course", "attention", "instructor"
-SOLUTION = next(path for path in SOLUTIONS if path.name.startswith("03"))
+SOLUTION = Path(__file__).resolve().parents[1] / "notebooks" / "solutions" / "03_multi_head_attention.ipynb"
 ANSWERS = [solved, wrong, unsolved, solved, solved]
 SETTINGS = f"""
 import os

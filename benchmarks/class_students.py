@@ -15,8 +15,10 @@ from types import SimpleNamespace
 
 import requests
 import websocket
+
+import notebooks as make_notebooks
+import stubs
 from lab_page import NotebookPage, cell_faults
-from notebook_tools import make_notebooks, stubs
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 FIRST, SECOND = "03_multi_head_attention.ipynb", "05_heads_at_work.ipynb"

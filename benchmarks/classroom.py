@@ -23,7 +23,6 @@ import psutil
 import requests
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / folder) for folder in ("tests/browser", "tests/notebooks", "tools")]
 REPORT = ROOT / "benchmarks" / "results" / "classroom.md"
 CONFIG = ROOT / "benchmarks" / "jupyterhub_config.py"
 PROGRAMS = ROOT / ".venv-class" / "bin"
@@ -72,13 +71,12 @@ returns, and the students fetch what was returned; all by the requests that nbgr
 """
 
 try:
-    from conftest import CHROMIUM, FLAGS
-    from lab_page import free_ports
     from playwright.sync_api import sync_playwright
 
     from benchmarks.class_memory import Memory, free_memory
     from benchmarks.class_nbgrader import INSTRUCTOR, grade, prepare_course
     from benchmarks.class_students import BrowserStudent, ClassError, Student
+    from lab_page import CHROMIUM, FLAGS, free_ports
 except ImportError as error:
     sys.exit(f"{error}\nThis runs in the environment that make lab installs; make bench-class installs the rest.")
 

@@ -16,11 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = Path(__file__).with_suffix(".md")
 FIRST_PICTURE = """
-import sys, tempfile
+import tempfile
 from pathlib import Path
-sys.path.append("tests/browser")
-from conftest import CHROMIUM, FLAGS
-from lab_page import Lab, NotebookPage
+import benchmarks  # which finds the tools
+from lab_page import CHROMIUM, FLAGS, Lab, NotebookPage
 from playwright.sync_api import sync_playwright
 lab = Lab(Path.cwd(), Path(tempfile.mkdtemp()))
 with sync_playwright() as playwright:

@@ -1,10 +1,6 @@
 """How long each notebook of the course takes, run alone from empty caches: ``python -m benchmarks.notebooks``."""
 
-import sys
 import time
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 
 from alone import alone
 from notebooks import all_notebooks, execute, read

@@ -1,4 +1,4 @@
-"""How fast the head explorer answers in a real browser, and whether it grows: ``python benchmarks/widgets.py``.
+"""How fast the head explorer answers in a real browser, and whether it grows: ``python -m benchmarks.widgets``.
 
 Latency is from a key press to the frame that shows what it changed, in one sitting, the ways in turn so that a busy
 machine slows all alike. In JupyterLab: the head explorer, and the usual way, ``interact`` on a function that draws with
@@ -14,15 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab_page import FLAGS, Lab, NotebookPage
+from mha_lib import pictures
+from mha_lib.models import shipped_model
+from mha_lib.pictures.live import as_json, bundle, page_data
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
-
-from conftest import FLAGS  # noqa: E402
-from lab_page import Lab, NotebookPage  # noqa: E402
-
-from mha_lib import pictures  # noqa: E402
-from mha_lib.models import shipped_model  # noqa: E402
-from mha_lib.pictures.live import as_json, bundle, page_data  # noqa: E402
 
 ROUNDS, MOVES, HELD, RERUNS, MANY = 3, 12, 60, 50, 1000
 MOST_OF_NAIVE, MOST_OF_CANVAS = 0.1, 2.0

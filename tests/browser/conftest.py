@@ -3,19 +3,10 @@
 import shutil
 
 import pytest
-from lab_page import PATIENCE, ROOT, Lab, NotebookPage
 
+from lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
 from mha_lib.models import find_task, shipped_model, training
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 SCREENSHOTS = ROOT / "screenshots"
 
 

@@ -5,8 +5,8 @@ import re
 
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from lab_page import PATIENCE, Heard
 
+from lab_page import PATIENCE, Heard
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import bundle

@@ -2,8 +2,9 @@
 
 import nbformat
 import pytest
-from lab_page import cell_faults
 from picture_cases import NEXT_FRAME
+
+from lab_page import cell_faults
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("jupyterlab")]
 

@@ -10,9 +10,10 @@ import subprocess
 import sys
 
 import pytest
-from notebook_tools import ROOT, SOLUTIONS, hand_in, make_notebooks, solved, unsolved, wrong
+from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
 import stubs
+from hand_ins import hand_in, solved, unsolved, wrong
 
 NBGRADER = ROOT / ".venv-nbgrader"
 KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}

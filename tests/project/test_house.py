@@ -1,6 +1,7 @@
 """import mha_lib is light, and its rooms import one another in one direction only."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,6 +12,7 @@ import pytest
 import mha_lib
 
 PACKAGE = Path(mha_lib.__file__).parent
+ROOT = PACKAGE.parent
 HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision"]
 MAY_IMPORT = {
     "attention": set(),
@@ -20,6 +22,11 @@ MAY_IMPORT = {
     "exercises": {"attention", "models", "heads"},
 }
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def imported(source: str) -> set[str]:
+    """The modules that a source imports, by the first part of their names, as in ``python -c`` scripts, too."""
+    return set(re.findall(r"(?m)^ *(?:from|import) (\w+)", source))
 
 
 def own_imports(source: str) -> set[str]:
@@ -56,6 +63,12 @@ def test_every_file_stands_in_a_room():
 def test_a_room_imports_only_rooms_to_its_left(path):
     room = path.parts[0]
     assert own_imports((PACKAGE / path).read_text(encoding="utf-8")) <= MAY_IMPORT[room] | {room}
+
+
+def test_benchmarks_need_no_file_of_the_tests():
+    of_tests = {path.stem for path in ROOT.glob("tests/**/*.py")}
+    needed = {name for path in ROOT.glob("benchmarks/*.py") for name in imported(path.read_text(encoding="utf-8"))}
+    assert "lab_page" in needed and needed & of_tests == set()
 
 
 def test_no_file_name_is_used_twice():

@@ -1,9 +1,10 @@
-"""A real JupyterLab, and what a test does in its page."""
+"""A real JupyterLab, and what a test or a benchmark does in its page, in Chromium."""
 
 import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,16 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 PATIENCE = 600  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
 BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
