@@ -1,11 +1,19 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
+import os
+import sys
+import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # torch computes in no other
 FAKE, RECORDED = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
@@ -45,6 +53,31 @@ def _is_autocast_on(tensor: Tensor) -> bool:
     """Whether torch converts dtypes by itself on the tensor's device."""
     kind = tensor.device.type
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager:
+    """What is computed in this context has the dtypes of what it is computed from."""
+    return torch.autocast(tensor.device.type, enabled=False) if _is_autocast_on(tensor) else nullcontext()
+
+
+def check_flag(name: str, flag: bool) -> None:
+    """Refuse what is not a bool."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, got {flag!r}")
+
+
+def check_parameters(device: object, dtype: object) -> None:
+    """Refuse a device on which torch makes no parameters here, or a dtype in which no layer computes."""
+    asked: dict[str, Any] = {}
+    for name, value in (("device", device), ("dtype", dtype)):
+        asked[name] = value
+        try:
+            made = torch.empty(0, **asked)
+        except Exception as error:  # torch has several kinds
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name} must be one that torch has here, got {value!r}: {error}") from error
+    if made.dtype not in FLOATS:
+        raise TypeError(f"dtype must be one of floating-point numbers of 16, 32 or 64 bits, got {dtype!r}")
 
 
 def check_size(name: str, size: int) -> None:
@@ -175,8 +208,15 @@ def _warn_of_lengths_for_queries(counts: Tensor) -> None:
         warnings.warn(
             f"valid_lens of shape ({n},) is one length for each example, also where there are {n} queries. For causal "
             f"attention pass causal=True; for one length a query, shape ({n}, {n}): valid_lens.expand({n}, {n})",
-            stacklevel=2,
+            stacklevel=_levels_inside(),
         )
+
+
+def _levels_inside() -> int:
+    """Which of a warning's callers, the function that warns being the first, is code of neither mha_lib nor torch."""
+    callers = traceback.walk_stack(sys._getframe(1))
+    files = enumerate((frame.f_code.co_filename for frame, _ in callers), start=1)
+    return next((level for level, file in files if not file.startswith(INSIDE)), 1)
 
 
 def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
@@ -215,8 +255,7 @@ def check_masks(
     if attn_mask is not None:
         check_attn_mask(attn_mask, shape)
         check_device("attn_mask", attn_mask, device, "the scores")
-    if not isinstance(causal, bool):
-        raise TypeError(f"causal must be True or False, got {causal!r}")
+    check_flag("causal", causal)
 
 
 def check_call(
@@ -250,6 +289,8 @@ def check_projection(name: str, tensor: Tensor, projection: nn.Module, size_name
     size = getattr(projection, "in_features", 0)
     if size and tensor.shape[-1] != size:
         raise ValueError(f"{name} must have size {size} on the last axis ({size_name}), got {tuple(tensor.shape)}")
+    if not tensor.shape[-1]:  # a lazy one would take 0 for its size, and leave its bias as memory was
+        raise ValueError(f"{name} must have size 1 or more on the last axis ({size_name}), got {tuple(tensor.shape)}")
     weight = getattr(projection, "weight", None)  # of a quantised map a method
     if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
         return

@@ -29,6 +29,8 @@ class FusedAttention(DotProductAttention):
     skip_padding = True
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
+        arguments.check_flag("keep_weights", self.keep_weights)
+        arguments.check_flag("skip_padding", self.skip_padding)
         if self.keep_weights or self._is_overridden():
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
         shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, h, q, k)

@@ -68,6 +68,8 @@ class MultiHeadAttention(nn.Module):
         by_keyword = "key_size, query_size, value_size, num_hiddens, num_heads, dropout"
         arguments.refuse_older_order(self, older, "num_hiddens, num_heads, dropout, bias", by_keyword)
         super().__init__()
+        arguments.check_flag("bias", bias)
+        arguments.check_parameters(device, dtype)
         arguments.check_divisible(num_hiddens, num_heads)
         self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, num_hiddens // num_heads
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
@@ -103,6 +105,7 @@ class MultiHeadAttention(nn.Module):
             valid_lens, attn_mask, causal: see the top of ``pooling``.
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
+        arguments.check_flag("need_weights", need_weights)
         arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
         arguments.check_projection("queries", queries, self.W_q, "query_size")
         arguments.check_projection("keys", keys, self.W_k, "key_size")

@@ -161,6 +161,8 @@ class KernelPooling(AttentionPooling):
     def __init__(self, bandwidth: float = 1.0, learnable: bool = False, *, device=None, dtype=None):
         super().__init__()
         arguments.check_bandwidth(bandwidth)
+        arguments.check_flag("learnable", learnable)
+        arguments.check_parameters(device, dtype)
         log_bandwidth = torch.tensor(math.log(bandwidth), device=device, dtype=dtype)
         self.log_bandwidth = nn.Parameter(log_bandwidth, requires_grad=learnable)
 
@@ -193,6 +195,7 @@ class AdditiveAttention(AttentionPooling):
         arguments.refuse_older_order(self, older, "num_hiddens, dropout", "key_size, query_size, num_hiddens, dropout")
         super().__init__(dropout)
         arguments.check_size("num_hiddens", num_hiddens)
+        arguments.check_parameters(device, dtype)
         self.W_q = linear("query_size", query_size, num_hiddens, False, device, dtype)
         self.W_k = linear("key_size", key_size, num_hiddens, False, device, dtype)
         self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)

@@ -53,6 +53,8 @@ BUILT = [
     (ValueError, "dropout must be from 0 to 1, got -0.1", DotProductAttention, (-0.1,)),
     (ValueError, "dropout must be from 0 to 1, got nan", DotProductAttention, (torch.nan,)),
     (ValueError, "bandwidth must be positive, got nan", KernelPooling, (torch.nan,)),
+    (TypeError, "learnable must be True or False, got 'yes'", KernelPooling, (1.0, "yes")),
+    (TypeError, "bias must be True or False, got 'no'", MultiHeadAttention, (8, 4, 0.0, "no")),
     (TypeError, "bandwidth must be a number, got None", KernelPooling, (None,)),
     (TypeError, "MultiHeadAttention takes num_hiddens, num_heads, dropout, bias by position;…by keyword: MultiHeadAtt"
      "ention(key_size=…, query_size=…, value_size=…, num_hiddens=…, num_heads=…, dropout=…)",
@@ -101,6 +103,43 @@ def test_sizes_of_the_inputs(name, size):
     refuses(error, f"{name} must be …, got {size!r}", MultiHeadAttention, 8, 4, **{name: size})
     if name != "value_size":
         refuses(error, f"{name} must be …, got {size!r}", AdditiveAttention, 8, **{name: size})
+
+
+@pytest.mark.parametrize("make", [partial(MultiHeadAttention, 8, 4), partial(AdditiveAttention, 8), KernelPooling])
+def test_where_and_how_parameters_are_made(make):
+    """What torch takes is taken; what it does not take, or does not compute attention in, is refused by name."""
+    for device in ("no such", -1, "cpu:no", ""):
+        refuses(ValueError, f"device must be one that torch has here, got {device!r}: ", make, device=device)
+    for device in (3.5, True, ["cpu"]):
+        refuses(TypeError, f"device must be one that torch has here, got {device!r}: ", make, device=device)
+    for dtype in ("float32", 32, [torch.float32]):
+        refuses(TypeError, f"dtype must be one that torch has here, got {dtype!r}: ", make, dtype=dtype)
+    for dtype in (torch.int64, torch.bool, torch.complex64, torch.float8_e5m2, int):
+        refuses(TypeError, f"dtype must be …numbers of 16, 32 or 64 bits, got {dtype}", make, dtype=dtype)
+    for device in ("cpu", "cpu:0", "meta", torch.device("cpu"), torch.device("meta"), None):
+        for dtype in (None, float, torch.bfloat16):
+            expected = torch.empty(0, device=device, dtype=dtype)
+            made = make(device=device, dtype=dtype).parameters()
+            assert {(p.device, p.dtype) for p in made} == {(expected.device, expected.dtype)}
+
+
+@pytest.mark.parametrize("flag", ["no", 1, None, torch.tensor(True)], ids=str)
+def test_flags(flag):
+    refuses(TypeError, f"need_weights must be True or False, got {flag!r}", call, need_weights=flag)
+    for name in ("keep_weights", "skip_padding"):
+        layer = MultiHeadAttention(8, 4, **SIZES)
+        setattr(layer.attention, name, flag)
+        refuses(TypeError, f"{name} must be True or False, got {flag!r}", layer, *GIVEN.values())
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_no_size_is_taken_for_a_size_that_was_left_open(name):
+    """Its parameters would be numbers that nobody wrote."""
+    message = f"{name} must have size 1 or more on the last axis ("
+    of_size_0 = GIVEN | {name: GIVEN[name][..., :0]}
+    for layer in [MultiHeadAttention(8, 4, bias=True)] + [AdditiveAttention(8)] * (name != "values"):
+        refuses(ValueError, message, layer, **of_size_0)
+        assert layer(**GIVEN).isfinite().all()
 
 
 ANY = "(batch, number, size) or (batch, num_heads, number, size)"

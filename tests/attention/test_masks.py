@@ -130,6 +130,15 @@ def test_lengths_that_were_surely_meant_for_the_queries(n):
     meant = torch.arange(1, n + 1)
     with pytest.warns(UserWarning, match=rf"\({n},\) is one length for each example.*causal=True.*expand\({n}, {n}\)"):
         layer(X, X, X, meant)
+    whole = MultiHeadAttention(4, 2, query_size=4, key_size=4, value_size=4)
+
+    def softmax(queries, keys, _, lengths):
+        return mha_lib.masked_softmax(queries @ keys.mT, lengths)
+
+    for call in (layer, AdditiveAttention(3), whole, softmax):
+        with pytest.warns(UserWarning, match="one length for each example") as told:
+            call(X, X, X, meant)
+        assert [warning.filename for warning in told] == [__file__]  # where the lengths were given
     torch.testing.assert_close(layer(X, X, X, meant.expand(n, n)), layer(X, X, X, causal=True))
     layer(X, X, X, meant.flip(0))  # any other lengths are taken for those of the examples, without a word
     layer(X[1:], X[1:], X[1:], meant[1:])
