@@ -29,6 +29,7 @@ class FusedAttention(DotProductAttention):
     skip_padding = True
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
+        self.remember(None)
         arguments.check_flag("keep_weights", self.keep_weights)
         arguments.check_flag("skip_padding", self.skip_padding)
         if self.keep_weights or self._is_overridden():
@@ -36,7 +37,8 @@ class FusedAttention(DotProductAttention):
         shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, h, q, k)
         arguments.check_same_size(queries, keys)
         plain = arguments.in_plain_call(queries)
-        self._kept = self._on_demand(queries, keys, shape, valid_lens, attn_mask, causal) if plain else None
+        if plain:
+            self.remember(self._on_demand(queries, keys, shape, valid_lens, attn_mask, causal))
         # The kernel's causal mask starts at the first key: the same as ours where there are as many queries as keys.
         kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula()
         if attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
@@ -84,20 +86,22 @@ class FusedAttention(DotProductAttention):
         queries, keys, attn_mask = (X if X is None else X.detach() for X in (queries, keys, attn_mask))
         valid_lens = None if valid_lens is None else valid_lens.clone()  # so that later changes do not matter
 
-        def versions() -> list[int | None]:
-            """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-            return [None if X is None or X.is_inference() else X._version for X in (queries, keys, attn_mask)]
-
         def weights() -> Tensor:
-            if versions() != before:
+            if versions(queries, keys, attn_mask) != before:
                 raise RuntimeError(
-                    "attention_weights: queries or keys were changed in place since the last call; call the layer again"
+                    "attention_weights: queries, keys or attn_mask were changed in place since the last call; "
+                    "call the layer again"
                 )
             with torch.no_grad():
                 return self.weights(queries, keys, join_masks(queries, shape, valid_lens, attn_mask, causal))
 
-        before = versions()
+        before = versions(queries, keys, attn_mask)
         return weights
+
+
+def versions(*tensors: Tensor | None) -> list[int | None]:
+    """Counters that move when a tensor is written to (tensors of inference mode have none)."""
+    return [None if X is None or X.is_inference() else X._version for X in tensors]
 
 
 def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, is_causal=False) -> Tensor:

@@ -105,6 +105,7 @@ class MultiHeadAttention(nn.Module):
             valid_lens, attn_mask, causal: see the top of ``pooling``.
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
+        self.attention.remember(None)
         arguments.check_flag("need_weights", need_weights)
         arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
         arguments.check_projection("queries", queries, self.W_q, "query_size")
@@ -125,7 +126,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def attention_weights(self) -> Tensor:
-        """Weights of the last call, before dropout, detached: (b, h, q, k)."""
+        """Weights of the last call, before dropout, detached: (b, h, q, k); none after a call that was refused."""
         return self.attention.attention_weights.unflatten(0, (-1, self.num_heads))
 
     def extra_repr(self) -> str:

@@ -101,6 +101,10 @@ class AttentionPooling(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
 
+    def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
+        """Have ``attention_weights`` give these, or what this function returns; None, as a call begins, for nothing."""
+        object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
+
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """How well every key answers every query: (b, q, k), or (b, h, q, k) inside a multi-head layer."""
         raise NotImplementedError
@@ -112,10 +116,14 @@ class AttentionPooling(nn.Module):
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
         """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none."""
+        self.remember(None)
         shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, q, k)
         mask = join_masks(queries, shape, valid_lens, attn_mask, causal)
         weights = self.weights(queries, keys, mask)  # (b, q, k)
-        return self.dropout(weights) @ without_unseen(mask, values)[0], weights  # (b, q, k) @ (b, k, d) -> (b, q, d)
+        output = self.dropout(weights) @ without_unseen(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
+        if arguments.in_plain_call(weights):
+            self.remember(weights.detach())
+        return output, weights
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None, *,
@@ -127,20 +135,22 @@ class AttentionPooling(nn.Module):
         of the values), zeros for a query that may attend to no key. An argument that does not fit the others is named
         by a TypeError or ValueError.
         """
-        output, weights = self.attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
-        self._kept = weights.detach() if arguments.in_plain_call(weights) else None
-        return output
+        return self.attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)[0]
 
     @property
     def attention_weights(self) -> Tensor:
-        """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer."""
+        """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer.
+
+        There are none after a call that was refused.
+        """
         if self._kept is None:
             raise RuntimeError(
                 "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
-                "keeps none (need_weights returns them), nor does a copy of a layer. torch.jit.trace, which reads them "
-                "before any call, cannot record attention layers: use torch.export or torch.compile"
+                "keeps none (need_weights returns them), nor does a copy of a layer, nor a call that fails. "
+                "torch.jit.trace, which reads them before any call, cannot record attention layers: use torch.export "
+                "or torch.compile"
             )
-        if callable(self._kept):
+        if not isinstance(self._kept, Tensor):
             self._kept = self._kept()
         return self._kept.flatten(end_dim=-3)
 

@@ -2,12 +2,13 @@
 
 import copy
 import pickle
+import weakref
 
 import pytest
 import torch
-from references import LENGTHS, make_additive, make_layer, on_way, sequences
+from references import GATES, LENGTHS, WAYS, assert_same, attention, make_additive, make_layer, on_way, sequences
 
-from mha_lib import DotProductAttention, KernelPooling
+from mha_lib import DotProductAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import FusedAttention
 
 LAYERS = {
@@ -23,8 +24,8 @@ every_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 
 
 def arguments(layer):
-    given = sequences(same_sizes=isinstance(layer, DotProductAttention | KernelPooling))
-    return *(X.clone() for X in given), LENGTHS["empty rows"].clone()
+    size = 7 if isinstance(layer, DotProductAttention | KernelPooling) else None  # the kernel needs values of it, too
+    return *(X[..., :size].clone() for X in sequences()), LENGTHS["empty rows"].clone()
 
 
 @every_layer
@@ -58,6 +59,56 @@ def test_the_weights_are_those_of_the_last_call_and_detached(make):
     assert torch.equal(layer.attention_weights, first)
 
 
+OPTIONS = [
+    dict(causal=True), dict(need_weights=True), dict(attn_mask=torch.ones(5, 6).tril() == 1, head_mask=GATES),
+    dict(need_weights=True, causal=True, head_mask=GATES), dict(), dict(need_weights=True, attn_mask=torch.eye(5, 6)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("gradients", [True, False])
+def test_the_weights_are_those_of_the_last_call_whatever_it_was_asked_for(way, gradients):
+    layer, given = on_way(make_layer(), way), sequences()
+    for asked in OPTIONS:
+        with torch.set_grad_enabled(gradients):
+            layer(*given, **asked)
+        expected = attention(layer, *given, **{name: X for name, X in asked.items() if name != "need_weights"})[1]
+        assert_same(layer.attention_weights, expected)
+        assert not layer.attention_weights.requires_grad
+
+
+@every_layer
+def test_a_call_that_is_refused_leaves_no_weights_of_the_call_before(make):
+    layer = make(0.0)
+    given = arguments(layer)
+    for changed in (dict(valid_lens=torch.tensor([7, 7, 7])), dict(values=given[2][:2]), dict(causal="no")):
+        layer(*given)
+        with pytest.raises((TypeError, ValueError)):
+            layer(**dict(zip(("queries", "keys", "values"), given, strict=False)) | changed)
+        with pytest.raises(RuntimeError, match="there are none"):
+            _ = layer.attention_weights
+
+
+@every_layer
+@pytest.mark.parametrize("training, options", [(False, {}), (True, {}), (True, {"need_weights": True})], ids=str)
+def test_nothing_of_a_call_stays_alive_in_the_layer_but_what_its_weights_need(make, training, options):
+    """The graph of a call, which holds everything that led to it, goes with the output."""
+    layer = make(0.5).train(training)
+    if options and not isinstance(layer, MultiHeadAttention):
+        return
+    for backward in (True, False):
+        inputs = [torch.tanh(X.requires_grad_()) for X in arguments(layer)[:3]]
+        alive = [weakref.ref(X) for X in inputs]
+        output = layer(*inputs, **options)
+        del inputs
+        if backward:  # which lets go of what led to an output, even if that stays
+            (output[0] if options else output).sum().backward()
+        else:
+            del output
+        assert not any(X() is not None for X in alive)
+        assert layer.attention_weights.shape[-2:] == (5, 6)
+
+
 @every_layer
 def test_the_weights_do_not_follow_what_changes_later(make):
     """A layer that projects is not concerned by changed queries either, nor one that has its weights already."""
@@ -77,15 +128,16 @@ def test_the_weights_do_not_follow_what_changes_later(make):
     assert torch.equal(layer.attention_weights, expected)
 
 
-@pytest.mark.parametrize("changed", [0, 1], ids=["queries", "keys"])
+@pytest.mark.parametrize("changed", [0, 1, 2], ids=["queries", "keys", "attn_mask"])
 def test_an_attention_that_computes_weights_late_says_that_its_inputs_were_changed_in_place(changed):
     layer = FusedAttention()
-    given = arguments(layer)
-    layer(*given)
-    given[changed].add_(1)
-    with pytest.raises(RuntimeError, match="queries or keys were changed in place since the last call; call the layer"):
+    queries, keys, values, _ = arguments(layer)
+    bias = torch.zeros(5, 6, dtype=torch.float64)
+    layer(queries, keys, values, attn_mask=bias)
+    (queries, keys, bias)[changed].add_(1)
+    with pytest.raises(RuntimeError, match="queries, keys or attn_mask were changed in place since the last call"):
         _ = layer.attention_weights
-    layer(*given)
+    layer(queries, keys, values, attn_mask=bias)
     assert layer.attention_weights.shape == (3, 5, 6)
 
 

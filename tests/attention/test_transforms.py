@@ -136,7 +136,10 @@ def test_weights_are_returned_where_they_are_asked_for(options):
     compiled = torch.compile(whole, backend="eager", fullgraph=True)
     exported = torch.export.export(whole, (X, X, X, X_LENGTHS), options).module()
     for recorded in (compiled, exported):
+        whole(X, X, X)
         close(recorded(X, X, X, X_LENGTHS, **options), (output, weights))
+        if recorded is compiled:
+            check_no_weights(whole)
     pooling = FusedAttention()
     close(pooling.attend(X, X, X, X_LENGTHS), (pooling(X, X, X, X_LENGTHS), pooling.attention_weights))
 
