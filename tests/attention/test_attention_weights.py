@@ -6,8 +6,20 @@ import weakref
 
 import pytest
 import torch
-from references import GATES, LENGTHS, WAYS, assert_same, attention, make_additive, make_layer, on_way, sequences
+from references import (
+    GATES,
+    LENGTHS,
+    WAYS,
+    assert_same,
+    attention,
+    make_additive,
+    make_layer,
+    on_way,
+    random_numbers,
+    sequences,
+)
 
+import mha_lib
 from mha_lib import DotProductAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import FusedAttention
 
@@ -190,8 +202,50 @@ def test_weights_are_computed_once_a_call_and_only_where_they_are_read_or_kept(c
         assert len(computed) == number_of_calls
 
 
-def test_kept_weights_overflow_in_half_precision_where_the_kernel_does_not():
-    X = torch.full((1, 2, 4), 200.0, dtype=torch.float16)  # scores of 80,000: more than float16 can hold
-    assert torch.equal(FusedAttention()(X, X, X), X)
-    for by_formula in (on_way(FusedAttention(), "kept"), DotProductAttention()):
-        assert by_formula(X, X, X).isnan().all()
+@pytest.mark.parametrize("dtype, atol", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str)
+@pytest.mark.parametrize("mask", [{}, {"causal": True}, {"attn_mask": torch.eye(5)}], ids=["none", "causal", "bias"])
+@pytest.mark.parametrize("size", [3.0, 200.0])  # scores of tens, and up to 100,000: more than float16 can hold
+def test_in_half_precision_every_way_gives_what_the_kernel_gives(size, mask, dtype, atol):
+    X, V = (size * random_numbers(3, 2, 5, 4)).to(dtype), random_numbers(3, 2, 5, 4).flip(0).to(dtype)
+    output, weights = attention(DotProductAttention(), X, X, V, **mask)
+    for layer in (DotProductAttention(), *(on_way(FusedAttention(), way) for way in WAYS)):
+        for gradients in (True, False):
+            with torch.set_grad_enabled(gradients):
+                by_call = layer(X, X, V, **mask), layer.attention_weights
+                for result, inside in (by_call, layer.attend(X, X, V, **mask)):
+                    assert result.dtype == inside.dtype == dtype
+                    assert_same(result.double(), output, 3 * atol)
+                    assert_same(inside.double().reshape(6, 5, 5), weights, atol)
+
+
+@pytest.mark.parametrize("dtype, atol", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str)
+def test_under_autocast_every_way_gives_what_the_kernel_gives(dtype, atol):
+    V = random_numbers(3, 5, 4).flip(0).float()
+    for size in (3.0, 200.0):
+        X = (size * random_numbers(3, 5, 4)).to(dtype).float()  # numbers that lose nothing
+        output, weights = attention(DotProductAttention(), X, X, V)
+        with torch.autocast("cpu", dtype=dtype):
+            for layer in (DotProductAttention(), *(on_way(FusedAttention(), way) for way in WAYS)):
+                assert_same(layer(X, X, V).double(), output, 3 * atol)
+                assert_same(layer.attention_weights.double(), weights, atol)
+
+
+def test_other_scores_are_finite_in_half_precision_wherever_they_are():
+    """A Gaussian's squares exceed float16, also those of a bandwidth; a hidden layer is bounded."""
+    X = (300 * random_numbers(3, 5, 4)).half()
+    for bandwidth in (1e-6, 1.0, 1e3):
+        layer = KernelPooling(bandwidth, dtype=torch.float16)
+        output, weights = attention(layer, X, X, X)
+        assert_same(layer(X, X, X).double() / 300, output / 300, 2e-3)
+        assert_same(layer.attention_weights.double(), weights, 2e-3)
+    additive = make_additive().half()
+    queries, keys, values, lengths = (X.half() for X in arguments(additive))
+    for layer in (additive, make_layer().half()):
+        output, weights = attention(layer, queries, keys, values, lengths)
+        assert_same(layer(queries, keys, values, lengths).double(), output, 1e-2)
+        assert_same(layer.attention_weights.double(), weights, 1e-2)
+
+
+def test_softmax_of_half_precision_scores_and_a_bias_that_exceed_it_together():
+    scores, bias = torch.tensor([[[60000.0, 59968.0, 0.0]]]).half(), torch.tensor([[60000.0, 60032.0, 0.0]]).half()
+    assert mha_lib.masked_softmax(scores, attn_mask=bias).tolist() == [[[0.5, 0.5, 0.0]]]
