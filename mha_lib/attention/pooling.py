@@ -234,9 +234,17 @@ class DotProductAttention(AttentionPooling):
             return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 
+class OpenLinear(nn.LazyLinear):
+    """A linear map that takes its input size from its first call, and can be trained after it wherever that was."""
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        with torch.inference_mode(False):
+            super().initialize_parameters(input)
+
+
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
     """A linear map whose input size may be left open until the first call."""
     if in_features is None:
-        return nn.LazyLinear(out_features, bias, device, dtype)
+        return OpenLinear(out_features, bias, device, dtype)
     arguments.check_size(name, in_features)
     return nn.Linear(in_features, out_features, bias, device, dtype)

@@ -177,6 +177,16 @@ def test_an_empty_row_gives_the_output_bias_and_no_gradient(way, bias):
 # Shapes at their ends, and memory.
 
 
+def test_sizes_may_be_taken_from_a_call_in_inference_mode():
+    layer = MultiHeadAttention(8, 4, bias=True).double()
+    with torch.inference_mode():
+        first = layer(*GIVEN)
+    output = layer(*GIVEN)
+    close(output, first)
+    output.sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
 def test_sizes_left_out_are_taken_from_the_first_call_or_from_a_state_dict():
     explicit, called, loaded = make_layer(), *(MultiHeadAttention(8, 4, bias=True).double() for _ in range(2))
     called(*GIVEN)
