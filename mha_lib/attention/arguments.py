@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
@@ -26,6 +27,11 @@ SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_querie
 def in_function_transform() -> bool:
     """Whether a transform of ``torch.func``, such as ``vmap`` or ``grad``, is at work."""
     return torch._C._are_functorch_transforms_active()
+
+
+def in_forward_mode() -> bool:
+    """Whether tensors may carry tangents of ``torch.autograd.forward_ad``, which needs no function transform."""
+    return forward_ad._current_level >= 0
 
 
 def in_plain_call(*tensors: Tensor) -> bool:

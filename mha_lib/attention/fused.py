@@ -1,10 +1,12 @@
 """Scaled dot-product attention once more: the same numbers, faster. Letters as in ``pooling``."""
 
 import math
+import weakref
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
@@ -15,8 +17,8 @@ class FusedAttention(DotProductAttention):
     """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
 
     So weights are computed when ``attention_weights`` is first read. The formula takes over where the kernel would be
-    slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of its own).
-    The kernel has no second derivatives; with ``keep_weights`` there are.
+    slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of its own),
+    and for what the kernel does not have: derivatives in forward mode, and second derivatives.
 
     Attributes:
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
@@ -55,7 +57,8 @@ class FusedAttention(DotProductAttention):
         if self._is_overridden():
             return super().weights(queries, keys, mask)
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        memory = None if torch.is_grad_enabled() or not arguments.in_plain_call(scores) else scores
+        recorded = torch.is_grad_enabled() or arguments.in_forward_mode()
+        memory = None if recorded or not arguments.in_plain_call(scores) else scores
         if mask is None:
             return torch.softmax(scores, dim=-1, out=memory).to(queries.dtype)
         row_is_empty = ~is_allowed(mask).any(dim=-1, keepdim=True)
@@ -76,7 +79,8 @@ class FusedAttention(DotProductAttention):
         return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal)
 
     def _goes_by_formula(self) -> bool:
-        return (self.training and self.dropout.p > 0) or arguments.in_function_transform()
+        transformed = arguments.in_function_transform() or arguments.in_forward_mode()
+        return transformed or (self.training and self.dropout.p > 0)
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
@@ -109,7 +113,31 @@ def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
         return kernel(queries[:, None], keys[:, None], values[:, None], mask=mask, is_causal=is_causal).squeeze(1)
-    return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
+    output = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
+    if output.requires_grad and arguments.in_plain_call(output):
+        give_second_derivatives(output.grad_fn, queries, keys, values, mask, is_causal)
+    return output
+
+
+def give_second_derivatives(node: Node | None, queries, keys, values, mask: Tensor | None, is_causal: bool) -> None:
+    """Have the kernel's gradients go by the formula where they are recorded: the kernel has no second derivatives."""
+    if node is None or not node.name().startswith("ScaledDotProductFlashAttention"):
+        return  # torch itself went by the formula
+    given = [weakref.ref(X) for X in (queries, keys, values)]  # the graph holds them, as long as it is needed
+    before = versions(mask)
+
+    def by_formula(gradients: tuple[Tensor | None, ...], of_output: tuple[Tensor, ...]) -> tuple | None:
+        if not torch.is_grad_enabled():  # as in almost every backward pass
+            return None
+        sources = [X for X in (reference() for reference in given) if X is not None]
+        if len(sources) < len(given) or versions(mask) != before:
+            return None
+        output, _ = DotProductAttention().attend(*sources, attn_mask=mask, causal=is_causal)
+        wanted = [X for X, gradient in zip(sources, gradients, strict=True) if gradient is not None]
+        found = iter(torch.autograd.grad(output, wanted, of_output[0], create_graph=True))
+        return tuple(None if gradient is None else next(found) for gradient in gradients)
+
+    node.register_hook(by_formula)
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:

@@ -143,20 +143,46 @@ def test_gradients_are_finite_differences(valid_lens):
         assert gradcheck(lambda scores: mha_lib.masked_softmax(scores, valid_lens), scores)
 
 
-def test_second_derivatives_by_the_formula_and_none_by_the_kernel():
-    module, given = make_layer(), [X.clone().requires_grad_() for X in GIVEN]
+MASKS = [{}, {"valid_lens": torch.tensor([[2, 0, 3], [1, 3, 3]])}, {"causal": True}]
+in_forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own use of it
 
-    def gradient_of_gradient():
-        output = module(*given, LENGTHS["empty rows"]).square().sum()
-        (first,) = torch.autograd.grad(output, given[0], create_graph=True)
-        return torch.autograd.grad(first.square().sum(), given[1])[0]
 
-    with pytest.raises(RuntimeError, match=r"derivative for .* is not implemented"):
-        gradient_of_gradient()
-    module.attention.keep_weights = True
-    assert gradient_of_gradient().any()
-    small = [random_numbers(2, 3, 2).requires_grad_() for _ in range(3)]
-    assert torch.autograd.gradgradcheck(lambda *tensors: DotProductAttention()(*tensors, torch.tensor([2, 0])), small)
+@every_way
+@in_forward_mode
+@pytest.mark.parametrize("masks", MASKS, ids=str)
+def test_second_derivatives_and_forward_mode_are_finite_differences(way, masks):
+    """The kernel has neither; the formula steps in. Gradient penalties need the first, ``forward_ad`` the second."""
+    layer = on_way(FusedAttention(), way)
+    for heads in ((), (2,)):
+        # Of one size: else the kernel itself goes by the formula.
+        given = [X.requires_grad_() for X in random_numbers(3, 2, *heads, 3, 2)]
+        assert torch.autograd.gradgradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True)
+        assert gradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True, check_forward_ad=True)
+
+
+def test_a_gradient_penalty_is_that_of_the_formula():
+    """Also after a first backward pass through the same graph."""
+    penalties = []
+    for way in WAYS:
+        module, queries = on_way(make_layer(), way), GIVEN[0].clone().requires_grad_()
+        output = module(queries, *GIVEN[1:], LENGTHS["empty rows"]).square().sum()
+        output.backward(retain_graph=True)
+        (first,) = torch.autograd.grad(output, queries, create_graph=True)
+        close(first, queries.grad)
+        penalties.append(torch.autograd.grad(first.square().sum(), list(module.parameters())))
+    for other in penalties[1:]:
+        close(other, penalties[0])
+
+
+@in_forward_mode
+def test_forward_mode_without_gradients():
+    X, tangent = random_numbers(2, 3, 4), random_numbers(2, 3, 5)[..., :4]
+    expected = torch.func.jvp(lambda X: DotProductAttention()(X, X, X), (X,), (tangent,))
+    for way in WAYS:
+        with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(X, tangent)
+            layer = on_way(FusedAttention(), way)
+            close(tuple(torch.autograd.forward_ad.unpack_dual(layer(dual, dual, dual))), expected)
 
 
 @every_way
