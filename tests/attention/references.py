@@ -53,9 +53,9 @@ def scores(layer: nn.Module, Q: np.ndarray, K: np.ndarray) -> np.ndarray:
 
 
 def attention(
-    layer: nn.Module, queries, keys, values, valid_lens=None, head_mask=None, attn_mask=None, causal=False
+    layer: nn.Module, queries, keys, values, valid_lens=None, head_mask=None, attn_mask=None, causal=False, kept=None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Output and ``attention_weights`` of any layer, with its parameters."""
+    """Output and ``attention_weights`` of any layer, with its parameters; ``kept`` is what dropout makes of ones."""
     X = dict(q=numpy(queries), k=numpy(keys), v=numpy(values))
     if hasattr(layer, "W_o"):
         for name in X:  # head by head: (b, n, h · d) -> h times (b, n, d) -> (b, h, n, d)
@@ -64,7 +64,8 @@ def attention(
             X[name] = X[name].repeat(layer.num_heads // X[name].shape[1], axis=1)
     inner = torch.from_numpy(scores(getattr(layer, "attention", layer), X["q"], X["k"]))
     weights = masked_softmax(inner, valid_lens, attn_mask, causal)
-    heads = np.einsum("...qk,...kd->...qd", weights, X["v"])
+    used = weights if kept is None else weights * numpy(kept).reshape(weights.shape)
+    heads = np.einsum("...qk,...kd->...qd", used, X["v"])
     if not hasattr(layer, "W_o"):  # heads are folded into the batch
         return heads, weights.reshape(np.prod(weights.shape[:-2], dtype=int), *weights.shape[-2:])
     if head_mask is not None:

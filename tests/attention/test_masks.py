@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from references import LENGTHS, WAYS, close, on_way, random_numbers
+from references import LENGTHS, SIZES, WAYS, check, close, make_layer, on_way, random_numbers
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -45,6 +45,18 @@ def test_the_causal_mask_of_the_kernel_stands_at_the_other_end():
     close(ours(K, K, K, causal=True), F.scaled_dot_product_attention(K, K, K, is_causal=True))
     assert keys_so_far(2, 4).tolist() == [[True, True, True, False], [True] * 4]
     assert keys_so_far(3, 2).tolist() == [[False, False], [True, False], [True, True]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("lengths", [None, torch.tensor([4, 0, 5]), torch.tensor([[1, 0, 3, 4, 2]] * B)], ids=str)
+@pytest.mark.parametrize("k", [5, 7])
+def test_no_query_sees_a_later_key_without_gradients_either(way, lengths, k):
+    fused_alone, whole = fused(way), on_way(make_layer(), way)
+    queries, keys, values = random_numbers(B, H, 5, D), *random_numbers(2, B, H, k, D)
+    given = [random_numbers(B, number, size) for number, size in zip((5, k, k), SIZES.values(), strict=True)]
+    with torch.no_grad():
+        check(fused_alone, queries, keys, values, valid_lens=lengths, causal=True)
+        check(whole, *given, valid_lens=lengths, causal=True)
 
 
 class LargestTensor(TorchDispatchMode):
