@@ -13,6 +13,7 @@ from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html
 from mha_lib.pictures.mask_explorer import MaskExplorer
+from mha_lib.pictures.mixture_triangle import mixture_triangle
 from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.picture import Picture
 from mha_lib.pictures.scrubber import Scrubber
@@ -38,6 +39,7 @@ __all__ = [
     "head_ranks",
     "heatmaps",
     "league",
+    "mixture_triangle",
     "parameter_sweep",
     "pruning_curves",
     "quality_and_speed",
