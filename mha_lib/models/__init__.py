@@ -2,6 +2,7 @@
 
 from mha_lib.models.grouped import to_grouped
 from mha_lib.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
+from mha_lib.models.neighbours import NeighboursRun, train_neighbours
 from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_lib.models.shipped import shipped_figures, shipped_model
@@ -16,6 +17,7 @@ __all__ = [
     "BirthRun",
     "Encoder",
     "EncoderDecoder",
+    "NeighboursRun",
     "OneHeadRun",
     "RecurrentEncoderDecoder",
     "Task",
@@ -31,6 +33,7 @@ __all__ = [
     "to_grouped",
     "to_images",
     "to_patches",
+    "train_neighbours",
     "train_on_repeats",
     "train_one_head",
     "trained",
