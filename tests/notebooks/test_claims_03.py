@@ -13,8 +13,8 @@ HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)
 
 @pytest.fixture(scope="module")
 def told():
-    """Everything that section 1 defines."""
-    return notebook_tools.told("03_multi_head_attention", before="## 2. The formula")
+    """Everything that sections 1 to 5 define."""
+    return notebook_tools.told("03_multi_head_attention", before="## 6. All heads at once")
 
 
 def shares(scores):
@@ -66,14 +66,26 @@ def test_swapped_matrices_let_adjectives_ask_and_one_matrix_finds_what_is_alike(
         assert [round(told["alike"][noun, other].item(), 2) for other in NOUNS] == [0.5, 0.5]
 
 
-def test_eight_numbers_hold_both_messages_and_the_blend_is_their_mean(told):
+def test_eight_numbers_hold_both_messages_and_move_the_word(told):
     passed_on = {HUNGRY: 0, SMALL: 1, QUICK: 2, GREY: 3}  # each adjective's own coordinate of the values
     for noun in NOUNS:
-        for start, row in ((0, what_row(noun)), (4, where_row(noun))):
-            for word, coordinate in passed_on.items():
-                assert told["averages"][noun, start + coordinate].item() == pytest.approx(row[word], abs=1e-6)
-    blended = (told["averages"][:, :4] + told["averages"][:, 4:]) / 2
-    close((told["blend"] @ told["values"])[MICE], blended[MICE].tolist())
+        what, where = what_row(noun), where_row(noun)
+        moved = told["X"][noun].tolist()
+        for word, coordinate in passed_on.items():
+            assert told["averages"][noun, coordinate].item() == pytest.approx(what[word], abs=1e-6)
+            assert told["averages"][noun, 4 + coordinate].item() == pytest.approx(where[word], abs=1e-6)
+            moved[3 + coordinate] += what[word] + where[word]
+        close(told["moved"][noun], moved)
+    cats = told["moved"][CATS]
+    assert cats[3:7].argmax() == passed_on[HUNGRY] and cats[1] == cats[8] == 1  # hungry, a noun, at place 1
+
+
+def test_a_head_of_size_1_prefers_the_largest_key_or_the_smallest_and_wider_ones_have_more_choice(told):
+    queries, keys = told["many_queries"], told["twelve_keys"]
+    choices = [{max(range(12), key=lambda k, q=q: float(q[:p] @ keys[k, :p])) for q in queries[:300]} for p in (1, 4)]
+    first = keys[:, 0].tolist()
+    assert choices[0] == {first.index(max(first)), first.index(min(first))}
+    assert len(choices[1]) > 6
 
 
 def test_the_spread_at_step_50_over_eight_seeds():
