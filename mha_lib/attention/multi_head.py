@@ -48,13 +48,14 @@ class MultiHeadAttention(nn.Module):
     stacked in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
 
     Args:
-        num_hiddens: size of the output, and of all heads together; divisible by ``num_heads``.
+        num_hiddens: size of the output; without ``head_size``, divisible by ``num_heads`` and shared out among them.
         num_heads: number of heads.
         dropout: probability of dropping an attention weight in training.
         bias: whether the four projections have a bias.
         query_size, key_size, value_size: sizes of the inputs; left out, they are taken from the first call.
         num_key_value_heads: number of keys' and values' heads, divides ``num_heads``; each serves as many neighbouring
             query heads (grouped-query attention, Ainslie et al. 2023; with 1, multi-query, Shazeer 2019).
+        head_size: size of one head's queries, keys and values; left out, num_hiddens / num_heads.
         attention: what each head does instead of ``FusedAttention``; it brings a dropout of its own.
 
     Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.
@@ -63,24 +64,29 @@ class MultiHeadAttention(nn.Module):
     def __init__(
         self, num_hiddens: int, num_heads: int, dropout: float = 0.0, bias: bool = False, *older: object,
         query_size: int | None = None, key_size: int | None = None, value_size: int | None = None,
-        num_key_value_heads: int | None = None, attention: AttentionPooling | None = None, device=None, dtype=None,
+        num_key_value_heads: int | None = None, head_size: int | None = None,
+        attention: AttentionPooling | None = None, device=None, dtype=None,
     ):  # fmt: skip
         by_keyword = "key_size, query_size, value_size, num_hiddens, num_heads, dropout"
         arguments.refuse_older_order(self, older, "num_hiddens, num_heads, dropout, bias", by_keyword)
         super().__init__()
         arguments.check_flag("bias", bias)
         arguments.check_parameters(device, dtype)
-        arguments.check_divisible(num_hiddens, num_heads)
-        self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, num_hiddens // num_heads
+        if head_size is None:
+            arguments.check_divisible(num_hiddens, num_heads)
+            head_size = num_hiddens // num_heads
+        for name, size in dict(num_hiddens=num_hiddens, num_heads=num_heads, head_size=head_size).items():
+            arguments.check_size(name, size)
+        self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, head_size
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         arguments.check_groups(num_heads, self.num_key_value_heads)
         self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
         arguments.check_attention(attention, AttentionPooling, dropout)
         self.attention = FusedAttention(dropout) if attention is None else attention
-        self.W_q = linear("query_size", query_size, num_hiddens, bias, device, dtype)
+        self.W_q = linear("query_size", query_size, num_heads * head_size, bias, device, dtype)
         self.W_k = linear("key_size", key_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
         self.W_v = linear("value_size", value_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
-        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias, device, dtype)
+        self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the heads get, g heads for keys and values. Override it to rotate queries and keys, or for a cache."""

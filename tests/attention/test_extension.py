@@ -7,6 +7,7 @@ from references import assert_same, attention, check, close, make_layer, masked_
 import mha_lib
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import AttentionPooling, DotProductAttention, FusedAttention, split_heads
+from mha_lib.heads.removal import prune_attention
 
 SIZES = dict(query_size=6, key_size=6, value_size=6)
 X, LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
@@ -161,6 +162,28 @@ def test_what_comes_between_is_checked():
     layer(X, X, X)
     with pytest.raises(ValueError, match="valid_lens must lie between 0 and the number of keys, 10"):
         layer(X, X, X, torch.tensor([10, 11, 3]))
+
+
+@pytest.mark.parametrize("groups", [3, 1])
+def test_heads_of_a_size_of_their_own(groups):
+    """Three heads of size 5 for an output of 8, which three does not divide."""
+    layer = MultiHeadAttention(8, 3, bias=True, head_size=5, num_key_value_heads=groups, **SIZES).double()
+    assert layer.head_size == 5 and layer.W_q.weight.shape == (15, 6) and layer.W_o.weight.shape == (8, 15)
+    check(layer, X, X, X, valid_lens=LENGTHS, head_mask=torch.tensor([0.5, 0, 2], dtype=torch.float64))
+    assert layer(X, X, X).shape == (3, 5, 8)
+
+
+@pytest.mark.parametrize("heads", [[], [2], [1, 0]])
+def test_a_layer_without_heads_of_their_own_size_keeps_its_output_size(heads):
+    layer = MultiHeadAttention(8, 3, bias=True, head_size=5, **SIZES).double()
+    gates = torch.tensor([float(head in heads) for head in range(3)], dtype=torch.float64)
+    close(prune_attention(layer, heads)(X, X, X), layer(X, X, X, head_mask=gates))
+
+
+def test_a_head_size_that_does_not_fit_is_named():
+    for size in (0, 2.5, True):
+        with pytest.raises((TypeError, ValueError), match="head_size must be"):
+            MultiHeadAttention(8, 3, head_size=size)
 
 
 def test_what_is_seen_of_a_layer():
