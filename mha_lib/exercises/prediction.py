@@ -44,7 +44,7 @@ class Prediction:
         """An input that hands over what is typed."""
         import ipywidgets
 
-        placeholder = "Type what you expect, then press Enter"
+        placeholder = "Type what you expect, then press Enter (opened again: run this cell first)"
         field = ipywidgets.Text(
             placeholder=placeholder, continuous_update=False, layout={"width": "40em", "max_width": "100%"}
         )
