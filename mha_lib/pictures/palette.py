@@ -8,13 +8,10 @@ import numpy as np
 
 STYLE = Path(__file__).with_name("js") / "live.css"
 
-# Linear sRGB -> cone responses; their cube roots -> OKLab. Source: Ottosson 2020, "A perceptual color space".
+# Linear sRGB -> cone responses. Source: Ottosson 2020, "A perceptual color space".
 TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
                      [0.2119034982, 0.6806995451, 0.1073969566],
                      [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
-TO_LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468],
-                   [1.9779984951, -2.4285922050, 0.4505937099],
-                   [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
 
 
 @functools.cache
@@ -38,13 +35,12 @@ def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
     """The colours of weights on the one scale of this course: (…) from 0 to 1 -> (…, 3), uint8.
 
     Between its named colours the scale is straight in OKLab, where equal steps look equal, as ``color-mix(in oklab)``
-    is in the browser.
+    is in the browser. OKLab is a matrix times the cube roots of cone responses: what is straight in these is so there.
     """
     named = colours(dark)
-    stops = _to_lab(np.stack([rgb(named[name]) for name in ("low", "mid", "high")]))
+    stops = _cone_roots(np.stack([rgb(named[name]) for name in ("low", "mid", "high")]))
     places = np.clip(np.asarray(weights, np.float64), 0, 1)
-    lab = np.stack([np.interp(places, [0, 0.5, 1], stops[:, axis]) for axis in range(3)], axis=-1)
-    return _from_lab(lab)
+    return _from_cone_roots(np.stack([np.interp(places, [0, 0.5, 1], stops[:, cone]) for cone in range(3)], axis=-1))
 
 
 def is_dark(colour: np.ndarray) -> np.ndarray:
@@ -57,11 +53,11 @@ def _linear(colour: np.ndarray) -> np.ndarray:
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
 
 
-def _to_lab(colour: np.ndarray) -> np.ndarray:
-    return np.cbrt(_linear(colour) @ TO_CONES.T) @ TO_LAB.T
+def _cone_roots(colour: np.ndarray) -> np.ndarray:
+    return np.cbrt(_linear(colour) @ TO_CONES.T)
 
 
-def _from_lab(lab: np.ndarray) -> np.ndarray:
-    light = np.clip((lab @ np.linalg.inv(TO_LAB).T) ** 3 @ np.linalg.inv(TO_CONES).T, 0, 1)
+def _from_cone_roots(roots: np.ndarray) -> np.ndarray:
+    light = np.clip(roots**3 @ np.linalg.inv(TO_CONES).T, 0, 1)
     share = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
     return np.rint(255 * share).astype(np.uint8)

@@ -200,3 +200,11 @@ def test_a_page_is_written_in_the_encoding_that_it_declares(model, tmp_path, mon
     monkeypatch.setattr(Path, "write_text", lambda self, text, encoding="ascii": own(self, text, encoding=encoding))
     page = pictures.save_html(pictures.HeadExplorer(model), tmp_path / "heads.html").read_text(encoding="utf-8")
     assert "break it" in page and "✎" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), [("dates", find_task("dates").held_out.inputs[0].shape[1]), ("lookups", 0)]
+)
+def test_the_browser_is_told_where_a_source_ends(name, length):
+    task = find_task(name)
+    assert pictures.HeadExplorer(task.model(), task).data["source_length"] == length

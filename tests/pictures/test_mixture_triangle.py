@@ -33,7 +33,9 @@ def test_six_averages_are_joined_by_role_and_the_reading_is_what_is_seen(share):
         met = {meet(one, other), meet(one, third), meet(other, third)}
         said = {f"{role}, segments stay apart": {False}, f"{role}, segments meet": {True}}
         assert [pairs for words, pairs in said.items() if words in picture.reading] == [met]
-    assert set(NAMES) <= {text.get_text() for text in picture.drawing.axes[0].texts}
+    for panel in picture.drawing.axes:
+        at = {text.get_text(): np.array(text.get_position()) for text in panel.texts}
+        assert all(np.linalg.norm(at[name] - corner) < 0.15 for name, corner in corners.items())
 
 
 def test_what_does_not_fit_is_named():

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,7 +11,7 @@ from mha_lib import pictures
 from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.heat_maps import FAINT, draw_words
-from mha_lib.pictures.picture import PAD
+from mha_lib.pictures.picture import FINER, PAD, SCALE
 
 
 def random(*shape, seed=0):
@@ -68,6 +69,9 @@ def test_all_that_is_drawn_lies_inside_its_canvas_and_no_two_words_touch(name):
     canvas = canvas_of(CANVASES[name]())
     for what, (left, top, right, bottom) in [*canvas.written, *(("a shape", box) for box in canvas.shapes)]:
         assert min(left, top) >= -PAD and right <= canvas.width - PAD and bottom <= canvas.height - PAD, what
+    for word, box in canvas.written:
+        ink = canvas.image.crop([round(SCALE * FINER * (PAD + end)) for end in box])
+        assert not word.strip() or ink.getcolors(1) is None, f"{word} is not to be seen"
     for (one, a), (other, b) in itertools.combinations(canvas.written, 2):
         across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
         assert across < -0.5 or down <= 0, (one, other)
@@ -152,3 +156,23 @@ def test_bows_lead_to_all_words_with_some_weight():
     assert faint == 2
     shapes = [len(draw_words(LONG, row.view(1, 1, 6), 0, (0, 0), ("", "")).shapes) for row in (own, torch.ones(6) / 6)]
     assert shapes[1] - shapes[0] == faint
+
+
+def test_the_farther_the_word_the_wider_and_higher_its_bow():
+    for query in (0, 3, 5):
+        canvas = draw_words(LONG, torch.full((1, 1, 6), 1 / 6), query, (0, 0), ("", ""))
+        bows = np.array([(right - left, bottom - top) for left, top, right, bottom in canvas.shapes[:5]])
+        middle = dict(zip(LONG, ((left + right) / 2 for _, (left, _, right, _) in canvas.written[2:8]), strict=True))
+        apart = sorted(abs(middle[word] - middle[LONG[query]]) for word in LONG if word != LONG[query])
+        wide, high = bows[bows[:, 0].argsort()].T
+        assert wide == pytest.approx(apart, abs=1.5)
+        assert np.polyfit(wide, high, 1)[0] > 0.1 and (np.diff(high) > 0).all()
+
+
+def test_a_readings_dot_has_an_area_for_its_weight():
+    explorer = pictures.KernelExplorer(torch.tensor([0.0, 1, 2, 3]), random(4), bandwidth=0.8, query=0.4)
+    weight = torch.softmax(-(torch.tensor([0.4, 0.6, 1.6, 2.6]) ** 2) / (2 * 0.8**2), dim=0).numpy()
+    boxes = explorer.still().drawing.shapes
+    dots = [box for box in boxes if abs((box[2] - box[0]) - (box[3] - box[1])) < 0.3 and box[2] - box[0] > 4.5]
+    grown = np.sort([right - left for left, _, right, _ in dots])[::-1] - 5  # that of no weight is 5 pixels wide
+    assert grown[:2] / grown[0] == pytest.approx((np.sort(weight)[::-1][:2] / weight.max()) ** 0.5, abs=0.06)
