@@ -6,7 +6,7 @@ VENV = .venv
 PY = $(VENV)/bin/python
 TESTS = tests
 # Those that hold on other packages too: without those of the browser, the set-up and the notebooks' form.
-TESTS_OF_THE_ROOMS = $(addprefix tests/,attention models heads pictures exercises)
+TESTS_OF_THE_ROOMS = $(addprefix tests/,attention models heads pictures checking museum exercises)
 # Two processes share the tests; those that share something expensive stay together (pytest.mark.xdist_group).
 PYTEST_ARGS ?= --numprocesses=2 --dist=loadgroup
 # Tests start without trained models, and leave those of the learner alone.

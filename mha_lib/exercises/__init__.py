@@ -3,6 +3,9 @@
 An exercise goes by its name, as in ``exercises.triangle(triangle)``; the modules of the subjects hold them.
 """
 
+from mha_lib.checking.exercise import Exercise
+from mha_lib.checking.help_in_steps import COURSE, hint, progress, solution
+from mha_lib.checking.prediction import answer, predict
 from mha_lib.exercises import (
     attention_pooling,
     head_importance,
@@ -14,10 +17,7 @@ from mha_lib.exercises import (
     scoring_functions,
     transposing,
 )
-from mha_lib.exercises.exercise import Exercise
-from mha_lib.exercises.help_in_steps import COURSE, hint, progress, solution
-from mha_lib.exercises.layer_check import assert_layer, check_layer
-from mha_lib.exercises.prediction import answer, predict
+from mha_lib.museum.layer_check import assert_layer, check_layer
 
 SUBJECTS = (
     attention_pooling,

@@ -2,7 +2,7 @@
 
 import torch
 
-from mha_lib.exercises.exercise import exercise
+from mha_lib.checking.exercise import exercise
 
 WIDTH = """
     2 * sigma → sigma ⇒ The scores fall twice as fast as they should. | Which factor stands beside σ² below the bar?

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.exercises.exercise import exercise, judged
-from mha_lib.exercises.naming import Result, is_number, plain
-from mha_lib.exercises.running import MistakeError, NotYetError, run, same
-from mha_lib.exercises.wording import as_sentence, kind_of
+from mha_lib.checking.comparing import Result, is_number, plain
+from mha_lib.checking.exercise import exercise, judged
+from mha_lib.checking.running import MistakeError, NotYetError, run, same
+from mha_lib.checking.wording import as_sentence, kind_of
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding

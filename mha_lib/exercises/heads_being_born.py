@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.running import MistakeError, run
+from mha_lib.checking.exercise import exercise
+from mha_lib.checking.running import MistakeError, run
 
 
 def causal_maps(num_heads: int, num_tokens: int) -> Tensor:

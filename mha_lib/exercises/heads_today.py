@@ -5,7 +5,7 @@ import math
 import torch
 
 from mha_lib.attention import merge_heads, split_heads
-from mha_lib.exercises.exercise import exercise
+from mha_lib.checking.exercise import exercise
 
 
 def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head_size: int) -> tuple:

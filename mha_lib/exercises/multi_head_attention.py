@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import masked_softmax
-from mha_lib.exercises.exercise import exercise, judged
-from mha_lib.exercises.running import MistakeError
-from mha_lib.exercises.wording import kind_of
+from mha_lib.checking.exercise import exercise, judged
+from mha_lib.checking.running import MistakeError
+from mha_lib.checking.wording import kind_of
 
 NUM_TOKENS = 6
 ENOUGH = 0.9  # weight on the previous token that counts as attending to it

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.edits import rows_of, with_edits
-from mha_lib.exercises.exercise import exercise, judged
-from mha_lib.exercises.naming import Result, plain
-from mha_lib.exercises.running import MistakeError, NotYetError, run
-from mha_lib.exercises.wording import as_sentence
+from mha_lib.checking.comparing import Result, plain
+from mha_lib.checking.edits import rows_of, with_edits
+from mha_lib.checking.exercise import exercise, judged
+from mha_lib.checking.running import MistakeError, NotYetError, run
+from mha_lib.checking.wording import as_sentence
 from mha_lib.heads import spearman
 
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")

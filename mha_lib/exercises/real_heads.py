@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads  # noqa: F401 (mistakes of the tables use it)
-from mha_lib.exercises.exercise import exercise
+from mha_lib.checking.exercise import exercise
 
 
 def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:

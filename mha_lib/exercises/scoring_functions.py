@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import valid_keys
-from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.running import MistakeError, run
+from mha_lib.checking.exercise import exercise
+from mha_lib.checking.running import MistakeError, run
 
 SOFTMAX_AXES = """
     dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Rows do not sum to 1. | Over what does the softmax run?

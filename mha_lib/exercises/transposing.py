@@ -3,8 +3,8 @@
 import torch
 
 from mha_lib.attention.shape_trace import read_tag, tagged_tokens
-from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.wording import two_numbers
+from mha_lib.checking.exercise import exercise
+from mha_lib.checking.wording import two_numbers
 
 TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=2, head_size=3).float()  # every number is its address
 FOLDED_TAGS = TAGS.unflatten(2, (2, 3)).transpose(1, 2).flatten(0, 1)  # (b, n, h · p) -> (b · h, n, p)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from right_answers import RIGHT
 
-from mha_lib.exercises.exercise import FunctionExercise
-from mha_lib.exercises.help_in_steps import COURSE
-from mha_lib.exercises.naming import outcome_of
+from mha_lib.checking.comparing import outcome_of
+from mha_lib.checking.exercise import FunctionExercise
+from mha_lib.checking.help_in_steps import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -8,7 +8,7 @@ from notebook_tools import make_notebooks
 
 SET_UP = """
 from mha_lib import exercises
-from mha_lib.exercises import running
+from mha_lib.checking import running
 running.SECONDS = 2
 """
 HANGS = """

@@ -7,22 +7,16 @@ import re
 import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
-from mha_lib.exercises import (
-    bug_museum,
-    check_layer,
-    decoding_layer,
-    decoding_tests,
-    editable_layer,
-    kept_work,
-    layer_tests,
-)
+from mha_lib.checking import kept_work
+from mha_lib.exercises import check_layer
+from mha_lib.museum import decoding_layer, decoding_tests, editable_layer, guesses, layer_tests
 
 pytestmark = [
     pytest.mark.xdist_group("museum"),  # one process runs the notebook, once
     pytest.mark.usefixtures("in_this_process"),
 ]
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_guesses.ipynb")
 CODE = code(NOTEBOOK)
 ROOMS, CLEAN, WITH_CACHE = range(1, 17), 12, range(13, 17)
 BUGS = [number for number in ROOMS if number != CLEAN]
@@ -123,11 +117,11 @@ def test_a_matrix_that_is_shown_is_the_one_that_was_found(museum, name):
 @pytest.mark.parametrize("number", ROOMS)
 def test_a_room_shows_nothing_of_what_the_panel_finds_in_it_until_one_has_guessed(museum, number):
     assert output_of(cell_of(f"Room{number}")) == "shape test: passes\n"
-    (cell,) = [cell for cell in CODE if cell.source.startswith(f"bug_museum.unveil({number}, ")]
+    (cell,) = [cell for cell in CODE if cell.source.startswith(f"guesses.unveil({number}, ")]
     assert output_of(cell).endswith(repr(layer_tests.run(museum[f"Room{number}"], PANEL[number])))
     (output,) = cell.outputs
     assert output.data["text/html"].startswith("<details><summary>The answer</summary>")
-    assert f"bug_museum.guess({number})" in [cell.source for cell in CODE]
+    assert f"guesses.guess({number})" in [cell.source for cell in CODE]
     source = cell_of(f"Room{number}").source.rpartition("\n\n")[0]
     assert len([line for line in source.splitlines() if line.strip()]) <= 10
 
@@ -145,7 +139,7 @@ def test_what_is_to_be_mended_is_the_exhibit_and_it_can_be_mended(museum, number
     repaired = defined(museum, source, f"Mended{number}")
     assert layer_tests.run(repaired, PANEL[number]).caught_by == []
     assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
-    assert bug_museum.mend(museum[f"Room{number}"], repaired, PANEL[number])
+    assert guesses.mend(museum[f"Room{number}"], repaired, PANEL[number])
 
 
 @pytest.mark.parametrize("number", NAMED)
@@ -161,7 +155,7 @@ def test_check_layer_lets_the_clean_room_pass(museum):
 def test_half_a_repair_is_told_what_is_left(museum):
     (old, new), *_ = REPAIRS[7].items()
     half = defined(museum, cell_of("Mended7").source.replace(old, new), "Mended7")
-    assert "Still caught by: " in bug_museum.mend(museum["Room7"], half).text
+    assert "Still caught by: " in guesses.mend(museum["Room7"], half).text
 
 
 def test_what_gets_past_the_panel_is_wrong(museum):
@@ -176,25 +170,25 @@ def test_what_gets_past_the_panel_is_wrong(museum):
 def test_repairs_and_guesses_are_counted(museum, monkeypatch):
     assert museum["mended"] == []
     monkeypatch.setattr(kept_work, "this_sitting", {})
-    assert bug_museum.score() == "named: 0 of 0; not guessed at yet: 16"
-    for room, suspect in ((2, bug_museum.SUMS), (3, bug_museum.NAN), (6, bug_museum.NAN)):
-        bug_museum.guess(room).keep(suspect)
-    assert bug_museum.score() == "named: 2 of 3 (rooms 2, 6); not guessed at yet: 13"
-    assert "weights are too flat or too sharp" in repr(bug_museum.unveil(3, "seen"))
-    assert "<details open>" in bug_museum.unveil(3, "seen")._repr_html_()
+    assert guesses.score() == "named: 0 of 0; not guessed at yet: 16"
+    for room, suspect in ((2, guesses.SUMS), (3, guesses.NAN), (6, guesses.NAN)):
+        guesses.guess(room).keep(suspect)
+    assert guesses.score() == "named: 2 of 3 (rooms 2, 6); not guessed at yet: 13"
+    assert "weights are too flat or too sharp" in repr(guesses.unveil(3, "seen"))
+    assert "<details open>" in guesses.unveil(3, "seen")._repr_html_()
 
 
 def test_a_suspect_is_picked_and_takes_the_place_of_the_list(monkeypatch):
     monkeypatch.setattr(kept_work, "this_sitting", {})
-    guess = bug_museum.guess(1)
+    guess = guesses.guess(1)
     with contextlib.redirect_stdout(io.StringIO()):
         guess._ipython_display_()
     suspects, button = guess.field.children
     button.click()
     assert not guess.predicted
-    suspects.value = bug_museum.HEARD
+    suspects.value = guesses.HEARD
     button.click()
-    assert bug_museum.guess(1).predicted == bug_museum.HEARD
+    assert guesses.guess(1).predicted == guesses.HEARD
 
 
 def test_what_is_wrong_is_folded_away_and_says_where_it_was_found():

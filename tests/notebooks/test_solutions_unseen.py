@@ -7,7 +7,7 @@ import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
 import stubs
-from mha_lib.exercises.help_in_steps import COURSE
+from mha_lib.checking.help_in_steps import COURSE
 
 
 def is_code(text):

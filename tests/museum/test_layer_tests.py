@@ -10,8 +10,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
-from mha_lib.exercises import layer_tests, running
-from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
+from mha_lib.checking import running
+from mha_lib.museum import layer_tests
+from mha_lib.museum.editable_layer import AdditiveLayer, Layer
 
 
 class Einsum(Layer):

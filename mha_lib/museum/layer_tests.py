@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import edge_cases
-from mha_lib.exercises import running
-from mha_lib.exercises.editable_layer import Layer
-from mha_lib.exercises.running import MistakeError, error_in_words
-from mha_lib.exercises.verdict import Verdict
-from mha_lib.exercises.wording import kind_of
+from mha_lib.checking import running
+from mha_lib.checking.running import MistakeError, error_in_words
+from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.wording import kind_of
 from mha_lib.models.training import seeded
+from mha_lib.museum.editable_layer import Layer
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
-from mha_lib.exercises import diagnosis, kept_work, running
-from mha_lib.exercises.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
-from mha_lib.exercises.naming import Result, are_two_mistakes, explains, given, is_number, needed
-from mha_lib.exercises.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run
-from mha_lib.exercises.verdict import Verdict
-from mha_lib.exercises.wording import as_sentence, call_in_words, two_numbers
+from mha_lib.checking import diagnosis, kept_work, running
+from mha_lib.checking.comparing import Result, are_two_mistakes, explains, given, is_number, needed
+from mha_lib.checking.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
+from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run
+from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.wording import as_sentence, call_in_words, two_numbers
 from mha_lib.models.training import seeded
 
 
@@ -49,9 +49,9 @@ class Exercise:
 
     __name__: str  # of the function that was made into an exercise
 
-    def __init__(self, examine: Callable[..., str | Verdict], right: Callable, idea: str, begin: str) -> None:
-        functools.update_wrapper(self, examine)
-        self.examine, self.right, self.answer = examine, right, ""
+    def __init__(self, task: Callable, right: Callable, idea: str, begin: str) -> None:
+        functools.update_wrapper(self, task)  # its name, and the docstring that says what is asked for
+        self.task, self.right, self.answer = task, right, ""
         shapes = " ".join((inspect.getdoc(self) or "").partition("\n\n")[2].partition("Source:")[0].split())
         steps = {"The idea": idea, "The shapes": shapes, "To begin with": begin}
         self.hints = {step: text for step, text in steps.items() if text}
@@ -64,6 +64,10 @@ class Exercise:
         self.answer = source_of(answers[0]) if len(answers) == 1 else ""
         kept_work.record(self.__name__, verdict.state)
         return verdict
+
+    def examine(self, *answers: Any) -> str | Verdict:
+        """Praise for a right answer, or a verdict; raises a ``MistakeError`` or a ``NotYetError`` with what is wrong."""
+        return self.task(*answers)
 
     def verdict_on(self, answers: tuple) -> Verdict:
         """What ``examine`` says, or raises, as a verdict with the next step."""
@@ -91,10 +95,32 @@ class Exercise:
 
 
 class FunctionExercise(Exercise):
-    """An exercise whose answer is a function, with a table of mistakes; see ``exercise`` for the arguments."""
+    """An exercise whose answer is a function, with a table of mistakes.
 
-    def __init__(self, right, idea, begin, trials, praise, mistakes, then=None, numbers_in_words=two_numbers) -> None:
-        super().__init__(functools.wraps(right)(lambda function: self.verdict_of(function)), right, idea, begin)
+    Args:
+        right: a right answer.
+        trials: gives the arguments of calls, the smallest first; or a dictionary of such lists, one for each stage of
+            the check, under words that say what is special about its calls.
+        praise: what is said of a right answer.
+        idea, begin: hints, of which none holds a line of the answer.
+        mistakes: a table of mistakes, or several; ``edits`` says how it reads.
+        then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
+        numbers_in_words: how two numbers that differ are written.
+    """
+
+    def __init__(
+        self,
+        right: Callable,
+        *,
+        trials: Callable[[], list[tuple] | dict[str, list[tuple]]],
+        praise: str,
+        idea: str,
+        begin: str,
+        mistakes: str | tuple[str, ...],
+        then: Callable[[Callable], object] | None = None,
+        numbers_in_words: Callable[..., str] = two_numbers,
+    ) -> None:
+        super().__init__(right, right, idea, begin)
         self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
         self.edits = [row for table in tables for row in rows_of(table)]
@@ -124,7 +150,7 @@ class FunctionExercise(Exercise):
                     return with_edits(self.right, first, second)
         return None
 
-    def verdict_of(self, function: Callable) -> str | Verdict:
+    def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
         results: list[Result] = []
         for where, trials in self.stages().items():
@@ -196,26 +222,14 @@ def form(results: Sequence[Result]) -> Iterator[str]:
         yield f"{start} as {came}; {needed(right)} needed."
 
 
-def exercise(
-    *, trials: Callable, praise: str, idea: str, begin: str, mistakes: str | tuple[str, ...], **options
-) -> Callable[[Callable], FunctionExercise]:
-    """Make a function, which is a right answer, into an exercise.
-
-    Args:
-        trials: gives the arguments of calls, the smallest first; or a dictionary of such lists, one for each stage of
-            the check, under words that say what is special about its calls.
-        praise: what is said of a right answer.
-        idea, begin: hints, of which none holds a line of the answer.
-        mistakes: a table of mistakes, or several; ``edits`` says how it reads.
-        then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
-        numbers_in_words: how two numbers that differ are written.
-    """
-    return lambda right: FunctionExercise(right, idea, begin, trials, praise, mistakes, **options)
+def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:
+    """Make a function, which is a right answer, into an exercise; ``FunctionExercise`` lists the arguments."""
+    return lambda right: FunctionExercise(right, **arguments)
 
 
 def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str]], Exercise]:
     """Make a function that returns praise for a right answer, or raises a ``MistakeError``, into an exercise."""
-    return lambda examine: Exercise(examine, right, idea, begin)
+    return lambda task: Exercise(task, right, idea, begin)
 
 
 def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:

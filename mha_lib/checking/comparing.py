@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.running import Outcome, error_in_words
-from mha_lib.exercises.wording import Foreign, kind_of, trimmed, two_numbers
+from mha_lib.checking.running import Outcome, error_in_words
+from mha_lib.checking.wording import Foreign, kind_of, trimmed, two_numbers
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 

@@ -30,7 +30,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.wording import Foreign, call_in_words, kind_of, names_of, trimmed
+from mha_lib.checking.wording import Foreign, call_in_words, kind_of, names_of, trimmed
 
 SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
 PATIENCE = 60.0  # seconds on the clock, for code that waits and does not compute

@@ -4,8 +4,8 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-from mha_lib.exercises import kept_work
-from mha_lib.exercises.help_in_steps import Page
+from mha_lib.checking import kept_work
+from mha_lib.checking.help_in_steps import Page
 
 
 class Prediction:

@@ -13,10 +13,11 @@ from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import other_libraries
-from mha_lib.exercises import assert_layer, check_layer, running
-from mha_lib.exercises.editable_layer import AdditiveLayer, Layer
-from mha_lib.exercises.layer_check import KNOWN, attention_output
-from mha_lib.exercises.layer_tests import by_formula
+from mha_lib.checking import running
+from mha_lib.exercises import assert_layer, check_layer
+from mha_lib.museum.editable_layer import AdditiveLayer, Layer
+from mha_lib.museum.layer_check import KNOWN, attention_output
+from mha_lib.museum.layer_tests import by_formula
 
 here = pytest.mark.usefixtures("in_this_process")
 

@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.naming import Result, as_tensor, first_difference, plain
-from mha_lib.exercises.running import Outcome
+from mha_lib.checking.comparing import Result, as_tensor, first_difference, plain
+from mha_lib.checking.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "

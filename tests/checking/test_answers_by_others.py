@@ -7,8 +7,8 @@ import pytest
 import torch
 from answers_by_others import RIGHT, WRONG
 
+from mha_lib.checking.help_in_steps import COURSE
 from mha_lib.exercises import reorder_heads
-from mha_lib.exercises.help_in_steps import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -3,8 +3,8 @@
 import html
 from dataclasses import dataclass
 
-from mha_lib.exercises import kept_work
-from mha_lib.exercises.exercise import Exercise
+from mha_lib.checking import kept_work
+from mha_lib.checking.exercise import Exercise
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
 COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__

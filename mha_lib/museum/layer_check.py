@@ -23,14 +23,14 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import masked_softmax, merge_heads, split_heads
-from mha_lib.exercises import layer_tests
-from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.layer_tests import Implementation, check_shape, matrices_of
-from mha_lib.exercises.naming import Result, first_difference
-from mha_lib.exercises.running import MistakeError, NotYetError, Outcome, run
-from mha_lib.exercises.verdict import Verdict
-from mha_lib.exercises.wording import as_sentence, call_in_words, kind_of
+from mha_lib.checking.comparing import Result, first_difference
+from mha_lib.checking.exercise import exercise
+from mha_lib.checking.running import MistakeError, NotYetError, Outcome, run
+from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.wording import as_sentence, call_in_words, kind_of
 from mha_lib.models.training import seeded
+from mha_lib.museum import layer_tests
+from mha_lib.museum.layer_tests import Implementation, check_shape, matrices_of
 
 Make = Callable[[int, int, float], nn.Module]
 Call = Callable[..., Tensor | tuple[Tensor, Tensor | None]]

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from mha_lib import MultiHeadAttention
-from mha_lib.exercises import decoding_tests, layer_tests
-from mha_lib.exercises.decoding_layer import DecodingLayer
 from mha_lib.models.induction import rotations
+from mha_lib.museum import decoding_tests, layer_tests
+from mha_lib.museum.decoding_layer import DecodingLayer
 
 
 class MaskedAtFirst(DecodingLayer):

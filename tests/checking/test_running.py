@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from mha_lib.exercises import running
-from mha_lib.exercises.exercise import exercise
+from mha_lib.checking import running
+from mha_lib.checking.exercise import exercise
 
 
 @exercise(

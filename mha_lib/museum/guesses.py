@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mha_lib.exercises import layer_tests
-from mha_lib.exercises.layer_tests import TESTS, Implementation, Test
-from mha_lib.exercises.prediction import Answer, Prediction, predicted
-from mha_lib.exercises.verdict import Verdict
+from mha_lib.checking.prediction import Answer, Prediction, predicted
+from mha_lib.checking.verdict import Verdict
+from mha_lib.museum import layer_tests
+from mha_lib.museum.layer_tests import TESTS, Implementation, Test
 
 HEARD, ELSEWHERE = "padding, or a later token, is heard", "numbers land with the wrong token, head or example"
 SUMS, SCORES = "the weights of a query do not sum to 1", "weights are too flat or too sharp"

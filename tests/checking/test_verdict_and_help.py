@@ -12,10 +12,10 @@ import torch
 from IPython.core.formatters import DisplayFormatter
 
 from mha_lib import exercises
-from mha_lib.exercises import kept_work
-from mha_lib.exercises.exercise import exercise
-from mha_lib.exercises.help_in_steps import COURSE
-from mha_lib.exercises.verdict import Verdict
+from mha_lib.checking import kept_work
+from mha_lib.checking.exercise import exercise
+from mha_lib.checking.help_in_steps import COURSE
+from mha_lib.checking.verdict import Verdict
 
 scaled_scores, triangle = COURSE["scaled_scores"], COURSE["triangle"]
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.exercises.decoding_layer import DecodingLayer
-from mha_lib.exercises.layer_tests import (
+from mha_lib.models.induction import ROTATION_BASE
+from mha_lib.museum.decoding_layer import DecodingLayer
+from mha_lib.museum.layer_tests import (
     ROUNDING,
     Implementation,
     Test,
@@ -19,7 +20,6 @@ from mha_lib.exercises.layer_tests import (
     guarded,
     with_random_parameters,
 )
-from mha_lib.models.induction import ROTATION_BASE
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 
