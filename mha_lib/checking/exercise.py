@@ -66,7 +66,7 @@ class Exercise:
         return verdict
 
     def examine(self, *answers: Any) -> str | Verdict:
-        """Praise for a right answer, or a verdict; raises a ``MistakeError`` or a ``NotYetError`` with what is wrong."""
+        """Praise for a right answer, or a verdict; raises ``MistakeError`` or ``NotYetError`` with what is wrong."""
         return self.task(*answers)
 
     def verdict_on(self, answers: tuple) -> Verdict:
@@ -118,7 +118,7 @@ class FunctionExercise(Exercise):
         begin: str,
         mistakes: str | tuple[str, ...],
         then: Callable[[Callable], object] | None = None,
-        numbers_in_words: Callable[..., str] = two_numbers,
+        numbers_in_words: Callable[[float, float], tuple[str, str]] = two_numbers,
     ) -> None:
         super().__init__(right, right, idea, begin)
         self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
