@@ -10,7 +10,8 @@ from torch.autograd.graph import Node
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
-from mha_lib.attention.pooling import DotProductAttention, is_allowed, join_masks, without_unseen
+from mha_lib.attention.masks import Masks, is_allowed
+from mha_lib.attention.pooling import DotProductAttention, without_unseen
 
 
 class FusedAttention(DotProductAttention):
@@ -32,32 +33,38 @@ class FusedAttention(DotProductAttention):
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
         self.remember(None)
-        arguments.check_flag("keep_weights", self.keep_weights)
-        arguments.check_flag("skip_padding", self.skip_padding)
+        arguments.check_flags(keep_weights=self.keep_weights, skip_padding=self.skip_padding)
         if self.keep_weights or self._is_overridden():
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
-        shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, h, q, k)
+        arguments.check_sequences(queries, keys, values)
+        masks = Masks((*queries.shape[:-1], keys.shape[-2]), queries, valid_lens, attn_mask, causal)
         arguments.check_same_size(queries, keys)
         plain = arguments.in_plain_call(queries)
+        output = self._output(queries, keys, values, masks, plain)
         if plain:
-            self.remember(self._on_demand(queries, keys, shape, valid_lens, attn_mask, causal))
+            self.remember(self._on_demand(queries, keys, masks.kept()))
+        return output
+
+    def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
+        """The averages; masks are joined only where the kernel has no faster way."""
         # The kernel's causal mask starts at the first key: the same as ours where there are as many queries as keys.
+        causal, valid_lens = masks.causal, masks.valid_lens
         kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula()
-        if attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
+        if masks.attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
             if valid_lens is None:
                 return self._average(queries, keys, values, None, causal)
             if self.skip_padding and plain and padding_is_worth_skipping(queries, keys, valid_lens):
                 examples = zip(queries.split(1), keys.split(1), values.split(1), valid_lens.tolist(), strict=True)
                 cut = [(q, k[..., : int(n), :], v[..., : int(n), :]) for q, k, v, n in examples]
                 return torch.cat([self._average(q, k, v, None, causal) for q, k, v in cut])
-        return self._average(queries, keys, values, join_masks(queries, shape, valid_lens, attn_mask, causal))
+        return self._average(queries, keys, values, masks.joined())
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """As the formula's, but masked by adding −∞, and without gradients in the scores' own memory: much faster."""
         if self._is_overridden():
             return super().weights(queries, keys, mask)
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        recorded = torch.is_grad_enabled() or arguments.in_forward_mode()
+        recorded = torch.is_grad_enabled() or arguments.in_transform()
         memory = None if recorded or not arguments.in_plain_call(scores) else scores
         if mask is None:
             return torch.softmax(scores, dim=-1, out=memory).to(queries.dtype)
@@ -79,33 +86,34 @@ class FusedAttention(DotProductAttention):
         return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal)
 
     def _goes_by_formula(self) -> bool:
-        transformed = arguments.in_function_transform() or arguments.in_forward_mode()
-        return transformed or (self.training and self.dropout.p > 0)
+        return arguments.in_transform() or (self.training and self.dropout.p > 0)
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
 
-    def _on_demand(self, queries, keys, shape, valid_lens, attn_mask, causal) -> Callable[[], Tensor]:
+    def _on_demand(self, queries: Tensor, keys: Tensor, masks: Masks) -> Callable[[], Tensor]:
         """A function that gives the weights of a call; until then, its arguments take less memory than these."""
-        queries, keys, attn_mask = (X if X is None else X.detach() for X in (queries, keys, attn_mask))
-        valid_lens = None if valid_lens is None else valid_lens.clone()  # so that later changes do not matter
+        queries, keys = queries.detach(), keys.detach()
 
         def weights() -> Tensor:
-            if versions(queries, keys, attn_mask) != before:
+            if versions(queries, keys, masks.attn_mask) != before:
                 raise RuntimeError(
                     "attention_weights: queries, keys or attn_mask were changed in place since the last call; "
                     "call the layer again"
                 )
             with torch.no_grad():
-                return self.weights(queries, keys, join_masks(queries, shape, valid_lens, attn_mask, causal))
+                return self.weights(queries, keys, masks.joined())
 
-        before = versions(queries, keys, attn_mask)
+        before = versions(queries, keys, masks.attn_mask)
         return weights
 
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
     """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-    return [None if X is None or X.is_inference() else X._version for X in tensors]
+    counters: list[int | None] = []
+    for X in tensors:
+        counters.append(None if X is None or X.is_inference() else X._version)
+    return counters
 
 
 def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, is_causal=False) -> Tensor:
@@ -123,7 +131,7 @@ def give_second_derivatives(node: Node | None, queries, keys, values, mask: Tens
     """Have the kernel's gradients go by the formula where they are recorded: the kernel has no second derivatives."""
     if node is None or not node.name().startswith("ScaledDotProductFlashAttention"):
         return  # torch itself went by the formula
-    given = [weakref.ref(X) for X in (queries, keys, values)]  # the graph holds them, as long as it is needed
+    given = list(map(weakref.ref, (queries, keys, values)))  # the graph holds them, as long as it is needed
     before = versions(mask)
 
     def by_formula(gradients: tuple[Tensor | None, ...], of_output: tuple[Tensor, ...]) -> tuple | None:

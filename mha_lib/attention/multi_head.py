@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         by_keyword = "key_size, query_size, value_size, num_hiddens, num_heads, dropout"
         arguments.refuse_older_order(self, older, "num_hiddens, num_heads, dropout, bias", by_keyword)
         super().__init__()
-        arguments.check_flag("bias", bias)
+        arguments.check_flags(bias=bias)
         arguments.check_parameters(device, dtype)
         if head_size is None:
             arguments.check_divisible(num_hiddens, num_heads)
@@ -89,10 +89,16 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads get, g heads for keys and values. Override it to rotate queries and keys, or for a cache."""
-        Q = split_heads(self.W_q(queries), self.num_heads)  # (b, q, h · d) -> (b, h, q, d)
-        K = split_heads(self.W_k(keys), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
-        V = split_heads(self.W_v(values), self.num_key_value_heads)  # (b, k, g · d) -> (b, g, k, d)
+        """What the heads get: queries (b, h, q, d), keys and values (b, g, k, d) for g heads of theirs.
+
+        This is the one place between projection and attention. Override it to rotate queries and keys, or to put keys
+        and values from a cache before the new ones: the three are projected together, so that what changes the number
+        of keys changes that of values, too.
+        """
+        h, g = self.num_heads, self.num_key_value_heads  # below, ``split_heads`` without its checks
+        Q = self.W_q(queries).unflatten(-1, (h, -1)).transpose(1, 2)  # (b, q, h · d) -> (b, q, h, d) -> (b, h, q, d)
+        K = self.W_k(keys).unflatten(-1, (g, -1)).transpose(1, 2)  # (b, k, g · d) -> (b, g, k, d)
+        V = self.W_v(values).unflatten(-1, (g, -1)).transpose(1, 2)  # (b, k, g · d) -> (b, g, k, d)
         return Q, K, V
 
     def forward(
@@ -108,16 +114,19 @@ class MultiHeadAttention(nn.Module):
             queries, keys, values: (b, q, query_size), (b, k, key_size), (b, k, value_size).
             head_mask: gates on the heads' outputs before ``W_o``, None, (h,) or (b, h); 0 switches a head off;
                 differentiable (Michel et al. 2019, section 2.3).
-            valid_lens, attn_mask, causal: see the top of ``pooling``.
+            valid_lens, attn_mask, causal: see the top of ``masks``.
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
         self.attention.remember(None)
-        arguments.check_flag("need_weights", need_weights)
+        arguments.check_flags(need_weights=need_weights)
         arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
-        arguments.check_projection("queries", queries, self.W_q, "query_size")
-        arguments.check_projection("keys", keys, self.W_k, "key_size")
-        arguments.check_projection("values", values, self.W_v, "value_size")
-        arguments.check_head_mask(head_mask, queries, self.num_heads)
+        arguments.check_projections(
+            ("queries", queries, self.W_q, "query_size"),
+            ("keys", keys, self.W_k, "key_size"),
+            ("values", values, self.W_v, "value_size"),
+        )
+        if head_mask is not None:
+            arguments.check_head_mask(head_mask, queries, self.num_heads)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:
             K, V = K[:, self.key_value_head_of], V[:, self.key_value_head_of]  # (b, g, k, d) -> (b, h, k, d)

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from mha_lib.attention.masks import valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention
-from mha_lib.attention.pooling import DotProductAttention, valid_keys
+from mha_lib.attention.pooling import DotProductAttention
 
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 

@@ -1,65 +1,25 @@
 """Attention by its formula: compare queries with keys, turn the scores into weights, average the values with them.
 
 In comments b is the batch, h the number of heads, q and k the numbers of queries and keys, d a size.
-
-Three arguments say which query may attend to which key; where more than one is given, all of them must allow it:
-
-- ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
-- ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to) or a float bias that is added
-  to the scores; (q, k), or as many axes as the scores have, each of their size or 1.
-- ``causal``: no query sees a later key. The last query stands at the last key, which is right also where earlier keys
-  come from a cache. (The ``is_causal`` of torch's function sets the first query at the first key instead.)
+``masks`` says which query may attend to which key.
 """
 
 import math
 from collections.abc import Callable
-from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
-
-
-def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
-    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q)."""
-    lengths = valid_lens.reshape(*valid_lens.shape, *[1] * (3 - valid_lens.dim()))  # (b, 1, 1) or (b, q, 1)
-    # As integers: in half precision a large index would be rounded.
-    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()  # (k) < (b, q, 1) -> (b, q, k)
-
-
-def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-    """Which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
-
-
-def join_masks(
-    X: Tensor, shape: tuple[int, ...], valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
-) -> Tensor | None:
-    """One mask for scores of this shape, with X's device and dtype: None, bool, or a bias that is −∞ at all others."""
-    masks = []
-    if valid_lens is not None:
-        valid = valid_keys(valid_lens, shape[-1])  # (b, 1, k) or (b, q, k)
-        masks.append(valid if len(shape) == 3 else valid.unsqueeze(1))  # (b, 1, 1, k) or (b, 1, q, k)
-    if causal:
-        masks.append(keys_so_far(shape[-2], shape[-1], X.device))  # (q, k)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        masks, attn_mask = [*masks, attn_mask], None
-    allowed = reduce(torch.logical_and, masks) if masks else None
-    if attn_mask is None:
-        return allowed
-    return attn_mask.to(X.dtype) if allowed is None else torch.where(allowed, attn_mask, -math.inf).to(X.dtype)
-
-
-def is_allowed(mask: Tensor) -> Tensor:
-    """A mask as bool."""
-    return mask if mask.dtype == torch.bool else mask != -math.inf
+from mha_lib.attention.masks import Masks, is_allowed
 
 
 def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     """Keys, values or both with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
     # On the CPU, only what is not finite is worth the filling, which takes far longer than a sum.
-    if mask is None or (arguments.values_readable(mask) and all(math.isfinite(X.detach().sum()) for X in sequences)):
+    if mask is None:
+        return sequences
+    if arguments.values_readable(mask) and math.isfinite(sum(map(torch.sum, map(torch.detach, sequences)))):
         return sequences
     seen = is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
@@ -81,18 +41,21 @@ def masked_softmax(
     Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in half precision and for very low scores).
     """
     arguments.check_floats("scores", scores, arguments.SCORES)
-    arguments.check_masks(scores.shape, scores.device, valid_lens, attn_mask, causal)
-    dtype, scores = scores.dtype, in_float32(scores)
-    mask = join_masks(scores, scores.shape, valid_lens, attn_mask, causal)
+    wide = in_float32(scores)
+    return softmax_of_allowed(wide, Masks(scores.shape, wide, valid_lens, attn_mask, causal).joined()).to(scores.dtype)
+
+
+def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """``masked_softmax`` for masks that are joined already."""
     if mask is None:
-        return torch.softmax(scores, dim=-1).to(dtype)
+        return torch.softmax(scores, dim=-1)
     if mask.dtype != torch.bool:
         scores = scores + mask
     allowed = is_allowed(mask)
     # Softmax of a row that is −∞ throughout is NaN, forward and backward: a row without any key gets zeros instead.
     row_is_empty = ~allowed.any(dim=-1, keepdim=True)
     others = torch.where(row_is_empty, 0.0, -math.inf).to(scores.dtype)
-    return torch.softmax(torch.where(allowed, scores, others), dim=-1).to(dtype) * allowed
+    return torch.softmax(torch.where(allowed, scores, others), dim=-1) * allowed
 
 
 class AttentionPooling(nn.Module):
@@ -112,19 +75,28 @@ class AttentionPooling(nn.Module):
         object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """How well every key answers every query: (b, q, k), or (b, h, q, k) inside a multi-head layer."""
+        """How well every key answers every query: (b, q, d), (b, k, d) -> (b, q, k), or all with heads, (b, h, …)."""
         raise NotImplementedError
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """How each query shares itself out among the keys: (b, q, k); ``mask`` is one of ``join_masks``."""
+        """How each query shares itself out among the keys, 1 in all: (b, q, d), (b, k, d) -> (b, q, k).
+
+        ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
+        """
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        return masked_softmax(scores, attn_mask=mask).to(queries.dtype)
+        arguments.check_floats("scores", scores, arguments.SCORES)
+        arguments.check_shape("scores", scores, [(*queries.shape[:-1], keys.shape[-2])])
+        return softmax_of_allowed(in_float32(scores), mask).to(queries.dtype)
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
-        """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none."""
+        """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none.
+
+        Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
+        """
         self.remember(None)
-        shape = arguments.check_call(queries, keys, values, valid_lens, attn_mask, causal)  # (b, q, k)
-        mask = join_masks(queries, shape, valid_lens, attn_mask, causal)
+        arguments.check_sequences(queries, keys, values)
+        shape = *queries.shape[:-1], keys.shape[-2]  # (b, q, k)
+        mask = Masks(shape, queries, valid_lens, attn_mask, causal).joined()
         weights = self.weights(queries, keys, mask)  # (b, q, k)
         output = self.dropout(weights) @ without_unseen(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
         if arguments.in_plain_call(weights):
@@ -177,7 +149,7 @@ class KernelPooling(AttentionPooling):
     def __init__(self, bandwidth: float = 1.0, learnable: bool = False, *, device=None, dtype=None):
         super().__init__()
         arguments.check_bandwidth(bandwidth)
-        arguments.check_flag("learnable", learnable)
+        arguments.check_flags(learnable=learnable)
         arguments.check_parameters(device, dtype)
         log_bandwidth = torch.tensor(math.log(bandwidth), device=device, dtype=dtype)
         self.log_bandwidth = nn.Parameter(log_bandwidth, requires_grad=learnable)
@@ -218,8 +190,8 @@ class AdditiveAttention(AttentionPooling):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        arguments.check_projection("queries", queries, self.W_q, "query_size")
-        arguments.check_projection("keys", keys, self.W_k, "key_size")
+        given = ("queries", queries, self.W_q, "query_size"), ("keys", keys, self.W_k, "key_size")
+        arguments.check_projections(*given)
         features = self.W_q(queries).unsqueeze(-2) + self.W_k(keys).unsqueeze(-3)  # (b, q, k, num_hiddens)
         return self.w_v(torch.tanh(features)).squeeze(-1)  # (b, q, k, 1) -> (b, q, k)
 

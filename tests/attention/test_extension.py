@@ -60,6 +60,26 @@ def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
         AttentionPooling()(X, X, X)
 
 
+@pytest.mark.parametrize("base", [AttentionPooling, DotProductAttention, FusedAttention])
+@pytest.mark.parametrize(
+    ("error", "told", "made"),
+    [
+        (ValueError, r"scores must have shape \(3, 5, 5\), got \(3, 5, 4\)", lambda scores: scores[..., 1:]),
+        (ValueError, r"scores must have shape .*, got \(5, 5\)", lambda scores: scores[0]),
+        (TypeError, "scores must hold floating-point numbers .*, got torch.int64", torch.Tensor.long),
+        (TypeError, "scores must be a tensor .*, got list", torch.Tensor.tolist),
+    ],
+)
+def test_scores_that_no_softmax_can_take_are_named(base, error, told, made):
+    class Wrong(base):
+        def scores(self, queries, keys):
+            return made(queries @ keys.mT)
+
+    for masks in ({}, {"valid_lens": LENGTHS}, {"causal": True}):
+        with pytest.raises(error, match=told):
+            Wrong()(X, X, X, **masks)
+
+
 def test_scores_of_ones_own_are_not_written_to():
     kept = random_numbers(3, 5, 5)
 

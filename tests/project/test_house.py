@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import mha_lib
 
@@ -76,3 +78,28 @@ def test_benchmarks_need_no_file_of_the_tests():
 def test_no_file_name_is_used_twice():
     names = Counter(path.name for path in FILES if path.name != "__init__.py")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_small_forward_pass_is_soon_read_and_its_masks_are_joined_once():
+    layer, X = mha_lib.MultiHeadAttention(8, 4).eval(), torch.randn(2, 3, 8)
+    lengths, bias = torch.tensor([3, 2]), torch.randn(3, 3)
+    layer(X, X, X)
+    assert len(calls_of_ours(lambda: layer(X, X, X, lengths))) <= 45
+    joins = calls_of_ours(lambda: layer(X, X, X, lengths, attn_mask=bias, causal=True)).count("valid_keys")
+    assert (joins, calls_of_ours(lambda: layer.attention_weights).count("valid_keys")) == (1, 0)
+
+
+def calls_of_ours(run: Callable[[], object]) -> list[str]:
+    """The functions of mha_lib that are called in order, and each time that a generator goes on."""
+    found = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            found.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return found

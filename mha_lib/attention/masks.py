@@ -1,0 +1,167 @@
+"""Which query may attend to which key. Letters as in ``pooling``.
+
+Three arguments say it; where more than one is given, all of them must allow it:
+
+- ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
+- ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to) or a float bias that is added
+  to the scores; (q, k), or as many axes as the scores have, each of their size or 1.
+- ``causal``: no query sees a later key. The last query stands at the last key, which is right also where earlier keys
+  come from a cache. (The ``is_causal`` of torch's function sets the first query at the first key instead.)
+"""
+
+import copy
+import math
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mha_lib.attention.arguments import FLOATS, check_flags, check_shape, check_tensor, elsewhere, values_readable
+
+INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
+
+
+def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
+    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q)."""
+    lengths = valid_lens.reshape(*valid_lens.shape, *[1] * (3 - valid_lens.dim()))  # (b, 1, 1) or (b, q, 1)
+    # As integers: in half precision a large index would be rounded.
+    return torch.arange(num_keys, device=valid_lens.device) < lengths.long()  # (k) < (b, q, 1) -> (b, q, k)
+
+
+def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
+    """Which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
+
+
+def is_allowed(mask: Tensor) -> Tensor:
+    """A mask as bool."""
+    return mask if mask.dtype == torch.bool else mask != -math.inf
+
+
+class Masks:
+    """The masks of one call: checked as they come in, and joined into one when that is first needed.
+
+    Args:
+        shape: of the scores, (b, q, k) or (b, h, q, k).
+        like: a tensor with the device and the dtype that the joined mask is for.
+        valid_lens, attn_mask, causal: see above. One that does not fit is named by a TypeError or ValueError.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], like: Tensor, valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
+    ):
+        if valid_lens is not None:
+            check_valid_lens(valid_lens, shape[0], shape[-2], shape[-1])
+            if valid_lens.device != like.device:
+                raise elsewhere("valid_lens", valid_lens, like.device, "the scores")
+        if attn_mask is not None:
+            check_attn_mask(attn_mask, shape)
+            if attn_mask.device != like.device:
+                raise elsewhere("attn_mask", attn_mask, like.device, "the scores")
+        check_flags(causal=causal)
+        self.shape, self.device, self.dtype = shape, like.device, like.dtype
+        self.valid_lens, self.attn_mask, self.causal = valid_lens, attn_mask, causal
+        self._joined: Tensor | None = None
+
+    def joined(self) -> Tensor | None:
+        """One mask: None, bool, or a bias that is −∞ at all keys that may not be attended to."""
+        if self._joined is not None:
+            return self._joined
+        allowed, bias = [], self.attn_mask
+        if self.valid_lens is not None:
+            valid = valid_keys(self.valid_lens, self.shape[-1])  # (b, 1, k) or (b, q, k)
+            allowed.append(valid if len(self.shape) == 3 else valid.unsqueeze(1))  # (b, 1, 1, k) or (b, 1, q, k)
+        if self.causal:
+            allowed.append(keys_so_far(self.shape[-2], self.shape[-1], self.device))  # (q, k)
+        if bias is not None and bias.dtype == torch.bool:
+            allowed, bias = [*allowed, bias], None
+        joined = reduce(torch.logical_and, allowed) if allowed else None
+        if bias is not None:
+            joined = (bias if joined is None else torch.where(joined, bias, -math.inf)).to(self.dtype)
+        self._joined = joined
+        return joined
+
+    def kept(self) -> "Masks":
+        """The same masks for later: without a graph, and with lengths of their own."""
+        kept = copy.copy(self)
+        kept.valid_lens = None if self.valid_lens is None else self.valid_lens.clone()
+        kept.attn_mask = None if self.attn_mask is None else self.attn_mask.detach()
+        kept._joined = None if self._joined is None else self._joined.detach()
+        return kept
+
+
+def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> None:
+    """Refuse lengths that are not counts of keys, one for each example or one for each query."""
+    shapes = (batch_size,), (batch_size, num_queries)
+    check_tensor("valid_lens", valid_lens, shapes)
+    if valid_lens.dtype == torch.bool:
+        raise TypeError(
+            "valid_lens must hold counts of valid keys, got a bool mask; "
+            "for a mask that is True on a prefix of the keys, pass mask.sum(-1)"
+        )
+    if valid_lens.is_complex():
+        raise TypeError(f"valid_lens must hold counts of valid keys, got {valid_lens.dtype}")
+    check_shape("valid_lens", valid_lens, shapes)
+    if valid_lens.numel() == 0 or not values_readable(valid_lens):
+        return
+    # torch compares numbers of some types only: all of them fit into one of these two.
+    counts = valid_lens.double() if valid_lens.is_floating_point() else valid_lens.long()
+    shortest, longest = map(Tensor.item, counts.aminmax())
+    if not (shortest >= 0 and longest <= num_keys):
+        raise ValueError(
+            f"valid_lens must lie between 0 and the number of keys, {num_keys}; got {shortest} to {longest}"
+        )
+    if valid_lens.is_floating_point() and (counts != counts.floor()).any():
+        raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
+    if valid_lens.dim() == 1 and batch_size == num_queries > 2:
+        _warn_of_lengths_for_queries(counts)
+
+
+def _warn_of_lengths_for_queries(counts: Tensor) -> None:
+    """Warn of 1, 2, 3, …, n for n examples of n queries: surely meant for the queries, but read for the examples."""
+    n = len(counts)
+    if counts.tolist() == list(range(1, n + 1)):
+        warnings.warn(
+            f"valid_lens of shape ({n},) is one length for each example, also where there are {n} queries. For causal "
+            f"attention pass causal=True; for one length a query, shape ({n}, {n}): valid_lens.expand({n}, {n})",
+            stacklevel=_levels_inside(),
+        )
+
+
+def _levels_inside() -> int:
+    """Which of a warning's callers, the function that warns being the first, is code of neither mha_lib nor torch."""
+    callers = traceback.walk_stack(sys._getframe(1))
+    files = enumerate((frame.f_code.co_filename for frame, _ in callers), start=1)
+    return next((level for level, file in files if not file.startswith(INSIDE)), 1)
+
+
+def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
+    """Refuse what is not a mask or bias for scores of this shape, (b, q, k) or (b, h, q, k)."""
+    if not isinstance(attn_mask, Tensor):  # asked here, since words about the shape are for errors alone, see below
+        raise TypeError(f"attn_mask must be a tensor of shape {_mask_shapes(shape)}, got {type(attn_mask).__name__}")
+    check_tensor("attn_mask", attn_mask, ())
+    if attn_mask.dtype != torch.bool and attn_mask.dtype not in FLOATS:
+        raise TypeError(
+            "attn_mask must be bool, True where a query may attend to a key, or floats that are added to the scores, "
+            f"got {attn_mask.dtype}"
+        )
+    sizes = tuple(attn_mask.shape)
+    if len(sizes) not in (2, len(shape)) or not _spreads_over(sizes, shape[-len(sizes) :]):
+        raise ValueError(f"attn_mask must have shape {_mask_shapes(shape)}, got {sizes}")
+
+
+def _spreads_over(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a mask has a number for each key, and along each other axis one for each place or one for all."""
+    others = zip(sizes[:-1], shape[:-1], strict=True)
+    return sizes[-1] == shape[-1] and all(size == 1 or size == whole for size, whole in others)
+
+
+def _mask_shapes(shape: Sequence[int]) -> str:
+    full = ", ".join(f"{size} or 1" for size in shape[:-1])
+    return f"({shape[-2]}, {shape[-1]}) or ({full}, {shape[-1]})"
