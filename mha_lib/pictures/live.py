@@ -8,6 +8,7 @@ import base64
 import functools
 import html
 import json
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -111,11 +112,11 @@ class LivePicture(anywidget.AnyWidget):
         first: first values of the choices.
 
     Attributes:
-        module: its file in ``js/``, without the ending.
+        module: its file in ``js/``, without its extension.
         choices: the traits that a reader moves; ``observe`` and ``ipywidgets.link`` work on them.
 
     Raises:
-        traitlets.TraitError: at once or later: a choice cannot be; the message names it, what it needs and what it got.
+        traitlets.TraitError: at once or later: an invalid choice; the message names it, what it needs and what it got.
     """
 
     module = ""
@@ -126,12 +127,19 @@ class LivePicture(anywidget.AnyWidget):
 
     def __init_subclass__(cls, **kwargs: Any):
         if "module" in vars(cls):  # not so for the class of its own that each object gets with its traits
-            cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text(encoding="utf-8")
+            cls._read_module()
             traits = {name: one for name, one in vars(cls).items() if isinstance(one, traitlets.TraitType)}
             cls.choices = tuple(name for name, one in traits.items() if one.metadata.get("choice"))
         super().__init_subclass__(**kwargs)
 
+    @classmethod
+    def _read_module(cls) -> None:
+        cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text(encoding="utf-8")
+
     def __init__(self, title: str, data: dict[str, Any], **first: Any):
+        if os.environ.get("MHA_LIVE_JS") == "reload":  # for who edits js/: each new picture has it as it is now
+            bundle.cache_clear()
+            self._read_module()
         # In the order in which they are declared, since the places of one may depend on another.
         ordered = {name: first.pop(name) for name in self.choices if name in first}
         super().__init__(title=title, data=data, **ordered, **first)
@@ -174,7 +182,7 @@ class LivePicture(anywidget.AnyWidget):
 
 
 def refuse(name: str, need: str, got: Any) -> None:
-    """Raise the ``traitlets.TraitError`` of a choice that cannot be: what it needs and what it got."""
+    """Raise the ``traitlets.TraitError`` of an invalid choice: what it needs and what it got."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
 
 

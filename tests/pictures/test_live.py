@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import struct
 from pathlib import Path
 
@@ -101,6 +102,19 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
     still = explorer.still()
     assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
     assert len(still.png) < 20_000
+
+
+def test_who_edits_a_module_sees_it_in_the_next_picture_where_that_is_asked_for(monkeypatch, tmp_path):
+    folder = shutil.copytree(MODULES, tmp_path / "js")
+    monkeypatch.setattr("mha_lib.pictures.live.MODULES", folder)
+    for edit, asked, seen in (("// edit one", "", False), ("// edit two", "reload", True)):
+        monkeypatch.setenv("MHA_LIVE_JS", asked)
+        with (folder / "mask_explorer.js").open("a", encoding="utf-8") as file:
+            file.write(f"\n{edit}\n")
+        assert (edit in pictures.MaskExplorer()._esm) == seen
+    monkeypatch.undo()
+    monkeypatch.setenv("MHA_LIVE_JS", "reload")
+    assert pictures.MaskExplorer()._esm == bundle("mask_explorer.js")
 
 
 def test_a_saved_page_needs_nothing_else(model, tmp_path):
