@@ -38,17 +38,17 @@ test: install ## lint, run all tests, compare every notebook with its committed 
 		exit $$checked
 
 notebooks: install ## execute all notebooks and write their outputs in place
-	@$(PY) tools/notebooks.py
-	@$(PY) tools/readme_buttons.py
+	@$(PY) -m tools.notebooks
+	@$(PY) -m tools.readme_buttons
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site
-	@$(PY) tools/site_source.py build/site-source
+	@$(PY) -m tools.site_source build/site-source
 	@.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
 
 wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
-	@$(PY) tools/try_wheel.py $(WHEEL_NOTEBOOKS)
+	@$(PY) -m tools.try_wheel $(WHEEL_NOTEBOOKS)
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
@@ -85,10 +85,10 @@ kept-maps: install ## write where the heads of MiniLM look in twelve sentences a
 	@OMP_NUM_THREADS=1 $(PY) -m tools.kept_maps
 
 real-models: install ## install MiniLM and SmolLM2, real models, of 190 MB: where it fails, all else works without
-	@$(PY) tools/real_models.py
+	@$(PY) -m tools.real_models
 
 try-real-models: install
-	@$(PY) tools/real_models.py --once || true
+	@$(PY) -m tools.real_models --once || true
 
 lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m ruff check .
@@ -98,7 +98,7 @@ lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-class .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache .hypothesis build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-class .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
@@ -115,4 +115,4 @@ check: install
 install:
 	@command -v "$(PYTHON)" >/dev/null || { echo 'There is no $(PYTHON) here. This needs Python 3.11 or newer;' \
 		'name yours: make lab PYTHON=python3.12, make test-book-pins BOOK_PYTHON=python3.11'; exit 1; }
-	@"$(PYTHON)" tools/install.py $(VENV)
+	@"$(PYTHON)" -m tools.install $(VENV)

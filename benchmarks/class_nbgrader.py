@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 
 from benchmarks.class_students import ClassError, Student
-from hand_ins import hand_in, solved, unsolved, wrong
+from tools.hand_ins import hand_in, solved, unsolved, wrong
 
 COURSE, ASSIGNMENT, INSTRUCTOR = "course", "attention", "instructor"
 SOLUTION = Path(__file__).resolve().parents[1] / "notebooks" / "solutions" / "03_multi_head_attention.ipynb"

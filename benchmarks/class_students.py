@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import requests
 import websocket
 
-import notebooks as make_notebooks
-import stubs
-from lab_page import NotebookPage, cell_faults
+from tools import notebooks as make_notebooks
+from tools import stubs
+from tools.lab_page import NotebookPage, cell_faults
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 FIRST, SECOND = "03_multi_head_attention.ipynb", "05_heads_at_work.ipynb"

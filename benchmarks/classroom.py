@@ -76,7 +76,7 @@ try:
     from benchmarks.class_memory import Memory, free_memory
     from benchmarks.class_nbgrader import INSTRUCTOR, grade, prepare_course
     from benchmarks.class_students import BrowserStudent, ClassError, Student
-    from lab_page import CHROMIUM, FLAGS, free_ports
+    from tools.lab_page import CHROMIUM, FLAGS, free_ports
 except ImportError as error:
     sys.exit(f"{error}\nThis runs in the environment that make lab installs; make bench-class installs the rest.")
 

@@ -19,7 +19,7 @@ FIRST_PICTURE = """
 import tempfile
 from pathlib import Path
 import benchmarks  # which finds the tools
-from lab_page import CHROMIUM, FLAGS, Lab, NotebookPage
+from tools.lab_page import CHROMIUM, FLAGS, Lab, NotebookPage
 from playwright.sync_api import sync_playwright
 lab = Lab(Path.cwd(), Path(tempfile.mkdtemp()))
 with sync_playwright() as playwright:

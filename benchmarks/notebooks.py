@@ -2,8 +2,8 @@
 
 import time
 
-from alone import alone
-from notebooks import all_notebooks, execute, read
+from tools.alone import alone
+from tools.notebooks import all_notebooks, execute, read
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab_page import FLAGS, Lab, NotebookPage
 from mha_lib import pictures
 from mha_lib.models import shipped_model
 from mha_lib.pictures.live import as_json, bundle, page_data
+from tools.lab_page import FLAGS, Lab, NotebookPage
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -2,17 +2,14 @@
 
 With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run: all but the
 tests of real models, where MHA_WITHOUT_REAL_MODELS=1 says that their packages could not be installed. No test depends
-on how fast the machine is: hypothesis, too, waits as long as it takes.
+on how fast the machine is.
 """
 
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
 WITHOUT_REAL_MODELS = os.environ.get("MHA_WITHOUT_REAL_MODELS") == "1"
 

@@ -1,6 +1,6 @@
 """Compare notebooks with their saved outputs, each as someone has it who got that one file.
 
-    python tools/alone.py notebooks/03_*.ipynb
+    python -m tools.alone notebooks/03_*.ipynb
 
 A copy of the notebook stands alone in an empty folder, its home and the caches in it are empty, and no other machine
 can be reached. nbval runs it there, and compares every output that is not tagged ``nbval-ignore-output``.

@@ -2,8 +2,8 @@
 
 import ast
 
-import notebooks as make_notebooks
-import stubs
+from tools import notebooks as make_notebooks
+from tools import stubs
 
 
 def unsolved(solution):

@@ -1,7 +1,7 @@
 """Run the notebooks in place and save them in one fixed form: running them again changes no byte.
 
-    python tools/notebooks.py                          every notebook under notebooks/
-    python tools/notebooks.py notebooks/03_*.ipynb     only these
+    python -m tools.notebooks                          every notebook under notebooks/
+    python -m tools.notebooks notebooks/03_*.ipynb     only these
 
 A notebook runs in its own folder, on this interpreter, with one thread. Where a cell raises or writes to
 stderr, the message names it, the file stays as it was and the exit status is 1. Before a notebook runs, its first
@@ -27,8 +27,7 @@ from jupyter_client.kernelspec import KernelSpec
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
-import first_cell
-import stubs
+from tools import first_cell, stubs
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
@@ -154,7 +153,7 @@ def fill_stubs(notebook, path):
     if solutions.exists():
         stubs.write_stubs(notebook, read(solutions))
     if path.parent.name == "solutions":
-        from mha_lib.checking.help_in_steps import COURSE  # here, since it takes seconds and a story needs none of it
+        from mha_lib.exercises import COURSE  # here, since it takes seconds and a story needs none of it
 
         stubs.write_worked_answers(notebook, {name: exercise.solution for name, exercise in COURSE.items()})
         stubs.write_stubs(read(path.parents[1] / path.name), notebook)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import first_cell
+from tools import first_cell
 
 README = first_cell.PYPROJECT.with_name("README.md")
 BLOCK = re.compile(r"(?<=<!-- buttons: written by make notebooks -->\n).*?(?=<!-- end of buttons -->)", re.DOTALL)

@@ -1,6 +1,6 @@
 """Take the picture on README, the sentence explorer as a browser shows it.
 
-    .venv/bin/python tools/readme_picture.py
+    python -m tools.readme_picture
 
 Needs Chromium, as the browser tests do.
 """

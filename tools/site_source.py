@@ -1,6 +1,6 @@
 """Run the notebooks, and write what Sphinx makes the site from: their copies with live pictures, and a front page.
 
-    python tools/site_source.py build/site-source
+    python -m tools.site_source build/site-source
 
 A saved notebook holds a still picture, for it must stay small. Here, each is run once more, and beside each still
 picture goes all that the live one reads, so that it moves without a kernel.
@@ -12,10 +12,9 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import first_cell
-import notebooks
 from mha_lib.pictures import live
 from mha_lib.pictures.palette import STYLE
+from tools import first_cell, notebooks
 
 HERE = Path(__file__).resolve().with_name("site")
 ROOT = HERE.parents[1]

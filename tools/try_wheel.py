@@ -1,7 +1,7 @@
 """Build the wheel, and prove that it is enough: README's example and every notebook, each alone in an empty folder.
 
-    python tools/try_wheel.py            all notebooks
-    python tools/try_wheel.py 03 05      these
+    python -m tools.try_wheel            all notebooks
+    python -m tools.try_wheel 03 05      these
 
 The environment holds torch and a kernel, as Colab's does, and no mha_lib: each notebook's first cell installs it, here
 from the wheel. What pip may fetch is pinned by constraints.txt.
@@ -15,8 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import first_cell
-import notebooks
+from tools import first_cell, notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST, ENVIRONMENT = ROOT / "build" / "dist", ROOT / "build" / "wheel-environment"

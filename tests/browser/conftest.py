@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
 from mha_lib.models import find_task, shipped_model, training
+from tools.lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
 
 SCREENSHOTS = ROOT / "screenshots"
 

@@ -6,10 +6,10 @@ import re
 import torch
 from axe_playwright_python.sync_playwright import Axe
 
-from lab_page import PATIENCE, Heard
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import bundle
+from tools.lab_page import PATIENCE, Heard
 
 
 @functools.cache

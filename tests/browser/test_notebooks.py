@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lab_page import ROOT, answers, cell_faults, faults_after_reopening
+from tools.lab_page import ROOT, answers, cell_faults, faults_after_reopening
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("jupyterlab")]
 

@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from picture_cases import NEXT_FRAME
 
-from lab_page import cell_faults
+from tools.lab_page import cell_faults
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("jupyterlab")]
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from picture_cases import violations
 
-from lab_page import ROOT, Heard
+from tools.lab_page import ROOT, Heard
 
 SITE = ROOT / "build" / "site"
 STORIES = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]

@@ -7,8 +7,7 @@ import pytest
 import torch
 from answers_by_others import RIGHT, WRONG
 
-from mha_lib.checking.help_in_steps import COURSE
-from mha_lib.exercises import reorder_heads
+from mha_lib.exercises import COURSE, reorder_heads
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -14,8 +14,8 @@ from IPython.core.formatters import DisplayFormatter
 from mha_lib import exercises
 from mha_lib.checking import kept_work
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.help_in_steps import COURSE
 from mha_lib.checking.verdict import Verdict
+from mha_lib.exercises import COURSE
 
 scaled_scores, triangle = COURSE["scaled_scores"], COURSE["triangle"]
 

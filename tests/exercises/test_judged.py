@@ -9,8 +9,7 @@ from right_answers import ROLES, mask
 
 from mha_lib import heads
 from mha_lib.checking.edits import rows_of, with_edits
-from mha_lib.checking.help_in_steps import COURSE
-from mha_lib.exercises import head_importance, masked_softmax_2d, reading_heads
+from mha_lib.exercises import COURSE, head_importance, masked_softmax_2d, reading_heads
 from mha_lib.exercises.multi_head_attention import previous_token_matrices
 from mha_lib.heads import statistics
 

@@ -8,7 +8,7 @@ from right_answers import RIGHT
 
 from mha_lib.checking.comparing import outcome_of
 from mha_lib.checking.exercise import FunctionExercise
-from mha_lib.checking.help_in_steps import COURSE
+from mha_lib.exercises import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-import notebooks as make_notebooks
 from mha_lib.models.progress_bar import progress_bar
+from tools import notebooks as make_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 

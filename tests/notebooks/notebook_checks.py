@@ -10,7 +10,7 @@ import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
 from notebook_tools import code, first_cell, make_notebooks
 
-import stubs
+from tools import stubs
 
 MAX_LINES = 12
 MAX_MEDIAN_LINES = 5

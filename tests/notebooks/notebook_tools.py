@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-import first_cell
-import notebooks as make_notebooks
+from tools import first_cell
+from tools import notebooks as make_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))

@@ -9,7 +9,7 @@ from notebook_tools import text_of, told
 
 from mha_lib.models import shipped_recurrent
 from mha_lib.models.package_data import package_data
-from weights import LONGER
+from tools.weights import LONGER
 
 
 def test_the_numbers_of_section_2_give_what_its_text_says():

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, first_cell, make_notebooks
 
-from mha_lib.checking.help_in_steps import COURSE
+from mha_lib.exercises import COURSE
 
 PRINTS = "print(1); display({'text/plain': 'x'}, raw=True, metadata={'width': 2}); print(3)"
 WIDGET = "import ipywidgets; ipywidgets.IntProgress()"
@@ -41,8 +41,8 @@ def write(path, *sources):
 
 
 def make(*paths, **environment):
-    command = [sys.executable, ROOT / "tools" / "notebooks.py", *paths]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    command = [sys.executable, "-m", "tools.notebooks", *paths]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment)
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import sys
 import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
-import stubs
-from hand_ins import hand_in, solved, unsolved, wrong
+from tools import stubs
+from tools.hand_ins import hand_in, solved, unsolved, wrong
 
 NBGRADER = ROOT / ".venv-nbgrader"
 KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}

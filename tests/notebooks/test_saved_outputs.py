@@ -1,4 +1,4 @@
-"""Every notebook gives what is saved in it, run as someone has it who got that one file: see tools/alone.py."""
+"""Every notebook gives what is saved in it, run as someone has it who got that one file: see tools.alone."""
 
 import subprocess
 import sys
@@ -41,9 +41,9 @@ pytestmark = pytest.mark.slow
 
 
 def compare(path):
-    """Run tools/alone.py; its exit status and report."""
-    command = [sys.executable, ROOT / "tools" / "alone.py", path]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    """Run tools.alone; its exit status and report."""
+    command = [sys.executable, "-m", "tools.alone", path]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     return done.returncode, done.stdout
 
 

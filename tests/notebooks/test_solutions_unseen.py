@@ -6,8 +6,8 @@ import re
 import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
-import stubs
-from mha_lib.checking.help_in_steps import COURSE
+from mha_lib.exercises import COURSE
+from tools import stubs
 
 
 def is_code(text):

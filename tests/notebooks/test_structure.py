@@ -5,7 +5,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from notebook_tools import NOTEBOOKS, SOLUTIONS, code, make_notebooks
 
-import stubs
+from tools import stubs
 
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'

@@ -5,7 +5,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks
 
-import stubs
+from tools import stubs
 
 SOLUTION = """\
 import torch

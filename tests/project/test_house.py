@@ -72,7 +72,7 @@ def test_a_room_imports_only_rooms_to_its_left(path):
 def test_benchmarks_need_no_file_of_the_tests():
     of_tests = {path.stem for path in ROOT.glob("tests/**/*.py")}
     needed = {name for path in ROOT.glob("benchmarks/*.py") for name in imported(path.read_text(encoding="utf-8"))}
-    assert "lab_page" in needed and needed & of_tests == set()
+    assert "tools" in needed and needed & of_tests == set()
 
 
 def test_no_file_name_is_used_twice():

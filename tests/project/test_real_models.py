@@ -66,6 +66,6 @@ def test_no_list_of_the_projects_packages_names_the_models():
 def test_make_lab_goes_on_without_them():
     make = ["make", "--old-file=install"]
     plan = subprocess.run([*make, "--dry-run", "lab"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert plan.index("real_models.py --once") < plan.index("jupyterlab")
+    assert plan.index("tools.real_models --once") < plan.index("jupyterlab")
     status = [subprocess.call([*make, "PY=false", name], cwd=ROOT) for name in ("try-real-models", "real-models")]
     assert status[0] == 0 and status[1] != 0

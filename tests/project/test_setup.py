@@ -24,8 +24,8 @@ PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no ad
 
 
 def split(requirements):
-    """{'nbval': '0.11.0', 'numpy': ''} from ['nbval==0.11.0', 'numpy']."""
-    pairs = (requirement.partition("==") for requirement in requirements)
+    """{'nbval': '0.11.0', 'numpy': '', 'torch': ''} from ['nbval==0.11.0', 'numpy', 'torch>=2.6']."""
+    pairs = (requirement.partition(">=")[0].partition("==") for requirement in requirements)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in pairs}
 
 
