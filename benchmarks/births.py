@@ -96,7 +96,7 @@ def in_words(numbers) -> str:
 
 EXPLANATION = """\
 Two attention-only layers of two heads learn to go on with a piece that they have seen before in the same row
-(`mha_lib.models.induction`). Losses are in nats, over the letters that are foretold; a guess among 64 letters costs
+(`mha_lib.models.induction`). Losses are in nats, over the letters that are predictable; a guess among 64 letters costs
 4.16. *Previous token*: mean weight of each head on the token before. *Induction*: mean weight on the token that holds
 the right next letter. *Without 0.1*: head 1 of layer 0 switched off. *One layer*: of four heads, ordinary or with keys
 made from the token before, the latter after 800 steps. CPU seconds are those

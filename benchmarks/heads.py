@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
-from mha_lib.heads.company import glance
+from mha_lib.heads.company import relations
 from mha_lib.heads.league import MEASURES, Measure, compare, planted_controls, summarise, sweep
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
@@ -42,7 +42,7 @@ def measured(seed: int, task: str, measures: Mapping[str, Measure] = MEASURES) -
 
 
 RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
-    "company": glance,
+    "company": relations,
     "planted": planted_controls,
     **{name: partial(measured, task=name) for name in TASKS},
 }

@@ -10,19 +10,3 @@ from mha_lib.attention.pooling import (
     KernelPooling,
     masked_softmax,
 )
-
-__all__ = [
-    "AdditiveAttention",
-    "AttentionPooling",
-    "DotProductAttention",
-    "FusedAttention",
-    "KernelPooling",
-    "MultiHeadAttention",
-    "keys_so_far",
-    "masked_softmax",
-    "merge_heads",
-    "split_heads",
-    "transpose_output",
-    "transpose_qkv",
-    "valid_keys",
-]

@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -134,28 +135,33 @@ def judge_empty(weights: Tensor) -> str:
     return "uniform over padding" if weights.isclose(torch.tensor(1 / NUM_KEYS, dtype=weights.dtype)).all() else "leaks"
 
 
+def output_of(contestant: Contestant, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What the contestant's copy of the identity layer gives, in evaluation and without gradients."""
+    layer = contestant.copy_of(identity_layer(dtype).eval())
+    with torch.no_grad():
+        return contestant.call(layer, *inputs)[0]
+
+
 # From here on, each function puts a contestant into one situation and says what it does; CASES names them.
 
 
-def empty_example(contestant: Contestant, training: bool = False, dtype: torch.dtype = torch.float32) -> str:
-    layer = contestant.copy_of(identity_layer(dtype).train(training))
-    with torch.set_grad_enabled(training):
-        output, _ = contestant.call(layer, *sequences(2, dtype), torch.tensor([0, 3]))
+def empty_example(contestant: Contestant, dtype: torch.dtype = torch.float32) -> str:
+    output = output_of(contestant, *sequences(2, dtype), torch.tensor([0, 3]), dtype=dtype)
+    return judge_empty(weights_in(output)[0])
+
+
+def empty_example_in_training(contestant: Contestant) -> str:
+    output, _ = contestant.call(contestant.copy_of(identity_layer()), *sequences(2), torch.tensor([0, 3]))
     return judge_empty(weights_in(output)[0])
 
 
 def empty_example_in_self_attention(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
     _, _, X = sequences(2)
-    with torch.no_grad():
-        output, _ = contestant.call(layer, X, X, X, torch.tensor([0, 3]))
-    return judge_empty(weights_in(output)[0])
+    return judge_empty(weights_in(output_of(contestant, X, X, X, torch.tensor([0, 3])))[0])
 
 
 def empty_row(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
-    with torch.no_grad():
-        output, _ = contestant.call(layer, *sequences(2), torch.tensor([[4, 0, 2, 1], [1, 2, 3, 4]]))
+    output = output_of(contestant, *sequences(2), torch.tensor([[4, 0, 2, 1], [1, 2, 3, 4]]))
     return judge_empty(weights_in(output)[0, 1])
 
 
@@ -171,21 +177,17 @@ def gradient_at_empty_example(contestant: Contestant) -> str:
 
 
 def scores_below_minus_a_million(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
     queries, keys, values = sequences(1)
     queries, keys = torch.full_like(queries, 2000), torch.full_like(keys, -2000)
-    with torch.no_grad():
-        output, _ = contestant.call(layer, queries, keys, values, torch.tensor([2]))
+    output = output_of(contestant, queries, keys, values, torch.tensor([2]))
     on_padding = weights_in(output)[..., 2:].sum(-1).mean()
     return "right" if on_padding == 0 else f"{on_padding:.0%} on padding"
 
 
 def nan_in_padding(contestant: Contestant, which: int) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
     inputs = sequences(1)
     inputs[which][:, 2:] = torch.nan
-    with torch.no_grad():
-        output, _ = contestant.call(layer, *inputs, torch.tensor([2]))
+    output = output_of(contestant, *inputs, torch.tensor([2]))
     return "NaN" if output.isnan().any() else "no effect"
 
 
@@ -215,29 +217,20 @@ def tensors_of_the_caller(contestant: Contestant) -> str:
 
 
 def not_contiguous(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
-    inputs = sequences(2)
-    queries, keys, values = (X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs)
-    valid_lens = torch.tensor([[1, 9], [3, 9]])[:, 0]
-    with torch.no_grad():
-        expected, _ = contestant.call(layer, *inputs, valid_lens.contiguous())
-        output, _ = contestant.call(layer, queries, keys, values, valid_lens)
+    inputs, valid_lens = sequences(2), torch.tensor([[1, 9], [3, 9]])[:, 0]
+    expected = output_of(contestant, *inputs, valid_lens.contiguous())
+    output = output_of(contestant, *(X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs), valid_lens)
     return "the same" if torch.allclose(output, expected, rtol=0, atol=1e-6) else "differs"
 
 
 def no_example(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
-    with torch.no_grad():
-        output, _ = contestant.call(layer, *sequences(0), torch.tensor([], dtype=torch.long))
+    output = output_of(contestant, *sequences(0), torch.tensor([], dtype=torch.long))
     return "empty output" if output.shape == (0, NUM_KEYS, NUM_HIDDENS) else f"shape {tuple(output.shape)}"
 
 
 def no_key(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
     queries, keys, values = sequences(1)
-    with torch.no_grad():
-        output, _ = contestant.call(layer, queries, keys[:, :0], values[:, :0], None)
-    return judge_empty(output)
+    return judge_empty(output_of(contestant, queries, keys[:, :0], values[:, :0], None))
 
 
 def bool_lengths(contestant: Contestant) -> str:
@@ -248,9 +241,7 @@ def bool_lengths(contestant: Contestant) -> str:
 
 
 def lengths_of_another_batch(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer().eval())
-    with torch.no_grad():
-        contestant.call(layer, *sequences(2), torch.tensor([3]))
+    output_of(contestant, *sequences(2), torch.tensor([3]))
     return "spread over the batch"
 
 
@@ -287,7 +278,7 @@ def sizes_that_do_not_divide(contestant: Contestant) -> str:
 CASES: dict[str, Callable[[Contestant], str]] = {
     "valid_len 0": empty_example,
     "valid_len 0, self-attention": empty_example_in_self_attention,
-    "valid_len 0, training": partial(empty_example, training=True),
+    "valid_len 0, training": empty_example_in_training,
     "valid_len 0, float16": partial(empty_example, dtype=torch.float16),
     "valid_len 0, gradients": gradient_at_empty_example,
     "empty row in 2-D valid_lens": empty_row,

@@ -1,6 +1,6 @@
 """What heads are to each other: natural twins, what later heads do when an earlier one goes, and who agrees in a block.
 
-And how far exact Shapley values agree with each other, if another score or another ablation defines them. ``glance``
+And how far exact Shapley values agree with each other, if another score or another ablation defines them. ``relations``
 asks all this of one small model, so that ``sweep`` can ask it of many.
 """
 
@@ -111,7 +111,7 @@ def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, 
     return references
 
 
-def glance(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
+def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
     """All of this about one trained model, as what JSON can hold.
 
     Returns:

@@ -22,7 +22,7 @@ from mha_lib.heads.removal import select_heads
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
-Place = tuple[int, int]  # (block, head)
+HeadIndex = tuple[int, int]  # (block, head)
 LOUD = 3.0  # standard deviation of planted columns of W_o; those of a trained model have about 0.2
 SHARP = 4.0  # a dead head's queries are so many times longer than those of the head it copies
 
@@ -32,14 +32,14 @@ class Planted:
     """A model with planted heads, and where they are."""
 
     model: Transformer
-    twins: tuple[Place, Place]
-    cancelling: tuple[Place, Place]
-    dead: Place
-    constant: Place
-    unheard: Place
+    twins: tuple[HeadIndex, HeadIndex]
+    cancelling: tuple[HeadIndex, HeadIndex]
+    dead: HeadIndex
+    constant: HeadIndex
+    unheard: HeadIndex
 
     @property
-    def controls(self) -> dict[str, tuple[Place, ...]]:
+    def controls(self) -> dict[str, tuple[HeadIndex, ...]]:
         """Name of each control → its heads, one or two."""
         return {
             "twins": self.twins,

@@ -44,7 +44,7 @@ from mha_lib.heads.coalitions import (
     spearman,
     worst_sets,
 )
-from mha_lib.heads.known_heads import Place, Planted, plant
+from mha_lib.heads.known_heads import HeadIndex, Planted, plant
 from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
     confidence,
@@ -367,7 +367,7 @@ def planted_controls(
 
 def costs(planted: Planted, batch: Batch, task: Task) -> dict[str, float]:
     """Accuracy lost without planted heads (put to zero, but for "constant, mean")."""
-    gone: dict[str, tuple[Place, ...]] = {}
+    gone: dict[str, tuple[HeadIndex, ...]] = {}
     for name, places in planted.controls.items():
         if len(places) == 1:
             gone[name] = places
@@ -383,7 +383,7 @@ def places_of(planted: Planted, importance: Tensor) -> dict[str, list[float]]:
     return {name: [rank[place].item() for place in places] for name, places in planted.controls.items()}
 
 
-def _cost(model: Transformer, batch: Batch, task: Task, places: Iterable[Place], ablation: str) -> float:
+def _cost(model: Transformer, batch: Batch, task: Task, places: Iterable[HeadIndex], ablation: str) -> float:
     gates = torch.ones(2, *head_shape(model))
     for place in places:
         gates[1][place] = 0

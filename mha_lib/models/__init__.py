@@ -9,33 +9,3 @@ from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_lib.models.training import fit, trained, tune
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
-
-__all__ = [
-    "TASKS",
-    "AttentionOnly",
-    "Batch",
-    "BirthRun",
-    "Encoder",
-    "EncoderDecoder",
-    "NeighboursRun",
-    "OneHeadRun",
-    "RecurrentEncoderDecoder",
-    "Task",
-    "Transformer",
-    "find_task",
-    "fit",
-    "fit_recurrent",
-    "repeat_loss",
-    "right_words",
-    "shipped_figures",
-    "shipped_model",
-    "shipped_recurrent",
-    "to_grouped",
-    "to_images",
-    "to_patches",
-    "train_neighbours",
-    "train_on_repeats",
-    "train_one_head",
-    "trained",
-    "tune",
-]

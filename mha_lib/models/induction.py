@@ -35,12 +35,12 @@ class RepeatedPieces:
 
     Attributes:
         letters: (b, NUM_TOKENS + 1) integers.
-        foretold: (b, NUM_TOKENS), bool: whether the letter after this token goes on with a copy that has begun.
-        right_keys: (b, NUM_TOKENS), where ``foretold``: the token that holds the same next letter, the first time.
+        predictable: (b, NUM_TOKENS), bool: whether the letter after this token goes on with a copy that has begun.
+        right_keys: (b, NUM_TOKENS), where ``predictable``: the token that holds the same next letter, the first time.
     """
 
     letters: Tensor
-    foretold: Tensor
+    predictable: Tensor
     right_keys: Tensor
 
 
@@ -149,10 +149,10 @@ class BirthRun:
         steps: the kept steps.
         letters: the first of these rows, (NUM_TOKENS,).
         maps: its attention weights, (num_steps, num_layers, num_heads, NUM_TOKENS, NUM_TOKENS).
-        losses: mean cross-entropy over the letters that are foretold, in nats.
+        losses: mean cross-entropy over the letters that are predictable, in nats.
         losses_elsewhere: the same over all others.
         previous_token: mean weight of each head on the token before, (num_steps, num_layers, num_heads).
-        induction: mean weight of each head on the right key where the next letter is foretold, of the same shape.
+        induction: mean weight of each head on the right key where the next letter is predictable, of the same shape.
         states: the parameters of the model.
         sizes: arguments of ``AttentionOnly``.
     """
@@ -241,28 +241,28 @@ def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | Non
 
 @torch.no_grad()
 def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
-    """Mean cross-entropy, in nats, over the foretold letters of the held-out rows.
+    """Mean cross-entropy, in nats, over the predictable letters of the held-out rows.
 
     Args:
         model: such as ``BirthRun.model_at`` gives.
         without: heads that are switched off, each as (layer, head).
     """
     rows = held_out_repeats()
-    return letter_losses(model, rows.letters, model.all_but(*without))[rows.foretold].mean().item()
+    return letter_losses(model, rows.letters, model.all_but(*without))[rows.predictable].mean().item()
 
 
 @torch.no_grad()
 def _look(model: AttentionOnly, rows: RepeatedPieces) -> tuple[Tensor, float, float, Tensor, Tensor]:
-    """The first row's maps, the loss where the next letter is foretold and elsewhere, and both scores of each head."""
+    """The first row's maps, the loss at predictable letters and elsewhere, and both scores of each head."""
     losses = letter_losses(model, rows.letters)
     weights = model.attention_weights  # (num_layers, b, num_heads, q, k)
     previous_token = weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(1, 3))  # (num_layers, num_heads)
-    examples, queries = rows.foretold.nonzero(as_tuple=True)
+    examples, queries = rows.predictable.nonzero(as_tuple=True)
     on_right_key = weights[:, examples, :, queries, rows.right_keys[examples, queries]]  # (places, layers, heads)
     return (
         weights[:, 0],
-        losses[rows.foretold].mean().item(),
-        losses[~rows.foretold].mean().item(),
+        losses[rows.predictable].mean().item(),
+        losses[~rows.predictable].mean().item(),
         previous_token,
         on_right_key.mean(dim=0),
     )

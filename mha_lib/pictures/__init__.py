@@ -7,7 +7,7 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves, training_curves
 from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
-from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights, weights_over_image
+from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights
 from mha_lib.pictures.interval_charts import curves_and_chance, league, quality_and_speed
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
@@ -21,32 +21,3 @@ from mha_lib.pictures.sentence_explorer import SentenceExplorer
 from mha_lib.pictures.shape_tables import tagged_numbers
 from mha_lib.pictures.slow_motion import SlowMotion
 from mha_lib.pictures.transpose_stepper import TransposeStepper
-
-__all__ = [
-    "Drawing",
-    "HeadExplorer",
-    "KernelExplorer",
-    "LayerExplorer",
-    "LivePicture",
-    "MaskExplorer",
-    "NamedTable",
-    "Picture",
-    "Scrubber",
-    "SentenceExplorer",
-    "SlowMotion",
-    "TransposeStepper",
-    "curves_and_chance",
-    "head_ranks",
-    "heatmaps",
-    "league",
-    "mixture_triangle",
-    "parameter_sweep",
-    "pruning_curves",
-    "quality_and_speed",
-    "regression_curves",
-    "save_html",
-    "scores_to_weights",
-    "tagged_numbers",
-    "training_curves",
-    "weights_over_image",
-]

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_lib.pictures.palette import is_dark, weight_colours
+from mha_lib.pictures.palette import bound, is_dark, weight_colours
 from mha_lib.pictures.picture import PAD, Canvas, Picture, font
 
 MOST_LABELS = 20
-FAINT = 0.04  # bows for less weight than this are left out, as in sentence_explorer.js
+FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
 TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
 
 
@@ -126,47 +126,6 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
         holes = f" ({crossed} of {matrix.numel()} weights are NaN)" if crossed else ""
         parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
     return "Strongest link, query → key: " + "; ".join(parts) + ("; …" if len(weights) > 4 else ".")
-
-
-def weights_over_image(
-    image: Tensor,
-    weights: Tensor,
-    *,
-    query: str,
-    query_patch: tuple[int, int] | None = None,
-    titles: Sequence[str] | None = None,
-    columns: int = 4,
-) -> Picture:
-    """Where each head looks on an image, for one query: the patches' weights in colour, the ink as an outline.
-
-    Args:
-        image: (height, width), larger is more ink.
-        weights: (num_heads, patch_rows, patch_columns), the query's weight on each patch.
-        query: what the query is, for example "patch 5" or "class token".
-        query_patch: (row, column) of the query, outlined on the image; None if it is not on the image.
-        titles: one a panel; left out, "head 0", "head 1", …
-
-    All panels share one scale, from 0 to the largest weight shown.
-
-    Raises:
-        ValueError: the image does not divide into the patches, or there are not as many titles as heads.
-    """
-    weights = weights.detach().float().cpu()
-    num_heads, patch_rows, patch_columns = weights.shape
-    height, width = image.shape
-    if height % patch_rows or width % patch_columns:
-        raise ValueError(
-            f"image must divide into {patch_rows} × {patch_columns} patches, got {height} × {width} pixels"
-        )
-    titles = labels("titles", titles, num_heads, [f"head {h}" for h in range(num_heads)])
-    _, columns = grid_shape(num_heads, max(columns - 1, 1))
-    top = float(weights.max())
-    canvas = draw_over_image(image, weights, titles, columns, 120, top, f"query: {query}", query_patch)
-    peaks = [divmod(int(grid.argmax()), patch_columns) for grid in weights]
-    reading = "Most weight on patch (row, column): " + "; ".join(
-        f"{title} {peak}" for title, peak in zip(titles, peaks, strict=True)
-    )
-    return Picture(canvas, f"Attention of {query} over an image, {num_heads} heads", reading + ".")
 
 
 def draw_over_image(

@@ -20,10 +20,9 @@ import traitlets
 from IPython import get_ipython
 from torch import Tensor
 
-from mha_lib.pictures.palette import STYLE
+from mha_lib.pictures.palette import MODULES, STYLE
 from mha_lib.pictures.picture import Canvas, Picture
 
-MODULES = Path(__file__).with_name("js")
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""The colours of all pictures, live and still. They stand once, in ``js/live.css``; this reads them from there."""
+"""What live pictures and still ones share stands once, in ``js/``: colours in live.css, bounds in the modules."""
 
 import functools
 import re
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-STYLE = Path(__file__).with_name("js") / "live.css"
+MODULES = Path(__file__).with_name("js")
+STYLE = MODULES / "live.css"
 
 # Linear sRGB -> cone responses. Source: Ottosson 2020, "A perceptual color space".
 TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
@@ -19,6 +20,13 @@ def colours(dark: bool = False) -> dict[str, str]:
     """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
     named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", STYLE.read_text(encoding="utf-8"))
     return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
+
+
+def bound(module: str, name: str) -> float:
+    """The number that a module of ``js/`` calls by this name."""
+    found = re.search(rf"^const {name} = ([\d.]+);", (MODULES / module).read_text(encoding="utf-8"), re.MULTILINE)
+    assert found, (module, name)
+    return float(found[1])
 
 
 def head_colour(head: int) -> str:

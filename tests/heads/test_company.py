@@ -11,8 +11,8 @@ from mha_lib.heads.company import (
     agreement_within,
     costs_with_later_frozen,
     exact_references,
-    glance,
     natural_twins,
+    relations,
 )
 from mha_lib.models import find_task, shipped_model
 
@@ -85,9 +85,9 @@ def test_each_reference_adds_up_to_its_own_score(case):
 
 
 @pytest.mark.slow
-def test_a_glance_holds_all_of_it(tmp_path, monkeypatch):
+def test_relations_hold_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MHA_CACHE", str(tmp_path))
-    found = glance(0, num_examples=16, steps=30)
+    found = relations(0, num_examples=16, steps=30)
     assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
     assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
     assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6

@@ -15,13 +15,13 @@ def run():
     return train_on_repeats(SEED, [0, 100, LAST], progress=False)
 
 
-def test_what_is_foretold_has_been_read_before_and_nothing_else_comes_again():
+def test_what_is_predictable_has_been_read_before_and_nothing_else_comes_again():
     rows = draw_repeats(50, torch.Generator().manual_seed(3))
-    for letters, foretold, right_keys in zip(rows.letters.tolist(), rows.foretold, rows.right_keys, strict=True):
+    for letters, predictable, right_keys in zip(rows.letters.tolist(), rows.predictable, rows.right_keys, strict=True):
         assert 10 <= len(letters) - len(set(letters)) <= 14
         for t in range(NUM_TOKENS):
             earlier = [j for j in range(1, t + 1) if letters[j - 1] == letters[t] and letters[j] == letters[t + 1]]
-            assert foretold[t].item() == bool(earlier)
+            assert predictable[t].item() == bool(earlier)
             assert not earlier or earlier == [right_keys[t].item()]
     assert rows.letters.max() > 55
 

@@ -11,9 +11,9 @@ from PIL import Image
 
 from mha_lib import pictures
 from mha_lib.attention import shape_trace
-from mha_lib.pictures.heat_maps import ink_outline
+from mha_lib.pictures.heat_maps import draw_over_image, ink_outline
 from mha_lib.pictures.palette import colours, head_colour, rgb, weight_colours
-from mha_lib.pictures.picture import PAD, SCALE
+from mha_lib.pictures.picture import PAD, SCALE, Picture
 
 
 @pytest.fixture
@@ -82,14 +82,17 @@ def test_the_reading_names_the_strongest_link(weights):
     assert "head 2: e → t 0.99" in picture.reading
 
 
-def test_weights_over_image_draws_every_heads_weights_and_the_query(weights):
-    image = torch.arange(64.0).reshape(8, 8)
+def over_image(image, weights, query_patch=None):
+    titles = [f"head {head}" for head in range(len(weights))]
+    top = float(weights.max())
+    return Picture(draw_over_image(image, weights, titles, 3, 120, top, "query: patch r1c2", query_patch), "heads", "")
+
+
+def test_an_image_carries_every_heads_weights_and_the_query(weights):
     grids = weights[:, :2].reshape(5, 4, 4)
-    picture = pictures.weights_over_image(image, grids, query="patch r1c2", query_patch=(1, 2))
+    picture = over_image(torch.arange(64.0).reshape(8, 8), grids, (1, 2))
     for shown, grid in zip(maps(picture), grids, strict=True):
         torch.testing.assert_close(shown, grid / grids.max())
-    row, column = divmod(int(grids[3].argmax()), 4)
-    assert f"head 3 ({row}, {column})" in picture.reading
     assert {"query: patch r1c2", f"{grids.max():.2f}"} <= set(picture.drawing.words)
     for (x, y), (cell, _) in picture.drawing.maps.items():
         edge = colour_at(picture, x + 2 * cell + 1.5, y + 1.5 * cell)
@@ -99,7 +102,7 @@ def test_weights_over_image_draws_every_heads_weights_and_the_query(weights):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_colour_of_a_patch_is_its_weight_whatever_its_ink(weights, seed):
     image = torch.rand(8, 8, generator=torch.Generator().manual_seed(seed))
-    picture = pictures.weights_over_image(image, weights[:, :2].reshape(5, 4, 4), query="class token")
+    picture = over_image(image, weights[:, :2].reshape(5, 4, 4))
     assert all(is_shade(colour, weight) for *_, weight, colour in cells(picture))
 
 
@@ -184,10 +187,6 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
             r"valid_lens must be those of one example, a scalar or \(6,\), got \(2,\)",
         ),
         (lambda w: pictures.tagged_numbers(shape_trace.ShapeTrace()), "trace must have at least one step"),
-        (
-            lambda w: pictures.weights_over_image(torch.ones(8, 9), w[:, :2].reshape(5, 4, 4), query="x"),
-            "image must divide into 4 × 4 patches, got 8 × 9 pixels",
-        ),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_words(weights, call, message):

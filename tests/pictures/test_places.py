@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mha_lib import pictures
 from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures.heat_maps import FAINT, draw_words
-from mha_lib.pictures.picture import FINER, PAD, SCALE
+from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
+from mha_lib.pictures.picture import FINER, PAD, SCALE, Picture
 
 
 def random(*shape, seed=0):
@@ -37,7 +37,9 @@ CANVASES = {
     "heat maps with names": lambda: pictures.heatmaps(weights(2, 6, 6), query_labels=LONG, key_labels=LONG),
     "heat maps of many keys": lambda: pictures.heatmaps(weights(2, 47, 53)),
     "one narrow map": lambda: pictures.heatmaps(weights(9, 1), titles=["a title that is longer than its map"]),
-    "patches": lambda: pictures.weights_over_image(random(8, 8).abs(), weights(4, 4, 4), query="r1c2"),
+    "patches": lambda: Picture(
+        draw_over_image(random(8, 8).abs(), weights(4, 4, 4), list("abcd"), 3, 120, 1.0, "r1c2", None), "heads", ""
+    ),
     "scores": lambda: pictures.scores_to_weights(random(3, 5), {"plain": weights(3, 5), "sharp": weights(3, 5)}),
     "scores of tens": lambda: pictures.scores_to_weights(25 * random(3, 5), {"plain": weights(3, 5)}),
     "scores of millions": lambda: pictures.scores_to_weights(

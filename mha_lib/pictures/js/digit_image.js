@@ -31,9 +31,9 @@ export function outlineOf(image) {
       const crossings = [];
       corners.forEach(([y, x], i) => {
         const [toY, toX] = corners[(i + 1) % 4];
-        const here = darkness[y][x] - LEVEL, there = darkness[toY][toX] - LEVEL;
-        if ((here > 0) === (there > 0)) return;
-        const share = here / (here - there);
+        const level = darkness[y][x] - LEVEL, neighbour = darkness[toY][toX] - LEVEL;
+        if ((level > 0) === (neighbour > 0)) return;
+        const share = level / (level - neighbour);
         crossings.push(`${unit(x + share * (toX - x))},${unit(y + share * (toY - y))}`);
       });
       for (let i = 0; i + 1 < crossings.length; i += 2) path += `M${crossings[i]}L${crossings[i + 1]}`;

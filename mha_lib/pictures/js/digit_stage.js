@@ -8,7 +8,7 @@ import { heatMap } from "./heat_map.js";
 const TOP = 0.4; // the weight where the scale ends: of 17 keys hardly one gets more
 const NAMES = ["class token", ...times(16, (i) => `r${i >> 2}c${i & 3}`)];
 
-export function digitStage({ model, state, here, frame, choose, point, repaint, example }) {
+export function digitStage({ model, state, pointer, frame, choose, point, repaint, example }) {
   let pen = false, outlined = null, outline = "";
   const paper = drawing(), toPatch = (patch) => choose({ query: patch + 1 });
 
@@ -84,8 +84,8 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
     leave: () => takePen(false),
 
     /** A head's card: a map of patches with the ink's edge, and a square for the class token. */
-    card(one) {
-      const onhover = (patch) => point({ ...one, key: patch === null ? undefined : patch + 1 });
+    card(place) {
+      const onhover = (patch) => point({ ...place, key: patch === null ? undefined : patch + 1 });
       const map = heatMap(4, 4, { class: "map", role: "img", onpick: toPatch, onhover });
       const lines = ["halo", "line"].map((name) => drawn("path", { class: `outline ${name}` }));
       const query = drawn("rect", { class: "query", width: 0.88, height: 0.88, rx: 0.07 });
@@ -101,11 +101,11 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
       return { node: set(map.node, { role: "img" }), corner, paint };
     },
 
-    paint({ now, whole, target }) {
-      const image = current(), empty = isEmpty(), { pointed } = here, { query } = state;
+    paint({ gated, whole, target }) {
+      const image = current(), empty = isEmpty(), { pointed } = pointer, { query } = state;
       if (outlined !== String(image)) [outlined, outline] = [String(image), outlineOf(image)];
       pixels.forEach((pixel, i) => set(pixel, { "--dark": image[i].toFixed(3) }));
-      const lens = pointed?.layer === undefined ? null : rowOf(now.weights[pointed.layer][pointed.head], query);
+      const lens = pointed?.layer === undefined ? null : rowOf(gated.weights[pointed.layer][pointed.head], query);
       large.show(lens ? lens.subarray(1) : new Float32Array(16), undefined, (weight) => weight / TOP);
       frame.classList.toggle("lens", lens !== null);
       frame.classList.toggle("drawing", pen);
@@ -117,7 +117,7 @@ export function digitStage({ model, state, here, frame, choose, point, repaint, 
       const act = pen ? "draw on " : "";
       large.say((_, row, column) => `${act}patch row ${row}, column ${column}`, Math.max(query - 1, 0));
 
-      const probabilities = softmax(now.laid[0]), before = softmax(whole.laid[0]);
+      const probabilities = softmax(gated.laid[0]), before = softmax(whole.laid[0]);
       const answer = indexOfLargest(probabilities), wanted = target ? target[0] : indexOfLargest(before);
       const isRight = answer === wanted;
       frame.classList.toggle("wrong", !isRight && !empty);

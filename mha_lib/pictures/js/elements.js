@@ -129,7 +129,7 @@ function readingLine() {
  * What a front end calls to show a picture.
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
- * `choose({name: value})`; `point(what)`, which keeps it in `here.pointed`; `repaint` and `say`. It returns `nodes` to
+ * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint` and `say`. It returns `nodes` to
  * show, `compute()` for after a choice, `paint()` for every change, and `end()`.
  */
 export function picture(build) {
@@ -140,7 +140,7 @@ export function picture(build) {
       return;
     }
     let asked = 0, isStale = true;
-    const frame = element("section", { class: "mha-live", "aria-label": name }), line = readingLine(), here = {};
+    const frame = element("section", { class: "mha-live", "aria-label": name }), line = readingLine(), pointer = {};
     const show = () => {
       if (isStale) parts.compute?.();
       [asked, isStale] = [0, false];
@@ -148,7 +148,7 @@ export function picture(build) {
       for (const { paint } of painted) paint();
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
-    const point = (what) => (here.pointed = what, repaint());
+    const point = (what) => (pointer.pointed = what, repaint());
     let unsaved = {}, wait = 0;
     const put = () => Object.entries(unsaved).forEach(([choice, value]) => model.set(choice, value));
     const save = () => {
@@ -163,15 +163,15 @@ export function picture(build) {
       put();
       wait ||= setTimeout(save, 60);
     };
-    const now = (choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
-    const state = new Proxy({}, { get: (_, choice) => now(choice) }), painted = [];
+    const current = (choice) => choice in unsaved ? unsaved[choice] : model.get(choice);
+    const state = new Proxy({}, { get: (_, choice) => current(choice) }), painted = [];
     const controls = (specs, attributes = { class: "controls" }) => {
       const own = Object.entries(specs).map(([name, spec]) => control(state, choose, name, spec));
       painted.push(...own);
       return element("div", attributes, ...own.map(({ node }) => node));
     };
     const { say } = line, data = model.get("data");
-    const parts = build({ model, data, state, here, frame, controls, choose, point, repaint, say });
+    const parts = build({ model, data, state, pointer, frame, controls, choose, point, repaint, say });
     frame.append(...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));

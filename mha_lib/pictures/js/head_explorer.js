@@ -10,13 +10,13 @@ import { transformer } from "./transformer.js";
 const MOST_BROKEN = 3; // "break it" tries all sets of so many heads
 
 export default picture((parts) => {
-  const { data, state, controls, here, choose, point, repaint, say } = parts, { answers, blocks, kind } = data;
+  const { data, state, controls, pointer, choose, point, repaint, say } = parts, { answers, blocks, kind } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
   const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
-  let now = null, whole = null, found = {}, stopSearching = () => {}, stopJudging = () => {};
+  let gated = null, whole = null, found = {}, stopSearching = () => {}, stopJudging = () => {};
 
   const show = (i) => (stage.leave?.(), { example: i, drawn: null });
   const words = (i) => stage.isOwn?.() ? "yours" : i;
@@ -26,11 +26,11 @@ export default picture((parts) => {
   const browse = element("div", { class: "browse" }, earlier, browser, later);
 
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
-  function makeCard(one) {
-    const { layer, head } = one, shown = stage.card(one), enter = () => point(one), leave = () => point(null);
-    const flip = () => choose({ gates: changed(state.gates, [one], state.gates[layer][head] ? 0 : 1) });
+  function makeCard(place) {
+    const { layer, head } = place, shown = stage.card(place), enter = () => point(place), leave = () => point(null);
+    const flip = () => choose({ gates: changed(state.gates, [place], state.gates[layer][head] ? 0 : 1) });
     const toggle = button([element("i", { class: "track" }), head], flip, { class: "switch" });
-    const focus = () => toggle.matches(":focus-visible") && (choose(one), point(one));
+    const focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
     set(toggle, { role: "switch", onblur: leave, onfocus: focus });
     const top = element("div", { class: "card-top" }, toggle, ...(shown.corner ? [shown.corner] : []));
     const node = element("div", { class: "card", onpointerenter: enter, onpointerleave: leave }, top, shown.node);
@@ -54,8 +54,8 @@ export default picture((parts) => {
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
   const note = element("p", { class: "note", role: "status" });
-  const many = [...presetButtons.map(([, node]) => node), ...(stage.tools ?? []), breaker, note];
-  const tools = element("div", { class: "tools" }, ...many);
+  const contents = [...presetButtons.map(([, node]) => node), ...(stage.tools ?? []), breaker, note];
+  const tools = element("div", { class: "tools" }, ...contents);
 
   /** What "break it" looks at, and what it says of that; a choice of anything else ends the search and the words. */
   const subjectOf = (gates) => JSON.stringify([state.example, state.drawn, gates]);
@@ -86,8 +86,8 @@ export default picture((parts) => {
     }
     if (!on.length) return tell(gates, "All heads are off: nothing is left to break.");
     const few = "The heads that are on do not change this answer.";
-    const many = `It takes more than ${MOST_BROKEN} heads to change this answer. Try another example.`;
-    tell(gates, on.length > MOST_BROKEN ? many : few);
+    const tooMany = `It takes more than ${MOST_BROKEN} heads to change this answer. Try another example.`;
+    tell(gates, on.length > MOST_BROKEN ? tooMany : few);
   }
   function changeOf(before, after) {
     if (after.length === 1) return `read as ${answers[after[0]]}, not ${answers[before[0]]}`;
@@ -107,8 +107,8 @@ export default picture((parts) => {
       stopSearching();
       found = {};
     }
-    now = { ...run(inputs, gates), gates };
-    whole = isWhole(gates) ? now : run(inputs, every(1));
+    gated = { ...run(inputs, gates), gates };
+    whole = isWhole(gates) ? gated : run(inputs, every(1));
     if (judged !== String(gates)) judge(gates);
   }
   let judged = null;
@@ -146,11 +146,11 @@ export default picture((parts) => {
   }
 
   function paint() {
-    const { gates } = now, { pointed } = here, target = stage.isOwn?.() ? null : example.targets(state.example);
-    const answer = stage.paint({ now, whole, target });
+    const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
+    const answer = stage.paint({ gated, whole, target });
     for (const { layer, head, shown, toggle, node } of cards) {
-      const weights = now.weights[layer][head], name = `${blocks[layer]}, head ${head}`;
-      shown.paint(weights, now.valid[layer], stage.shade);
+      const weights = gated.weights[layer][head], name = `${blocks[layer]}, head ${head}`;
+      shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
       set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
@@ -164,19 +164,19 @@ export default picture((parts) => {
     say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${answer}`);
   }
   function strongest(layer, head, query) {
-    const weights = now.weights[layer][head], from = Math.min(query, weights.rows - 1);
+    const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
     const row = rowOf(weights, from), key = indexOfLargest(row);
     return `from ${stage.namesOf(layer)[0][from]} most weight, ${number(row[key])}, on ${
       stage.namesOf(layer)[1][key]
     }.`;
   }
   function pointedAt({ layer = state.layer, head = state.head, query = state.query, key }) {
-    if (kind === "digits" && here.pointed.layer === undefined) {
+    if (kind === "digits" && pointer.pointed.layer === undefined) {
       return `Patch ${stage.namesOf()[1][key]}: ${stage.doesAClick()}.`;
     }
-    const name = `${blocks[layer]}, head ${head}${now.gates[layer][head] ? "" : " (off)"}`;
+    const name = `${blocks[layer]}, head ${head}${gated.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
-    const weight = number(rowOf(now.weights[layer][head], query)[key], 3);
+    const weight = number(rowOf(gated.weights[layer][head], query)[key], 3);
     return `${name}: ${stage.namesOf(layer)[0][query]} → ${stage.namesOf(layer)[1][key]} weighs ${weight}.`;
   }
   function allHeads(gates) {

@@ -4,7 +4,7 @@ import { attentionWeights, linear, matrix, rowOf, rowsOf, sumOf, unpack } from "
 import { element, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
-export default picture(({ data, state, controls, here, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
   const { divisors, num_hiddens: size, sizes: [batch, numQueries, numKeys] } = data;
   let weights = [], cards = [];
@@ -70,9 +70,9 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
     large.say((i, query, key) => `query ${query}, key ${key}: ${masked(i) ? "masked" : number(own[i])}`, cell);
     title.textContent = `example ${example}, head ${head}`;
     barsTitle.textContent = `query ${Math.floor(cell / numKeys)}, key ${cell % numKeys} in every head`;
-    const bar = (one, h) => element("i", { "--h": one.data[cell], class: h === head ? "chosen" : "" });
+    const bar = (weights, h) => element("i", { "--h": weights.data[cell], class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights[example].map(bar));
-    say(read(here.pointed?.head < count ? here.pointed : { example, head, cell }, valid));
+    say(read(pointer.pointed?.head < count ? pointer.pointed : { example, head, cell }, valid));
   }
 
   function read({ example, head, cell }, valid) {

@@ -8,7 +8,7 @@ const LENGTHS = { example: "one for all queries", query: "one for each query", n
 const SHIFTS = { 0: "nothing", "-3000000": "−3,000,000" };
 const WAYS = ["masked_softmax", "masked scores set to −1e6", "masked scores set to −∞"];
 
-export default picture(({ data, state, controls, here, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, say }) => {
   const { scores } = unpack(data), [batch, numQueries, numKeys] = data.sizes;
   let level = null, ways = [];
 
@@ -77,7 +77,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
   }
 
   function paint() {
-    const { pointed } = here, verdicts = ways.map(verdictOf);
+    const { pointed } = pointer, verdicts = ways.map(verdictOf);
     first.map.show(level.data, undefined, () => 0);
     first.map.cells.forEach((cell, i) => set(cell.children[1], { text: number(level.data[i], 1) }));
     first.map.mark("faded", isMasked);

@@ -7,7 +7,7 @@ import { card, heatMap, named, scale } from "./heat_map.js";
 const PAUSE = 180; // milliseconds between two steps that play
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
-export default picture(({ data, state, controls, here, choose, point, repaint, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, repaint, say }) => {
   const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
@@ -29,11 +29,11 @@ export default picture(({ data, state, controls, here, choose, point, repaint, s
 
   const lowest = Math.min(...losses), span = Math.max(...losses) - lowest || 1;
   const place = (i) => `${i / Math.max(last, 1) * 100},${36 - (losses[i] - lowest) / span * 32}`;
-  const now = drawn("path", { class: "now" }),
+  const marker = drawn("path", { class: "now" }),
     curve = drawn("path", { d: `M${losses.map((_, i) => place(i)).join("L")}` });
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
   const loss = element("p", { class: "title" }, `loss: ${number(losses[0] ?? 0)} → ${number(losses[last] ?? 0)}`);
-  const drawing = heed(drawn("svg", shape, curve, now), (share) => choose(write(Math.round(share * last))));
+  const drawing = heed(drawn("svg", shape, curve, marker), (share) => choose(write(Math.round(share * last))));
   const chart = losses.length ? [loss, drawing] : [];
 
   const cards = titles.map((title, head) => {
@@ -59,11 +59,11 @@ export default picture(({ data, state, controls, here, choose, point, repaint, s
       map.mark("row", (cell) => Math.floor(cell / keys.length) === query);
       set(node, { "aria-pressed": i === head });
     });
-    set(now, { d: `M${step / Math.max(last, 1) * 100},0V40` });
+    set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     play.textContent = timer ? "❚❚ pause" : "▶ play";
-    const looks = here.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
+    const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
     const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
-    const words = here.pointed ? weight : `most weight, ${weight}`;
+    const words = pointer.pointed ? weight : `most weight, ${weight}`;
     say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
   }
 

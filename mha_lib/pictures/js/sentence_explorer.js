@@ -8,7 +8,7 @@ const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 104, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
 const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
 
-export default picture(({ data, state, controls, here, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, say }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   const sizes = sentences.map(({ tokens }) => layers * heads * tokens.length ** 2);
   const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
@@ -34,7 +34,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
   }
 
   function rebuild(example) {
-    [shown, fitted, here.pointed] = [example, null, null];
+    [shown, fitted, pointer.pointed] = [example, null, null];
     const { tokens } = sentences[example], hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
     const onpointerleave = () => point(null);
     words = tokens.map((token, i) => {
@@ -96,7 +96,7 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
   function paint() {
     if (state.example !== shown) rebuild(state.example);
     const { tokens } = sentences[shown], query = Math.min(state.query, tokens.length - 1);
-    const { layer = state.layer, head = state.head } = here.pointed ?? {}, weights = rowAt(layer, head, query);
+    const { layer = state.layer, head = state.head } = pointer.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
       set(word, {
         "--w": weights[i].toFixed(3),
@@ -114,10 +114,11 @@ export default picture(({ data, state, controls, here, choose, point, say }) => 
       set(node, { "aria-pressed": isChosen, "aria-label": `${label}: most on ${tokens[indexOfLargest(row)]}` });
       if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
-    named.forEach((one, i) => set(chips[i], { "aria-pressed": one.layer === layer && one.head === head }));
-    const name = named.find((one) => one.layer === layer && one.head === head)?.name,
+    named.forEach((entry, i) => set(chips[i], { "aria-pressed": entry.layer === layer && entry.head === head }));
+    const name = named.find((entry) => entry.layer === layer && entry.head === head)?.name,
       of = `layer ${layer}, head ${head}`;
-    const key = here.pointed?.key ?? indexOfLargest(weights), most = here.pointed?.key === undefined ? "most" : "this";
+    const key = pointer.pointed?.key ?? indexOfLargest(weights),
+      most = pointer.pointed?.key === undefined ? "most" : "this";
     const [who, whom] = [tokens[query], tokens[key]].map((token) => element("b", {}, token));
     const share = element("b", {}, `${(100 * weights[key]).toFixed(0)} %`);
     const words_ = [set(who, { class: "q" }), "looks at", whom, "with", share, "of its weight"];

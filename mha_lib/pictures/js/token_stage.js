@@ -4,7 +4,7 @@ import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
 import { element, times } from "./elements.js";
 import { heatMap, named } from "./heat_map.js";
 
-export function tokenStage({ data, state, here, choose, point, example }) {
+export function tokenStage({ data, state, pointer, choose, point, example }) {
   const { blocks, sizes, questions, answers, fields, source_length: sourceLength } = data;
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
@@ -56,17 +56,17 @@ export function tokenStage({ data, state, here, choose, point, example }) {
     current: () => inputsOf(state.example),
     laid: (logits) => times(numAnswers, (i) => rowOf(matrix(numAnswers, answers.length, logits.data), i)),
 
-    card(one) {
-      const map = makeMap(one.layer, one, { class: "map", gap: 0, role: "img" });
-      return { node: map.node, paint: ({ data }, valid) => map.show(data, isMasked(one.layer, valid)) };
+    card(place) {
+      const map = makeMap(place.layer, place, { class: "map", gap: 0, role: "img" });
+      return { node: map.node, paint: ({ data }, valid) => map.show(data, isMasked(place.layer, valid)) };
     },
 
-    paint({ now, target }) {
-      const { layer = state.layer, head = state.head } = here.pointed ?? {};
+    paint({ gated, target }) {
+      const { layer = state.layer, head = state.head } = pointer.pointed ?? {};
       const room = (stage.clientWidth - 44) / sizes[layer][1]; // pixels for a key's name; names of queries stand beside
       if (layer !== shownLayer) build(layer);
       const query = Math.min(state.query, sizes[layer][0] - 1), [from, to] = namesOf(layer);
-      const weights = now.weights[layer][head].data, masked = isMasked(layer, now.valid[layer]);
+      const weights = gated.weights[layer][head].data, masked = isMasked(layer, gated.valid[layer]);
       large.show(weights, masked);
       large.mark("row", (cell) => placeOf(layer, cell).query === query);
       large.say((i, row, column) => {
@@ -81,7 +81,7 @@ export function tokenStage({ data, state, here, choose, point, example }) {
       [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : to[i].replace(" ", "\n"));
       title.textContent = `${blocks[layer]}, head ${head}`;
 
-      const found = now.laid.map(indexOfLargest);
+      const found = gated.laid.map(indexOfLargest);
       const right = found.filter((answer, i) => answer === target[i]).length;
       found.forEach((answer, i) => {
         const isRight = answer === target[i], [given, wanted] = cells[i].children;
