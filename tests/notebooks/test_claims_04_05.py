@@ -1,5 +1,6 @@
 """What 05 reads into its heads comes from training, and the figures in the text of 04 and 05 are those measured."""
 
+import itertools
 import re
 from collections import Counter
 from functools import partial
@@ -22,6 +23,17 @@ def test_models_that_learned_with_the_shortcut_do_what_04_says():
     (said,) = re.findall(r"digits model then gets ([\d.]+) of the images .* fall from (\d.\d+) to (\d.\d+)", text)
     assert said == tuple(f"{share:.2f}" for share in (digits[2], lookups[0], lookups[2]))
     assert digits[2] >= digits[0] > digits[1]
+
+
+def test_the_rule_of_04_holds_for_every_number_and_one_stride_cannot_lead_to_all_tables():
+    told = notebook_tools.told("04_transpose_qkv", "## 4. The way back")
+    X, folded, h, p = told["X"], told["folded"], told["num_heads"], 20
+    for e, i, t, f in itertools.product(range(2), range(h), range(4), range(p)):
+        assert folded[e * h + i, t, f] == X[e, t, i * p + f]
+    starts = [table.storage_offset() for example in told["by_head"] for table in example]
+    assert starts == [0, 20, 40, 60, 80, 400, 420, 440, 460, 480]
+    with pytest.raises(RuntimeError, match="view"):
+        told["by_head"].view(-1, 4, p)
 
 
 def test_a_model_that_has_learned_nothing_stops_it(monkeypatch):
