@@ -26,7 +26,7 @@ def merge_heads(X: Tensor) -> Tensor:
 def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
     """Split into heads and fold the heads into the batch: (b, n, h · d) -> (b · h, n, d).
 
-    Row ``i * num_heads + h`` of the result is head h of example i. Source: d2l 11.5.2.
+    Row ``e * num_heads + i`` of the result is head i of example e. Source: d2l 11.5.2.
     """
     return split_heads(X, num_heads).flatten(end_dim=1)
 

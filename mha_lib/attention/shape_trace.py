@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -91,16 +92,6 @@ def trace_transpose_output(X: Tensor, num_heads: int) -> ShapeTrace:
     return trace
 
 
-def trace_wrong_reshape(X: Tensor, num_heads: int) -> ShapeTrace:
-    """The tempting short cut: one reshape to the right shape, without the permute. It mixes tokens and heads."""
-    arguments.check_divisible(X.shape[-1], num_heads)
-    batch_size, number, size = X.shape
-    trace = ShapeTrace()
-    trace.record("start", X, TOKENS)
-    trace.record("reshape", X.reshape(batch_size * num_heads, number, size // num_heads), FOLDED)
-    return trace
-
-
 class CopyCounter(TorchDispatchMode):
     """Counts the tensors that torch copies while it is entered, also those that ``reshape`` and ``@`` copy unasked."""
 
@@ -113,7 +104,7 @@ class CopyCounter(TorchDispatchMode):
         return operation(*args, **(kwargs or {}))
 
 
-def count_copies(function: Callable, *args: Tensor) -> int:
+def count_copies(function: Callable, *args: Any) -> int:
     """How many tensors ``function(*args)`` copies to another place in memory.
 
     >>> count_copies(lambda X: X.transpose(0, 1), torch.zeros(2, 3))

@@ -18,6 +18,5 @@ from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.picture import Picture
 from mha_lib.pictures.scrubber import Scrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer
-from mha_lib.pictures.shape_tables import tagged_numbers
 from mha_lib.pictures.slow_motion import SlowMotion
 from mha_lib.pictures.transpose_stepper import TransposeStepper

@@ -1,52 +1,30 @@
 """Tensors of tagged numbers as tables: where every number goes when heads are split."""
 
-from collections.abc import Sequence
-
-from mha_lib.attention.shape_trace import ShapeTrace, Step, read_tag, spell_out
+from mha_lib.attention.shape_trace import Step, read_tag, spell_out
 from mha_lib.pictures.palette import head_colour
-from mha_lib.pictures.picture import Canvas, Picture
+from mha_lib.pictures.picture import Canvas
 
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
 PIECE_GAP, TOKEN_GAP = 0.3, 0.3
 CELL = 40  # pixels, the width of a number
 
 
-def tagged_numbers(trace: ShapeTrace) -> Picture:
-    """Where every number of ``tagged_tokens`` stands at each step of a trace; the colour is the number's head.
-
-    Args:
-        trace: steps of ``transpose_qkv``, of its inverse, or of the wrong reshape, on tagged tokens.
-
-    Raises:
-        ValueError: the trace has no steps.
-    """
-    if not trace.steps:
-        raise ValueError("trace must have at least one step, got none")
-    canvas = draw_tables(trace.steps)
-    what = "Tagged numbers at each step: " + " → ".join(str(tuple(step.tensor.shape)) for step in trace.steps)
-    return Picture(canvas, what, read_tables(trace.steps[-1]))
-
-
-def draw_tables(steps: Sequence[Step]) -> Canvas:
-    """The tables of each step, one step below the other, with the heads' colours."""
-    tables = [tables_of(step) for step in steps]
-    heights = [max(table_height(rows) for _, rows in group) * CELL + 54 for group in tables]
-    width = max(sum(table_width(rows) * CELL + CELL for _, rows in group) for group in tables)
-    canvas, y = Canvas(max(width, 420), sum(heights) + 24), 0.0
-    for step, group, height in zip(steps, tables, heights, strict=True):
-        title = f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})"
-        canvas.text(0, y, title, colour="text")
-        x = 0.0
-        for name, rows in group:
-            draw_table(canvas, x, y + 36, name, rows)
-            x += (table_width(rows) + 1) * CELL
-        y += height
-    tags = steps[0].tensor.flatten().tolist()
+def draw_tables(step: Step) -> Canvas:
+    """The tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+    tables = tables_of(step)
+    height = max(table_height(rows) for _, rows in tables) * CELL + 54
+    width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
+    canvas, x = Canvas(max(width, 420), height + 24), 0.0
+    canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
+    for name, rows in tables:
+        draw_table(canvas, x, 36, name, rows)
+        x += (table_width(rows) + 1) * CELL
+    tags = step.tensor.flatten().tolist()
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):
-        canvas.box(62 * place, y + 2, 12, 12, fill=head_colour(head), radius=3)
-        canvas.text(62 * place + 16, y + 8, f"head {head}", size=10, anchor="lm")
-    canvas.text(62 * len(heads) + 8, y + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
+        canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
+        canvas.text(62 * place + 16, height + 8, f"head {head}", size=10, anchor="lm")
+    canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
     return canvas
 
 
@@ -93,14 +71,3 @@ def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[li
                 canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
                 left += CELL
             left += PIECE_GAP * CELL
-
-
-def read_tables(step: Step) -> str:
-    """One line on where the heads' numbers ended up, counted from the tensor."""
-    if step.axes[-1] != "features":
-        return "Every token holds all its heads side by side."
-    tables = step.tensor.reshape(-1, *step.tensor.shape[-2:])
-    mixed = sum(len({read_tag(tag)[2] for tag in table.flatten().tolist()}) > 1 for table in tables)
-    if mixed:
-        return f"{mixed} of {len(tables)} tables mix numbers of different heads."
-    return f"Each of the {len(tables)} tables holds the numbers of one head of one example."

@@ -63,4 +63,4 @@ class TransposeStepper(LivePicture):
             " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
         ]
         caption = f"{state}. A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
-        return draw_tables([step]), f"{state}. Rows: {'; '.join(rows)}.", caption
+        return draw_tables(step), f"{state}. Rows: {'; '.join(rows)}.", caption

@@ -31,15 +31,6 @@ def test_every_step_puts_every_number_where_its_axes_say():
             assert tag == start[i, t, h * 5 + f] == split[i, t, h, f] == by_head[i, h, t, f] == folded[i * 4 + h, t, f]
 
 
-def test_the_wrong_reshape_has_the_right_shape_and_the_wrong_numbers():
-    tiny = torch.tensor([[[0, 1, 2, 3], [4, 5, 6, 7]]])
-    right = shape_trace.trace_transpose_qkv(tiny, 2).steps[-1].tensor
-    wrong = shape_trace.trace_wrong_reshape(tiny, 2).steps[-1].tensor
-    assert right.shape == wrong.shape
-    assert right.tolist() == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
-    assert wrong.tolist() == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
-
-
 def test_record_hands_the_tensor_on_and_wants_a_name_for_every_axis():
     X = torch.randn(2, 3)
     assert shape_trace.ShapeTrace().record("start", X, ("batch", "size")) is X
@@ -55,10 +46,9 @@ def test_a_size_that_one_digit_cannot_tell_is_refused(name, size):
         shape_trace.tagged_tokens(**sizes)
 
 
-@pytest.mark.parametrize("trace", [shape_trace.trace_transpose_qkv, shape_trace.trace_wrong_reshape])
-def test_heads_that_do_not_fit_are_refused(trace):
+def test_heads_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="num_hiddens=100, num_heads=7"):
-        trace(torch.randn(2, 4, 100), 7)
+        shape_trace.trace_transpose_qkv(torch.randn(2, 4, 100), 7)
 
 
 @pytest.mark.parametrize(

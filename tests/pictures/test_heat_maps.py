@@ -14,6 +14,7 @@ from mha_lib.attention import shape_trace
 from mha_lib.pictures.heat_maps import draw_over_image, ink_outline
 from mha_lib.pictures.palette import colours, head_colour, rgb, weight_colours
 from mha_lib.pictures.picture import PAD, SCALE, Picture
+from mha_lib.pictures.shape_tables import draw_tables
 
 
 @pytest.fixture
@@ -131,37 +132,23 @@ def test_images_are_twice_as_fine_and_of_few_colours(weights, make):
     assert image.width == 2 * picture.width and image.mode == "P" and len(image.getcolors()) <= 64
 
 
-def numbers_of(step):
-    return [f"{tag:04d}" for tag in step.tensor.flatten().tolist()]
+@pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
+def test_tables_of_tags_write_every_number_the_shape_and_one_address(sizes):
+    tags = shape_trace.tagged_tokens(*sizes)
+    for step in shape_trace.trace_transpose_qkv(tags, sizes[2]).steps:
+        words = draw_tables(step).words
+        assert [word for word in words if word.isdigit()] == [f"{tag:04d}" for tag in step.tensor.flatten().tolist()]
+        assert sum(str(tuple(step.tensor.shape)) in word for word in words) == 1
+        (legend,) = [word for word in words if " = " in word]
+        tag, address = legend.split(" = ")
+        assert words.count(tag) == 1 and re.findall(r"\d", address) == list(tag)
 
 
-def test_tagged_numbers_writes_every_number_of_every_step_and_its_shape():
-    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
-    picture = pictures.tagged_numbers(trace)
-    written = [word for word in picture.drawing.words if word.isdigit()]
-    assert written == [number for step in trace.steps for number in numbers_of(step)]
-    assert [any(str(tuple(step.tensor.shape)) in word for word in picture.drawing.words) for step in trace.steps] == [
-        True
-    ] * 4
-    pixels = Image.open(io.BytesIO(picture.png)).convert("RGB").getcolors(10**6)
+def test_a_table_of_tags_has_the_colours_of_its_heads():
+    canvas = draw_tables(shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2).steps[0])
+    pixels = canvas.image.convert("RGB").getcolors(10**7)
     for head in range(2):
         assert any(np.abs(np.array(colour) - rgb(head_colour(head))).max() <= 8 for _, colour in pixels)
-    assert "holds the numbers of one head" in picture.reading
-
-
-@pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
-def test_the_number_in_the_legend_is_in_the_picture(sizes):
-    trace = shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(*sizes), sizes[2])
-    words = pictures.tagged_numbers(trace).drawing.words
-    (legend,) = [word for word in words if "=" in word]
-    tag, address = legend.split(" = ")
-    assert words.count(tag) == 4
-    assert re.findall(r"\d", address) == list(tag)
-
-
-def test_tagged_numbers_counts_the_mixed_tables():
-    trace = shape_trace.trace_wrong_reshape(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
-    assert pictures.tagged_numbers(trace).reading == "4 of 4 tables mix numbers of different heads."
 
 
 def test_a_picture_carries_its_text_wherever_it_goes(weights):
@@ -186,7 +173,6 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
             lambda w: pictures.heatmaps(w, valid_lens=torch.tensor([3, 4])),
             r"valid_lens must be those of one example, a scalar or \(6,\), got \(2,\)",
         ),
-        (lambda w: pictures.tagged_numbers(shape_trace.ShapeTrace()), "trace must have at least one step"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_words(weights, call, message):

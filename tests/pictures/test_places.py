@@ -8,7 +8,6 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from mha_lib import pictures
-from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
 from mha_lib.pictures.picture import FINER, PAD, SCALE, Picture
@@ -44,9 +43,6 @@ CANVASES = {
     "scores of tens": lambda: pictures.scores_to_weights(25 * random(3, 5), {"plain": weights(3, 5)}),
     "scores of millions": lambda: pictures.scores_to_weights(
         3e6 * random(3, 6), {"plain": weights(3, 6)}, query_labels=LONG[:3], key_labels=LONG
-    ),
-    "numbers": lambda: pictures.tagged_numbers(
-        shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2)
     ),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),

@@ -64,33 +64,6 @@ def test_multi_head_attention_heatmaps_differ_and_their_rows_sum_to_1():
     assert not any(np.array_equal(heatmaps[i], heatmaps[j]) for i, j in [(0, 1), (0, 2), (1, 2)])
 
 
-def drawn_cells(svg, group):
-    """(x, y, tag) of every cell a group shows, with <use> followed to the cell that it repeats."""
-    cells = []
-    for use in group.findall(f"{SVG}use"):
-        x, y = (float(use.get(axis, 0)) for axis in "xy")
-        target = by_id(svg, use.get("href")[1:])
-        if target.find(f"{SVG}rect") is not None:
-            cells.append((x, y, target.find(f"{SVG}text").text))
-        else:
-            cells += [(x + dx, y + dy, tag) for dx, dy, tag in drawn_cells(svg, target)]
-    return cells
-
-
-def test_transpose_qkv_shows_what_reshape_and_permute_do():
-    svg = root("transpose_qkv")
-    example = np.array([[f"t{token} h{head}" for head in range(5)] for token in range(4)])
-    batch = np.stack([example, example])
-
-    def down_the_columns(step):
-        return [tag for _, _, tag in sorted(drawn_cells(svg, by_id(svg, f"transpose-qkv-{step}")))]
-
-    for step in ("start", "step-1", "step-2", "step-3"):
-        assert down_the_columns(step) == batch.transpose(0, 2, 1).ravel().tolist()
-    for cell in svg.findall(f"{SVG}defs/{SVG}g[{SVG}rect]"):
-        assert cell.find(f"{SVG}rect").get("class") == f"head-{cell.find(f'{SVG}text').text[-1]}"
-
-
 def test_masking_numbers():
     svg = root("masking")
     scores = np.reshape(numbers(by_id(svg, "masking-scores")), (3, 4))
