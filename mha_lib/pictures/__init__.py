@@ -4,7 +4,7 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 ``pip install mha-lib[notebooks]``.
 """
 
-from mha_lib.pictures.charts import head_ranks, parameter_sweep, pruning_curves, regression_curves, training_curves
+from mha_lib.pictures.charts import head_ranks, pruning_curves, regression_curves, training_curves
 from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights

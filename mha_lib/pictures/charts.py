@@ -118,33 +118,6 @@ def draw_pooling(
     return canvas
 
 
-def parameter_sweep(x: Tensor, curves: Mapping[str, Tensor], *, x_label: str, y_label: str) -> Picture:
-    """How something changes with a positive parameter, on a log axis; a dot marks each curve's lowest point.
-
-    Args:
-        x: (n,), values of the parameter, positive.
-        curves: name → (n,), at most four.
-        x_label, y_label: what the axes show, with units.
-
-    Raises:
-        ValueError: lengths do not match, or there are more than four curves.
-    """
-    check_curves("x", x, curves)
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-    panel = figure.subplots()
-    panel.set_xscale("log")
-    panel.xaxis.set_major_formatter("{x:g}")
-    lowest = []
-    for name, curve, colour, style in styled(curves):
-        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
-        where = int(curve.argmin())
-        panel.plot([x[where].item()], [curve[where].item()], "o", color=colour, markersize=7)
-        lowest.append(f"{name} {curve[where]:.2f} at {x[where]:.2g}")
-    finish_axes(panel, x_label, y_label)
-    what = f"{y_label} for {x_label} from {x.min():.2g} to {x.max():.2g}: {', '.join(curves)}"
-    return Picture(figure, what, "Lowest points: " + "; ".join(lowest) + ".")
-
-
 def training_curves(
     steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
 ) -> Picture:

@@ -89,20 +89,6 @@ def test_curves_are_told_apart_without_colour(regression):
     assert len({line.get_linestyle() for line in drawn}) == len({line.get_color() for line in drawn}) == 4
 
 
-def test_parameter_sweep_draws_the_curves_and_marks_their_lowest_points():
-    x = torch.logspace(-1, 1, 21)
-    curves = {"valley": x.log().square() + 0.5, "slope": 3 - x.log()}
-    picture = pictures.parameter_sweep(x, curves, x_label="width (h)", y_label="error (m)")
-    drawn = lines(picture)
-    for name, curve in curves.items():
-        assert_drawn(drawn[name], x, curve)
-    marks = [line.get_xydata()[0].tolist() for line in picture.drawing.axes[0].lines if line.get_marker() == "o"]
-    torch.testing.assert_close(torch.tensor(marks), torch.tensor([[1, 0.5], [10, 3 - math.log(10)]]), atol=1e-5, rtol=0)
-    assert picture.drawing.axes[0].get_xscale() == "log"
-    assert picture.reading == "Lowest points: valley 0.50 at 1; slope 0.70 at 10."
-    assert picture.alt.startswith("error (m) for width (h) from 0.1 to 10: valley, slope.")
-
-
 def test_scores_to_weights_writes_every_number_and_every_sum(scored):
     scores, weights = scored
     picture = pictures.scores_to_weights(scores, weights)

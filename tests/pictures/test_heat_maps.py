@@ -123,7 +123,6 @@ def test_the_outline_runs_around_the_dark_pixels():
     "make",
     [
         lambda w: pictures.heatmaps(w),
-        lambda w: pictures.parameter_sweep(w[0, 0], {"a": w[1, 1]}, x_label="x", y_label="y"),
     ],
 )
 def test_images_are_twice_as_fine_and_of_few_colours(weights, make):

@@ -79,7 +79,6 @@ FIGURES = {
     "regression": lambda: pictures.regression_curves(
         random(9), random(9, seed=1), torch.arange(7), CURVES, truth=random(7, seed=2)
     ),
-    "sweep": lambda: pictures.parameter_sweep(torch.logspace(-2, 1, 7), CURVES, x_label="width", y_label="error"),
     "training": lambda: pictures.training_curves(
         range(7), {name: curve.abs() for name, curve in CURVES.items()}, y_label="loss"
     ),
