@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.usefixtures("in_this_process"),
 ]
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_guesses.ipynb")
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
 ROOMS, CLEAN, WITH_CACHE = range(1, 17), 12, range(13, 17)
 BUGS = [number for number in ROOMS if number != CLEAN]
