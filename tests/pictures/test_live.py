@@ -153,7 +153,11 @@ PLACES = {
     ),
     "sentence": (
         pictures.SentenceExplorer,
-        [("example", 12, "example must be between 0 and 11"), ("head", 12, "head must be between 0 and 11")],
+        [
+            ("example", 12, "example must be between 0 and 11"),
+            ("layer", 6, "layer must be between 0 and 5"),
+            ("head", 12, "head must be between 0 and 11"),
+        ],
     ),
     "scrubber": (
         lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
-from mha_lib.pictures.picture import FINER, PAD, SCALE, Picture
+from mha_lib.pictures.picture import FINER, PAD, SCALE, Canvas, Picture
 
 
 def random(*shape, seed=0):
@@ -173,3 +173,12 @@ def test_a_readings_dot_has_an_area_for_its_weight():
     dots = [box for box in boxes if abs((box[2] - box[0]) - (box[3] - box[1])) < 0.3 and box[2] - box[0] > 4.5]
     grown = np.sort([right - left for left, _, right, _ in dots])[::-1] - 5  # that of no weight is 5 pixels wide
     assert grown[:2] / grown[0] == pytest.approx((np.sort(weight)[::-1][:2] / weight.max()) ** 0.5, abs=0.06)
+    heights = [(top + bottom) / 2 for _, top, _, bottom in sorted(dots)]  # of a dot's middle, 250 pixels in all
+    span = explorer.y.max() - explorer.y.min()
+    assert heights == pytest.approx(((explorer.y.max() - explorer.y) / span * 250).tolist(), abs=0.5)
+
+
+def test_the_hatching_of_a_masked_cell_fills_it():
+    canvas = Canvas(60, 70)
+    canvas.heat_map(10, 20, 40, np.array([[0.5]]), masked=np.array([[True]]))
+    assert np.array(canvas.shapes) == pytest.approx(np.array([(10, 20, 30, 40), (10, 20, 50, 60)]), abs=0.3)
