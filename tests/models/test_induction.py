@@ -5,7 +5,15 @@ import torch
 
 from mha_lib.heads.kept_results import load_results
 from mha_lib.models import AttentionOnly, repeat_loss, train_on_repeats
-from mha_lib.models.induction import NUM_HIDDENS, NUM_TOKENS, RotaryAttention, draw_repeats, letter_losses, rotate
+from mha_lib.models.induction import (
+    NUM_HIDDENS,
+    NUM_TOKENS,
+    RotaryAttention,
+    draw_repeats,
+    held_out_repeats,
+    letter_losses,
+    rotate,
+)
 
 SEED, LAST = 2, 250  # notebook 10 trains to the end and asserts that the heads come into being
 
@@ -87,6 +95,19 @@ def test_the_kept_numbers_are_those_of_the_kept_models(run):
     torch.testing.assert_close(model.attention_weights[:, 0], run.maps[-1])
     with pytest.raises(ValueError, match=r"step must be one of the kept steps, \[0, 100, 250\], got 7"):
         run.model_at(7)
+
+
+def test_the_kept_scores_are_mean_weights_on_the_token_before_and_on_the_right_key(run):
+    model, rows = run.model_at(LAST), held_out_repeats()
+    with torch.no_grad():
+        model(rows.letters[:, :-1])
+    weights = model.attention_weights.numpy()  # (layers, rows, heads, q, k)
+    for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        maps = weights[layer, :, head]
+        before = [maps[row, t, t - 1] for row in range(len(maps)) for t in range(1, NUM_TOKENS)]
+        right = [maps[row, t, rows.right_keys[row, t]] for row, t in rows.predictable.nonzero().tolist()]
+        assert run.previous_token[-1, layer, head].item() == pytest.approx(sum(before) / len(before), abs=1e-5)
+        assert run.induction[-1, layer, head].item() == pytest.approx(sum(right) / len(right), abs=1e-5)
 
 
 def test_losses_are_those_of_the_next_letter():
