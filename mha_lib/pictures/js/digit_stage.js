@@ -58,12 +58,12 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
   const inputsOf = (image) => {
     const patches = matrix(16, 4);
     image.forEach((darkness, i) => {
-      const patch = (i >> 4) * 4 + ((i & 7) >> 1), place = ((i >> 3) & 1) * 2 + (i & 1);
-      patches.data[patch * 4 + place] = darkness;
+      const patch = (i >> 4) * 4 + ((i & 7) >> 1), pixel = ((i >> 3) & 1) * 2 + (i & 1);
+      patches.data[patch * 4 + pixel] = darkness;
     });
     return { patches };
   };
-  const place = (box, inset) => {
+  const surround = (box, inset) => {
     const patch = Math.max(state.query - 1, 0), visibility = state.query ? "visible" : "hidden";
     set(box, { x: (patch & 3) + inset, y: (patch >> 2) + inset, visibility });
   };
@@ -96,7 +96,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
         map.show(row.subarray(1), undefined, shade);
         set(corner, { "--w": Math.min(shade(row[0]), 1).toFixed(3) });
         lines.forEach((line) => set(line, { d: outline }));
-        place(query, 0.06);
+        surround(query, 0.06);
       };
       return { node: set(map.node, { role: "img" }), corner, paint };
     },
@@ -110,7 +110,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       frame.classList.toggle("lens", lens !== null);
       frame.classList.toggle("drawing", pen);
       numbers.forEach((node, i) => set(node, { text: lens ? short(lens[i + 1]) : "" }));
-      place(chosen, 0.04);
+      surround(chosen, 0.04);
       set(classToken, { "aria-pressed": query === 0 });
       set(penButton, { "aria-pressed": pen });
       large.cells.forEach((cell, i) => set(cell, { "aria-pressed": pen ? null : query === i + 1 }));

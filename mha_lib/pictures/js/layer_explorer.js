@@ -70,7 +70,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     large.say((i, query, key) => `query ${query}, key ${key}: ${masked(i) ? "masked" : number(own[i])}`, cell);
     title.textContent = `example ${example}, head ${head}`;
     barsTitle.textContent = `query ${Math.floor(cell / numKeys)}, key ${cell % numKeys} in every head`;
-    const bar = (weights, h) => element("i", { "--h": weights.data[cell], class: h === head ? "chosen" : "" });
+    const bar = ({ data: own }, h) => element("i", { "--h": own[cell], class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights[example].map(bar));
     say(read(pointer.pointed?.head < count ? pointer.pointed : { example, head, cell }, valid));
   }

@@ -64,8 +64,8 @@ export default picture(({ state, controls, choose, say }) => {
   }
 
   function paint() {
-    const all = moves(), step = Math.min(state.step, all.length - 1), move = all[step];
-    const { places, titles, height, w, h } = layout(move), tags = [...places.keys()].sort();
+    const all = moves(), step = Math.min(state.step, all.length - 1), present = all[step];
+    const { places, titles, height, w, h } = layout(present), tags = [...places.keys()].sort();
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     if (tags.join() !== shown) {
       cells = tags.map((tag) => element("span", { class: "tag", "--head": `var(--head-${tag[2]})` }, tag));
@@ -76,7 +76,7 @@ export default picture(({ state, controls, choose, say }) => {
     let strangers = 0;
     for (const node of cells) {
       const { x, y, table } = places.get(node.textContent);
-      const isStranger = Boolean(move.isFolded) && Number(node.textContent[2]) !== table % state.num_heads;
+      const isStranger = Boolean(present.isFolded) && Number(node.textContent[2]) !== table % state.num_heads;
       strangers += isStranger;
       set(node, { ...at(x, y), "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
       node.classList.toggle("stranger", isStranger);
@@ -89,20 +89,20 @@ export default picture(({ state, controls, choose, say }) => {
       path.children[i].replaceChildren(move.name, element("code", {}, `(${move.shape.join(", ")})`));
       set(path.children[i], { "aria-pressed": i === step });
     });
-    const where = `Step ${step} of ${all.length - 1}, ${move.name}: (${move.shape.join(", ")}).`;
-    const words = `${where} ${read(move, step, all.length - 1, strangers, tags)}`;
+    const where = `Step ${step} of ${all.length - 1}, ${present.name}: (${present.shape.join(", ")}).`;
+    const words = `${where} ${read(present, step, all.length - 1, strangers, tags)}`;
     set(stage, { "aria-label": words });
     say(words);
   }
 
-  function read(move, step, last, strangers, tags) {
+  function read(present, step, last, strangers, tags) {
     if (strangers) return `${strangers} of ${tags.length} numbers, outlined, are in the table of another head.`;
-    if (move.isFolded) return "Every table holds the numbers of one head of one example.";
+    if (present.isFolded) return "Every table holds the numbers of one head of one example.";
     if (step === last) {
       const also = state.wrong ? " The wrong reshape comes back right, too: a round trip proves nothing." : "";
       return `Every number is back where it was.${also}`;
     }
-    if (move.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
+    if (present.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
     if (step) return "Every head has its own rows, one for each token.";
     const tag = tags.at(-1), [e, t, h, f] = tag;
     return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
