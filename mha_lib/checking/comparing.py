@@ -127,10 +127,15 @@ def given(value: Any) -> str:
     )
 
 
-def first_difference(got: Tensor, right: Tensor) -> list[int] | None:
-    """The first place where two tensors of one shape differ by more than rounding; NaN equals NaN."""
-    places = torch.isclose(plain(got), plain(right), equal_nan=True, **CLOSE).logical_not().nonzero()
+def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
+    """The first place where two tensors of one shape differ by more than rounding."""
+    places = differences(got, right, equal_nan).nonzero()
     return places[0].tolist() if len(places) else None
+
+
+def differences(got: Tensor, right: Tensor, equal_nan: bool = True) -> Tensor:
+    """Where two tensors of one shape differ by more than rounding, as bool."""
+    return torch.isclose(plain(got), plain(right), equal_nan=equal_nan, **CLOSE).logical_not()
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -10,16 +10,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mha_lib.checking.comparing import first_difference
 from mha_lib.models.induction import ROTATION_BASE
 from mha_lib.museum.decoding_layer import DecodingLayer
-from mha_lib.museum.layer_tests import (
-    ROUNDING,
-    Implementation,
-    Test,
-    check_shape,
-    guarded,
-    with_random_parameters,
-)
+from mha_lib.museum.layer_tests import Implementation, Test, check_shape, guarded, with_random_parameters
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 
@@ -39,8 +33,8 @@ def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int]) -> Tensor:
 
 def differs(got: Tensor, right: Tensor, what: str) -> str | None:
     check_shape("the output", got, tuple(right.shape))
-    places = torch.isclose(got, right, rtol=0, atol=ROUNDING).logical_not().nonzero()
-    return f"{what}, first at token {places[0][1]} of example {places[0][0]}" if len(places) else None
+    place = first_difference(got, right, equal_nan=False)
+    return None if place is None else f"{what}, first at token {place[1]} of example {place[0]}"
 
 
 def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mha_lib.attention import edge_cases
 from mha_lib.checking import running
+from mha_lib.checking.comparing import CLOSE, differences, first_difference
 from mha_lib.checking.running import MistakeError, error_in_words
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import kind_of
@@ -25,7 +26,6 @@ from mha_lib.museum.editable_layer import Layer
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
-ROUNDING = 1e-5
 RATE = 0.25  # of the dropout that is tried
 RAISES = "it raises"
 
@@ -142,7 +142,7 @@ def gradient(implementation: Implementation) -> str | None:
         if parameter.grad is None or not parameter.grad.isfinite().all():
             return f"{name} gets no gradient" if parameter.grad is None else f"the gradient of {name} is not finite"
         norms[name] = parameter.grad.norm()
-    vanished = [name for name, norm in norms.items() if norm < ROUNDING * max(norms.values())]
+    vanished = [name for name, norm in norms.items() if norm < CLOSE["atol"] * max(norms.values())]
     if vanished:
         return f"the gradient of {vanished[0]} is 0: it cannot learn"
     pairs = zip(("queries", "keys", "values"), inputs, strict=True)
@@ -327,8 +327,8 @@ def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
 def difference(name: str, got: Any, right: Tensor) -> str | None:
     """The first example and token at which two tensors differ; NaN is equal to nothing."""
     check_shape(name, got, tuple(right.shape))
-    places = torch.isclose(got.to(right.dtype), right, rtol=0, atol=ROUNDING).logical_not().nonzero()
-    return f"{name} is not the formula's, first at {places[0].tolist()}" if len(places) else None
+    place = first_difference(got, right, equal_nan=False)
+    return None if place is None else f"{name} is not the formula's, first at {place}"
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
@@ -336,7 +336,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
     must_change = torch.zeros(before.shape[:2], dtype=torch.bool)
     if place:
         must_change[place] = True
-    changed = torch.isclose(before, after, rtol=0, atol=ROUNDING).logical_not().any(dim=-1)
+    changed = differences(before, after, equal_nan=False).any(dim=-1)
     wrong = (changed != must_change).nonzero().tolist()
     if not wrong:
         return None
