@@ -2,7 +2,6 @@
 
 import math
 import weakref
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,6 +9,7 @@ from torch.autograd.graph import Node
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
+from mha_lib.attention.kept_weights import on_demand, versions
 from mha_lib.attention.masks import Masks, is_allowed
 from mha_lib.attention.pooling import DotProductAttention, without_unseen
 
@@ -42,7 +42,7 @@ class FusedAttention(DotProductAttention):
         plain = arguments.in_plain_call(queries)
         output = self._output(queries, keys, values, masks, plain)
         if plain:
-            self.remember(self._on_demand(queries, keys, masks.kept()))
+            self.remember(on_demand(self.weights, queries, keys, masks))
         return output
 
     def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
@@ -90,30 +90,6 @@ class FusedAttention(DotProductAttention):
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
-
-    def _on_demand(self, queries: Tensor, keys: Tensor, masks: Masks) -> Callable[[], Tensor]:
-        """A function that gives the weights of a call; until then, its arguments take less memory than these."""
-        queries, keys = queries.detach(), keys.detach()
-
-        def weights() -> Tensor:
-            if versions(queries, keys, masks.attn_mask) != before:
-                raise RuntimeError(
-                    "attention_weights: queries, keys or attn_mask were changed in place since the last call; "
-                    "call the layer again"
-                )
-            with torch.no_grad():
-                return self.weights(queries, keys, masks.joined())
-
-        before = versions(queries, keys, masks.attn_mask)
-        return weights
-
-
-def versions(*tensors: Tensor | None) -> list[int | None]:
-    """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-    counters: list[int | None] = []
-    for X in tensors:
-        counters.append(None if X is None or X.is_inference() else X._version)
-    return counters
 
 
 def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, is_causal=False) -> Tensor:

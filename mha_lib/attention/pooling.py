@@ -5,12 +5,12 @@ In comments b is the batch, h the number of heads, q and k the numbers of querie
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
+from mha_lib.attention.kept_weights import KeptWeights
 from mha_lib.attention.masks import Masks, is_allowed
 
 
@@ -58,7 +58,7 @@ def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
     return torch.softmax(torch.where(allowed, scores, others), dim=-1) * allowed
 
 
-class AttentionPooling(nn.Module):
+class AttentionPooling(KeptWeights):
     """What all attention shares. A subclass says how to compare queries with keys, in ``scores``.
 
     In training, weights are dropped with the probability ``dropout``.
@@ -68,11 +68,6 @@ class AttentionPooling(nn.Module):
         super().__init__()
         arguments.check_dropout(dropout)
         self.dropout = nn.Dropout(dropout)
-        self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
-
-    def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
-        """Have ``attention_weights`` give these, or what this function returns; None, as a call begins, for nothing."""
-        object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         """How well every key answers every query: (b, q, d), (b, k, d) -> (b, q, k), or all with heads, (b, h, …)."""
@@ -114,26 +109,6 @@ class AttentionPooling(nn.Module):
         by a TypeError or ValueError.
         """
         return self.attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)[0]
-
-    @property
-    def attention_weights(self) -> Tensor:
-        """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer.
-
-        There are none after a call that was refused.
-        """
-        if self._kept is None:
-            raise RuntimeError(
-                "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
-                "keeps none (need_weights returns them), nor does a copy of a layer, nor a call that fails. "
-                "torch.jit.trace, which reads them before any call, cannot record attention layers: use torch.export "
-                "or torch.compile"
-            )
-        if not isinstance(self._kept, Tensor):
-            self._kept = self._kept()
-        return self._kept.flatten(end_dim=-3)
-
-    def __getstate__(self) -> dict:
-        return {**self.__dict__, "_kept": None}
 
 
 class KernelPooling(AttentionPooling):

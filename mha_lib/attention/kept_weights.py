@@ -1,0 +1,67 @@
+"""Weights of a layer's last call: kept, or computed when they are first read. Letters as in ``pooling``."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.attention.masks import Masks
+
+
+class KeptWeights(nn.Module):
+    """A layer with ``attention_weights``."""
+
+    def __init__(self):
+        super().__init__()
+        self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
+
+    def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
+        """Have ``attention_weights`` give these, or what this function returns; None, as a call begins, for nothing."""
+        object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
+
+    @property
+    def attention_weights(self) -> Tensor:
+        """Weights of the last call, before dropout, detached: (b, q, k), or (b · h, q, k) as in the book's layer.
+
+        There are none after a call that was refused.
+        """
+        if self._kept is None:
+            raise RuntimeError(
+                "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
+                "keeps none (need_weights returns them), nor does a copy of a layer, nor a call that fails. "
+                "torch.jit.trace, which reads them before any call, cannot record attention layers: use torch.export "
+                "or torch.compile"
+            )
+        if not isinstance(self._kept, Tensor):
+            self._kept = self._kept()
+        return self._kept.flatten(end_dim=-3)
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_kept": None}
+
+
+def on_demand(
+    weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
+) -> Callable[[], Tensor]:
+    """A function that gives ``weights`` of a call; until then, its arguments take less memory than these."""
+    queries, keys, masks = queries.detach(), keys.detach(), masks.kept()
+
+    def weights_of_the_call() -> Tensor:
+        if versions(queries, keys, masks.attn_mask) != before:
+            raise RuntimeError(
+                "attention_weights: queries, keys or attn_mask were changed in place since the last call; "
+                "call the layer again"
+            )
+        with torch.no_grad():
+            return weights(queries, keys, masks.joined())
+
+    before = versions(queries, keys, masks.attn_mask)
+    return weights_of_the_call
+
+
+def versions(*tensors: Tensor | None) -> list[int | None]:
+    """Counters that move when a tensor is written to (tensors of inference mode have none)."""
+    counters: list[int | None] = []
+    for X in tensors:
+        counters.append(None if X is None or X.is_inference() else X._version)
+    return counters
