@@ -262,7 +262,7 @@ def distance_weights(queries, keys):
     """Weights of the Gaussian kernel with σ = 1, softmax(−½‖q − k‖²), for a batch.
 
     queries (batch, num_queries, d), keys (batch, num_keys, d) → (batch, num_queries, num_keys).
-    Source: section 1 of the notebook.
+    Source: section 2 of the notebook.
     """
     scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2  # (b, q, k) - (b, 1, k) -> (b, q, k)
     return torch.softmax(scores, dim=-1)

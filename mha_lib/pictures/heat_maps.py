@@ -293,35 +293,60 @@ def scores_to_weights(
 
 
 def draw_scores(
-    scores: Tensor, weights: Mapping[str, Tensor], masked: Tensor, queries: Sequence[str], keys: Sequence[str]
+    scores: Tensor,
+    weights: Mapping[str, Tensor],
+    masked: Tensor,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    title: str = "scores",
 ) -> Canvas:
     """Scores as numbers, and beside them weights as numbers on their colour, with the sum of each row."""
     longest = [max(font(40).getlength(name) / 4 for name in names) for names in (queries, keys)]
-    left, panels = longest[0] + 8, {"scores": scores, **weights}
+    left, panels = longest[0] + 8, {title: scores, **weights}
     cell = max(38.0, *(8 + _widest(matrix, 0) for matrix in panels.values()))
     width, is_upright = cell * scores.shape[1] + 52, longest[1] > cell - 4
     below = longest[1] + 8 if is_upright else 18
     canvas = Canvas(left + width * (1 + len(weights)) - GAP, TITLE + cell * len(scores) + below)
     for number, (name, matrix) in enumerate(panels.items()):
-        x, digits = left + number * width, next((n for n in (2, 1) if _widest(matrix, n) <= cell - 4), 0)
-        canvas.text(x, 12, name, size=10, anchor="ls")
+        x = left + number * width
+        draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
         for key, key_name in enumerate(keys):
             _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, key_name, is_upright)
         for query, row in enumerate(matrix.tolist()):
-            y = TITLE + cell * query
+            y = TITLE + cell * (query + 0.5)
             if number == 0:
-                canvas.text(left - 6, y + cell / 2, queries[query], size=10, anchor="rm", colour="query")
+                canvas.text(left - 6, y, queries[query], size=10, anchor="rm", colour="query")
             else:
-                canvas.text(x + cell * len(row) + 4, y + cell / 2, f"Σ {sum(row):.2f}", size=10, anchor="lm")
-            for key, value in enumerate(row):
-                is_masked, text = bool(masked[query, key]), _figure(value, digits)
-                _write(canvas, x + cell * key, y, cell, value, text, is_weight=number > 0, is_masked=is_masked)
+                canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
     return canvas
+
+
+def draw_numbers(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    cell: float,
+    numbers: Tensor,
+    title: str,
+    *,
+    masked: Tensor | None = None,
+    are_weights: bool = False,
+    colour: str = "soft",
+) -> None:
+    """Numbers (rows, columns), each in a cell, below a title; weights lie on their colour, masked cells are hatched."""
+    canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
+    digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
+    for row, cells in enumerate(numbers.tolist()):
+        for column, value in enumerate(cells):
+            is_masked, text = masked is not None and bool(masked[row, column]), _figure(value, digits)
+            place = x + cell * column, y + cell * row
+            _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
 
 
 def _figure(value: float, digits: int) -> str:
     """A number with so many digits behind the point."""
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{value:.{digits}f}".replace("inf", "∞").replace("-", "−")
 
 
 def _widest(numbers: Tensor, digits: int) -> float:

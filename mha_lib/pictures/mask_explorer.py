@@ -76,9 +76,10 @@ class MaskExplorer(LivePicture):
         lengths = None if self.valid_lens is None else torch.tensor(self.valid_lens)
         names = [f"q{i}" for i in range(num_queries)], [f"k{i}" for i in range(num_keys)]
         masked = masked_keys(lengths, num_queries, num_keys)
-        canvas = draw_scores(self.scores[self.example] / self.divisor, {"masked_softmax": weights}, masked, *names)
+        scaled, by = self.scores[self.example] / self.divisor, f"scores ÷ {self.divisor:g}"
+        canvas = draw_scores(scaled, {"masked_softmax": weights}, masked, *names, title=by)
         rows = "; ".join(", ".join(f"{weight:.2f}" for weight in row) for row in weights.tolist())
-        alt = f"valid_lens {self.valid_lens}, scores ÷ {self.divisor:g}. Weights by query: {rows}."
+        alt = f"valid_lens {self.valid_lens}, {by}. Weights by query: {rows}."
         return canvas, alt, "Hatched keys are masked: exactly no weight falls on them."
 
 

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
-from mha_lib.pictures.heat_maps import draw_scores, masked_keys
+from mha_lib.pictures.heat_maps import TITLE, draw_numbers
 from mha_lib.pictures.live import LivePicture, Place, pack
 from mha_lib.pictures.picture import Canvas
 
 MOST = 6
+CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between tables, and before the keys' names
 QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
 KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.0, -0.5, 0.5, 1.0]]
 VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
@@ -64,12 +65,26 @@ class SlowMotion(LivePicture):
         return attention.attention_weights[0, 0], output[0, 0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        (queries, keys, _), (weights, output) = self.tensors, self.result()
-        scaled, names = queries[self.query] @ keys.T / keys.shape[1] ** 0.5, [f"k{i}" for i in range(len(keys))]
-        masked = masked_keys(torch.tensor(self.valid_len), 1, len(keys))
-        canvas = draw_scores(scaled[None], {"weights": weights[None]}, masked, [f"q{self.query}"], names)
+        (queries, keys, values), (weights, output) = self.tensors, self.result()
+        query, (size, width), n = queries[self.query], (keys.shape[1], values.shape[1]), len(keys)
+        scores, hatched = (keys @ query)[:, None], torch.arange(n)[:, None] >= self.valid_len
+        scaled, root = scores / size**0.5, f"÷ √{size}"
+        steps = {"q · k": scores, root: scaled, "mask": scaled.masked_fill(hatched, -torch.inf)}
+        low, at_values = 2 * TITLE + CELL, LEFT + size * CELL + 5 * GAP + 4 * CELL
+        canvas = Canvas(at_values + width * CELL, low + n * CELL + TITLE + CELL)
+        draw_numbers(canvas, LEFT, TITLE, CELL, query[None], f"query {self.query}", colour="query")
+        draw_numbers(canvas, LEFT, low, CELL, keys, "keys", colour="key")
+        for i in range(n):
+            canvas.text(LEFT - 6, low + (i + 0.5) * CELL, f"k{i}", size=10, anchor="rm", colour="key")
+        x = LEFT + size * CELL + GAP
+        for name, numbers in steps.items():
+            draw_numbers(canvas, x, low, CELL, numbers, name, masked=hatched if name == "mask" else None)
+            x += CELL + GAP
+        draw_numbers(canvas, x, low, CELL, weights[:, None], "softmax", masked=hatched, are_weights=True)
+        draw_numbers(canvas, at_values, low, CELL, values, "values", colour="value")
+        draw_numbers(canvas, at_values, low + n * CELL + TITLE, CELL, output[None], "output", colour="value")
         shown = ", ".join(f"{weight:.2f}" for weight in weights.tolist())
-        state = f"Query {self.query}, {self.valid_len} of {len(keys)} keys count"
+        state = f"Query {self.query}, {self.valid_len} of {n} keys count"
         caption = f"The output, {_row(output)}, is the values' average by weight."
         return canvas, f"{state}: weights {shown}; output {_row(output)}.", caption
 

@@ -41,6 +41,24 @@ def test_without_the_root_the_gradient_of_the_query_dies_but_is_not_smaller_on_a
     assert (divided < 0.01).float().mean() == 0
 
 
+@pytest.fixture(scope="module")
+def train():
+    """What section 3 trains a head with, and the loss of a head that looks everywhere alike."""
+    section = told("02_scoring_functions", "## 4. A batch")
+    nothing = torch.zeros(64, 64)
+    return section["train"], section["loss"](nothing, nothing, 1, b=5000).item()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_the_root_a_head_begins_worse_and_adam_takes_longer_but_not_plain_descent(train, seed):
+    (train, even), sgd = train, {"optimizer": torch.optim.SGD, "lr": 0.1}
+    assert train(1, steps=0, seed=seed) > 1.5 * even
+    by_adam, by_sgd = [[train(d, seed=seed, **how) for d in (1, 8, 64)] for how in ({}, sgd)]
+    assert min(by_adam[0], by_adam[2]) > 3 * by_adam[1] and by_sgd[0] < by_sgd[1] < by_sgd[2]
+    assert "(`train(1, steps=300)`) are enough" in text_of("02_scoring_functions")
+    assert train(1, steps=300, seed=seed) < 0.05 * even
+
+
 def test_nine_letters_of_the_long_word_are_in_place_and_the_fourth_is_the_first_wrong_one():
     words = "the fourth letter is the first wrong one. Nine of the sixteen are in place"
     assert words in text_of("02_scoring_functions")

@@ -205,6 +205,28 @@ def test_data_that_do_not_fit_are_named(make, message):
         make()
 
 
+def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
+    motion = pictures.SlowMotion(query=1, valid_len=3)
+    queries, keys, values = motion.tensors
+    weights, output = motion.result()
+    scores = keys @ queries[1]
+    masked = torch.where(torch.arange(4) < 3, scores / 2, -torch.inf)
+    tables = {"query 1": queries[1], "keys": keys, "q · k": scores, "÷ √4": scores / 2, "mask": masked}
+    tables |= {"softmax": weights, "values": values, "output": output}
+    words = motion.still().drawing.words
+    for title, numbers in tables.items():
+        shown = words[words.index(title) + 1 :][: numbers.numel()]
+        assert [float(word.replace("−", "-").replace("∞", "inf")) for word in shown] == pytest.approx(
+            numbers.flatten().tolist(), abs=0.006
+        ), title
+
+
+def test_the_still_of_masks_names_the_divisor_of_its_scores():
+    explorer = pictures.MaskExplorer(torch.tensor([[[6.0, 2.0]]]), divisor=4.0, valid_lens=2)
+    words = explorer.still().drawing.words
+    assert words[words.index("scores ÷ 4") + 1 :][:2] == ["1.50", "0.50"]
+
+
 def test_a_sentence_of_another_length_keeps_the_word_inside():
     explorer = pictures.SentenceExplorer(example=6, query=14)
     explorer.example = 8
