@@ -91,6 +91,20 @@ def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
     assert tall > man
 
 
+def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
+    text = notebook_tools.text_of("05_heads_at_work")
+    assert "None of the six learned all five questions, and five of them never learned *recall*." in text
+    assert "with three seeds, get 0.97 of *count* right, and all the rest" in text
+    report = (ROOT / "benchmarks" / "alike_heads.md").read_text(encoding="utf-8").splitlines()[4:]
+    right = {}  # of each variant, a row for each seed and a column for each question
+    for variant, _, *shares in (map(str.strip, row.strip("|").split("|")) for row in report):
+        right.setdefault(variant, []).append([float(share) for share in shares])
+    usual, alike, alike_too, _, one_layer = torch.tensor([*right.values()]).unbind()
+    copies = torch.cat([alike, alike_too])
+    assert usual.min() > 0.99 and copies.amin(dim=1).max() < 0.4 and (copies[:, 3] < 0.3).sum() == 5
+    assert one_layer[:, :4].min() > 0.999 and one_layer[:, 4].mul(100).round().eq(97).all()
+
+
 def test_layer_1_of_the_lookups_is_even_and_needed(guess):
     right = right_without(*((1, head) for head in range(6)))
     assert right["count"] < guess["count"] + 0.02 and round(right["first"], 2) == 0.65
