@@ -7,7 +7,6 @@ import re
 import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
-from mha_lib.checking import kept_work
 from mha_lib.exercises import check_layer
 from mha_lib.museum import decoding_layer, decoding_tests, editable_layer, guesses, layer_tests
 
@@ -167,28 +166,8 @@ def test_what_gets_past_the_panel_is_wrong(museum):
         assert museum["night_watch"](smuggled) == "right" and museum["night_watch"](smuggled, **look) == "WRONG"
 
 
-def test_repairs_and_guesses_are_counted(museum, monkeypatch):
+def test_the_repairs_begin_as_the_rooms(museum):
     assert museum["mended"] == []
-    monkeypatch.setattr(kept_work, "this_sitting", {})
-    assert guesses.score() == "named: 0 of 0; not guessed at yet: 16"
-    for room, suspect in ((2, guesses.SUMS), (3, guesses.NAN), (6, guesses.NAN)):
-        guesses.guess(room).keep(suspect)
-    assert guesses.score() == "named: 2 of 3 (rooms 2, 6); not guessed at yet: 13"
-    assert "weights are too flat or too sharp" in repr(guesses.unveil(3, "seen"))
-    assert "<details open>" in guesses.unveil(3, "seen")._repr_html_()
-
-
-def test_a_suspect_is_picked_and_takes_the_place_of_the_list(monkeypatch):
-    monkeypatch.setattr(kept_work, "this_sitting", {})
-    guess = guesses.guess(1)
-    with contextlib.redirect_stdout(io.StringIO()):
-        guess._ipython_display_()
-    suspects, button = guess.field.children
-    button.click()
-    assert not guess.predicted
-    suspects.value = guesses.HEARD
-    button.click()
-    assert guesses.guess(1).predicted == guesses.HEARD
 
 
 def test_what_is_wrong_is_folded_away_and_says_where_it_was_found():
