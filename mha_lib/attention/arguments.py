@@ -19,15 +19,15 @@ SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_querie
 
 
 def in_transform() -> bool:
-    """Whether a transform of ``torch.func``, such as ``vmap`` or ``grad``, is at work, or forward-mode derivatives."""
+    """Whether a transform of ``torch.func``, such as ``vmap`` or ``grad``, or forward-mode derivatives are at work."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def in_plain_call(X: Tensor) -> bool:
-    """Whether a call with this tensor stands for itself, so that its weights may be kept.
+    """Whether a call with this tensor is one ordinary call, whose weights may be kept.
 
-    It does not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, and with fake
-    tensors: there it stands for many calls, or for none.
+    It is not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, nor with fake tensors:
+    there it stands for many calls, or for none.
     """
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
@@ -37,10 +37,7 @@ def in_plain_call(X: Tensor) -> bool:
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Whether numbers inside a tensor may be looked at, and at once.
-
-    They are not on the ``meta`` device, and to look at them on a GPU would make the program wait for it.
-    """
+    """Whether a tensor's numbers can be read at once: ``meta`` has none, and reading from a GPU makes one wait."""
     return tensor.device.type == "cpu" and in_plain_call(tensor)
 
 
@@ -51,7 +48,7 @@ def _is_autocast_on(tensor: Tensor) -> bool:
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """What is computed in this context has the dtypes of what it is computed from."""
+    """A context in which torch does not convert dtypes by itself."""
     return torch.autocast(tensor.device.type, enabled=False) if _is_autocast_on(tensor) else nullcontext()
 
 
@@ -121,7 +118,7 @@ def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
 
 
 def elsewhere(name: str, tensor: Tensor, device: torch.device, of: str) -> ValueError:
-    """What is raised for a tensor that is not on the device of what ``of`` names."""
+    """The error for a tensor that is not on the device of what ``of`` names."""
     return ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
 
 
@@ -139,7 +136,7 @@ def check_sequences(
     queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS
 ) -> None:
     """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device)."""
-    if torch.jit.is_tracing():  # it would take the lengths of one call for those of every call
+    if torch.jit.is_tracing():  # the trace would use this call's lengths in every call
         raise RuntimeError("torch.jit.trace cannot record attention layers: use torch.export or torch.compile")
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         check_floats(name, tensor, ranks)
@@ -167,7 +164,7 @@ def check_same_size(queries: Tensor, keys: Tensor) -> None:
 
 
 def check_head_mask(head_mask: Tensor, queries: Tensor, num_heads: int) -> None:
-    """Refuse gates that are not one a head, or one a head and example, or not where the queries are."""
+    """Refuse gates that are not of shape (h,) or (b, h), or not on the device of the queries."""
     shapes = (num_heads,), (queries.shape[0], num_heads)
     check_tensor("head_mask", head_mask, shapes)
     if head_mask.is_complex():
@@ -180,18 +177,17 @@ def check_head_mask(head_mask: Tensor, queries: Tensor, num_heads: int) -> None:
 def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
     """Refuse an input that a projection of the layer cannot take (last axis, dtype, device).
 
-    Each input is given with its name, its projection and the name of its size. What a projection does not tell is not
-    checked: its size while it is lazy, all of it where it is a module of the caller's own without ``in_features`` or
-    ``weight``.
+    Each input is given with its name, its projection and the name of its size. What a projection does not report is not
+    checked: the size of a lazy one, and all of a module of the caller's own without ``in_features`` or ``weight``.
     """
     for name, tensor, projection, size_name in inputs:
         size = getattr(projection, "in_features", 0)
         given = tuple(tensor.shape)
         if size and tensor.shape[-1] != size:
             raise ValueError(f"{name} must have size {size} on the last axis ({size_name}), got {given}")
-        if not tensor.shape[-1]:  # a lazy one would take 0 for its size, and leave its bias as memory was
+        if not tensor.shape[-1]:  # a lazy one would take 0 for its size, and not initialise its bias
             raise ValueError(f"{name} must have size 1 or more on the last axis ({size_name}), got {given}")
-        weight = getattr(projection, "weight", None)  # of a quantised map a method
+        weight = getattr(projection, "weight", None)  # a quantised map has a method of this name
         if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
             continue
         if tensor.dtype != weight.dtype and not _is_autocast_on(tensor):
@@ -214,7 +210,7 @@ def check_groups(num_heads: int, num_key_value_heads: int) -> None:
 
 
 def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout: float) -> None:
-    """Refuse an attention for the heads that is none, or that comes with a dropout beside its own."""
+    """Refuse an ``attention`` of the wrong type, or one given together with ``dropout``: it has its own."""
     if attention is None:
         return
     if not isinstance(attention, kind):
@@ -232,12 +228,12 @@ def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: s
         )
 
 
-# What is wrong is put into words only where something is: text on the way would tie a compiled graph to its sizes.
+# An error's text is made only when the error is raised: made earlier, it would tie a compiled graph to its sizes.
 
 
 def check_shape(name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "") -> None:
     """Refuse a tensor that has none of these shapes."""
-    # Size by size: to look a tuple up in others would tie a compiled graph to the sizes of this call.
+    # Compared size by size: looking a tuple up among others would tie a compiled graph to the sizes of this call.
     for shape in shapes:
         if tensor.dim() == len(shape) and all(map(operator.eq, tensor.shape, shape)):
             return

@@ -17,9 +17,9 @@ from mha_lib.attention.pooling import DotProductAttention, without_unseen
 class FusedAttention(DotProductAttention):
     """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
 
-    So weights are computed when ``attention_weights`` is first read. The formula takes over where the kernel would be
-    slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of its own),
-    and for what the kernel does not have: derivatives in forward mode, and second derivatives.
+    The weights are therefore computed when ``attention_weights`` is first read. The formula takes over where the kernel
+    would be slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of
+    its own), and for what the kernel lacks: derivatives in forward mode, and second derivatives.
 
     Attributes:
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
@@ -60,7 +60,7 @@ class FusedAttention(DotProductAttention):
         return self._average(queries, keys, values, masks.joined())
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """As the formula's, but masked by adding −∞, and without gradients in the scores' own memory: much faster."""
+        """The formula's weights, masked by adding −∞, and computed in place when no gradient is needed: much faster."""
         if self._is_overridden():
             return super().weights(queries, keys, mask)
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
@@ -104,7 +104,7 @@ def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
 
 
 def give_second_derivatives(node: Node | None, queries, keys, values, mask: Tensor | None, is_causal: bool) -> None:
-    """Have the kernel's gradients go by the formula where they are recorded: the kernel has no second derivatives."""
+    """Compute the kernel's gradients by the formula where they are recorded: the kernel has no second derivative."""
     if node is None or not node.name().startswith("ScaledDotProductFlashAttention"):
         return  # torch itself went by the formula
     given = list(map(weakref.ref, (queries, keys, values)))  # the graph holds them, as long as it is needed
@@ -125,6 +125,6 @@ def give_second_derivatives(node: Node | None, queries, keys, values, mask: Tens
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
-    """Whether an example has work enough to pay for a call of its own (measured on the CPU, where alone it pays)."""
+    """Whether a call for each example saves more time than it costs (measured on the CPU; elsewhere it never does)."""
     of_examples = valid_lens.device.type == "cpu" and valid_lens.dim() == 1 and len(valid_lens) > 0
     return of_examples and queries.shape[-2] * keys.shape[-2] >= 256 * 256

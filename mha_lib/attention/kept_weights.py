@@ -16,7 +16,7 @@ class KeptWeights(nn.Module):
         self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
 
     def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
-        """Have ``attention_weights`` give these, or what this function returns; None, as a call begins, for nothing."""
+        """Make ``attention_weights`` give these, or what this function returns; None, as a call begins, clears them."""
         object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
 
     @property
@@ -43,7 +43,7 @@ class KeptWeights(nn.Module):
 def on_demand(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
-    """A function that gives ``weights`` of a call; until then, its arguments take less memory than these."""
+    """A function that computes a call's weights when asked; until then it keeps the inputs, which are smaller."""
     queries, keys, masks = queries.detach(), keys.detach(), masks.kept()
 
     def weights_of_the_call() -> Tensor:

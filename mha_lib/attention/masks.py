@@ -5,8 +5,8 @@ Three arguments say it; where more than one is given, all of them must allow it:
 - ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
 - ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to) or a float bias that is added
   to the scores; (q, k), or as many axes as the scores have, each of their size or 1.
-- ``causal``: no query sees a later key. The last query stands at the last key, which is right also where earlier keys
-  come from a cache. (The ``is_causal`` of torch's function sets the first query at the first key instead.)
+- ``causal``: no query sees a later key. The last query stands at the last key, so this is also right where earlier keys
+  come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
 """
 
 import copy
@@ -49,7 +49,7 @@ class Masks:
 
     Args:
         shape: of the scores, (b, q, k) or (b, h, q, k).
-        like: a tensor with the device and the dtype that the joined mask is for.
+        like: a tensor with the device and the dtype that the joined mask must have.
         valid_lens, attn_mask, causal: see above. One that does not fit is named by a TypeError or ValueError.
     """
 
@@ -124,7 +124,7 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
 
 
 def _warn_of_lengths_for_queries(counts: Tensor) -> None:
-    """Warn of 1, 2, 3, …, n for n examples of n queries: surely meant for the queries, but read for the examples."""
+    """Warn of lengths 1, 2, 3, …, n for n examples of n queries: meant for the queries, but read for the examples."""
     n = len(counts)
     if counts.tolist() == list(range(1, n + 1)):
         warnings.warn(
@@ -135,7 +135,7 @@ def _warn_of_lengths_for_queries(counts: Tensor) -> None:
 
 
 def _levels_inside() -> int:
-    """Which of a warning's callers, the function that warns being the first, is code of neither mha_lib nor torch."""
+    """The ``stacklevel`` with which a warning points to the first caller outside of mha_lib and torch."""
     callers = traceback.walk_stack(sys._getframe(1))
     files = enumerate((frame.f_code.co_filename for frame, _ in callers), start=1)
     return next((level for level, file in files if not file.startswith(INSIDE)), 1)
@@ -143,7 +143,7 @@ def _levels_inside() -> int:
 
 def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
     """Refuse what is not a mask or bias for scores of this shape, (b, q, k) or (b, h, q, k)."""
-    if not isinstance(attn_mask, Tensor):  # asked here, since words about the shape are for errors alone, see below
+    if not isinstance(attn_mask, Tensor):  # ``check_tensor`` would need the text of the shape even without an error
         raise TypeError(f"attn_mask must be a tensor of shape {_mask_shapes(shape)}, got {type(attn_mask).__name__}")
     check_tensor("attn_mask", attn_mask, ())
     if attn_mask.dtype != torch.bool and attn_mask.dtype not in FLOATS:

@@ -1,4 +1,4 @@
-"""Many heads: one projection and one attention for each, all at once. Letters as in ``pooling``."""
+"""Many heads, each with its own projection and attention, computed all at once. Letters as in ``pooling``."""
 
 from torch import Tensor, nn
 
@@ -53,8 +53,8 @@ class MultiHeadAttention(nn.Module):
         dropout: probability of dropping an attention weight in training.
         bias: whether the four projections have a bias.
         query_size, key_size, value_size: sizes of the inputs; left out, they are taken from the first call.
-        num_key_value_heads: number of keys' and values' heads, divides ``num_heads``; each serves as many neighbouring
-            query heads (grouped-query attention, Ainslie et al. 2023; with 1, multi-query, Shazeer 2019).
+        num_key_value_heads: number of heads for keys and values; divides ``num_heads``. Neighbouring query heads share
+            one (grouped-query attention, Ainslie et al. 2023; with 1, multi-query, Shazeer 2019).
         head_size: size of one head's queries, keys and values; left out, num_hiddens / num_heads.
         attention: what each head does instead of ``FusedAttention``; it brings a dropout of its own.
 
@@ -89,7 +89,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads get: queries (b, h, q, d), keys and values (b, g, k, d) for g heads of theirs.
+        """What the heads get: queries (b, h, q, d), and keys and values (b, g, k, d) with g heads.
 
         This is the one place between projection and attention. Override it to rotate queries and keys, or to put keys
         and values from a cache before the new ones: the three are projected together, so that what changes the number

@@ -26,11 +26,8 @@ def loop_over_heads(
 
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
 
-    Args:
-        layer: where the weights come from; the rest as in ``MultiHeadAttention.forward``.
-
-    Returns:
-        output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
+    It takes the weights from ``layer``, and other arguments as ``MultiHeadAttention.forward`` does. It returns the
+    output (batch, num_queries, num_hiddens) and the weights (batch, num_heads, num_queries, num_keys).
 
     Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
     """
@@ -109,7 +106,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     return peer.train(layer.training)
 
 
-# Of torch's parameters; of three that are stacked, ours is one.
+# The name in our layer of each parameter of torch's; three that torch stacks go by the first of ours.
 _OUR_NAMES = {
     "in_proj_weight": "W_q.weight", "in_proj_bias": "W_q.bias", "q_proj_weight": "W_q.weight",
     "k_proj_weight": "W_k.weight", "v_proj_weight": "W_v.weight", "out_proj.weight": "W_o.weight",
@@ -167,8 +164,7 @@ def call_torch(
 ) -> tuple[Tensor, Tensor]:
     """Run torch's layer (batch first) with ``valid_lens``, which it only knows as masks.
 
-    Returns:
-        output (batch, num_queries, num_hiddens) and per-head weights (batch, num_heads, num_queries, num_keys).
+    It returns output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
     """
     masks = {} if valid_lens is None else torch_masks(valid_lens, keys.shape[1], peer.num_heads)
     return peer(queries, keys, values, need_weights=True, average_attn_weights=False, **masks)
@@ -185,8 +181,8 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 def load_d2l() -> ModuleType:
     """The book's own package, ``d2l.torch``.
 
-    The book's package imports torchvision, although its attention needs none of it. A torchvision built for another
-    torch stops that import over a missing operator; then the operators are declared, and the import goes through.
+    The package imports torchvision, although its attention needs none of it. A torchvision built for another torch
+    stops that import over a missing operator; then the operators are declared, and the import goes through.
 
     Raises:
         ImportError: d2l, or something it imports, is not installed; the message has the command.
@@ -260,10 +256,6 @@ def _train_the_same(source: nn.Module, target: nn.Module) -> None:
 def call_d2l(
     peer: D2lLayer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run d2l's layer.
-
-    Returns:
-        output (batch, num_queries, num_hiddens) and per-head weights (batch, num_heads, num_queries, num_keys).
-    """
+    """Run d2l's layer; returns what ``call_torch`` does."""
     output = peer(queries, keys, values, valid_lens)
     return output, peer.attention.attention_weights.unflatten(0, (-1, peer.num_heads))

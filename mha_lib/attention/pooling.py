@@ -16,7 +16,7 @@ from mha_lib.attention.masks import Masks, is_allowed
 
 def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     """Keys, values or both with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
-    # On the CPU, only what is not finite is worth the filling, which takes far longer than a sum.
+    # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
         return sequences
     if arguments.values_readable(mask) and math.isfinite(sum(map(torch.sum, map(torch.detach, sequences)))):
@@ -26,7 +26,7 @@ def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...
 
 
 def in_float32(X: Tensor) -> Tensor:
-    """Numbers of 16 bits as 32, in which torch's kernel, too, has its scores: float16 ends at 65,504."""
+    """Turn 16-bit numbers into 32-bit ones, as torch's kernel does for its scores: float16 ends at 65,504."""
     return X.float() if X.dtype in (torch.float16, torch.bfloat16) else X
 
 
@@ -59,7 +59,7 @@ def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class AttentionPooling(KeptWeights):
-    """What all attention shares. A subclass says how to compare queries with keys, in ``scores``.
+    """What all kinds of attention share. A subclass says in ``scores`` how to compare queries with keys.
 
     In training, weights are dropped with the probability ``dropout``.
     """
@@ -74,7 +74,7 @@ class AttentionPooling(KeptWeights):
         raise NotImplementedError
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """How each query shares itself out among the keys, 1 in all: (b, q, d), (b, k, d) -> (b, q, k).
+        """How each query divides its attention, 1 in all, among the keys: (b, q, d), (b, k, d) -> (b, q, k).
 
         ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
         """
@@ -177,12 +177,12 @@ class DotProductAttention(AttentionPooling):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)
         queries, keys = in_float32(queries), in_float32(keys)
-        with arguments.without_autocast(queries):  # it would have 16 bits again
+        with arguments.without_autocast(queries):  # autocast would use 16 bits again
             return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 
 class OpenLinear(nn.LazyLinear):
-    """A linear map that takes its input size from its first call, and can be trained after it wherever that was."""
+    """A linear map that takes its size from its first call, and can be trained even if that was in inference mode."""
 
     def initialize_parameters(self, input: Tensor) -> None:
         with torch.inference_mode(False):

@@ -75,7 +75,7 @@ def trace_transpose_qkv(X: Tensor, num_heads: int) -> ShapeTrace:
 
 
 def trace_transpose_output(X: Tensor, num_heads: int) -> ShapeTrace:
-    """``transpose_output`` in its three moves: the way back.
+    """``transpose_output`` in its three moves, the way back.
 
     Args:
         X: (batch * heads, tokens, features).
@@ -120,9 +120,7 @@ def count_copies(function: Callable, *args: Any) -> int:
 def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: int) -> Tensor:
     """Tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
 
-    Returns:
-        integers, (batch_size, num_tokens, num_heads * head_size); the digits, from the thousands down, are example,
-        token, head and feature.
+    They are integers, (batch_size, num_tokens, num_heads * head_size).
 
     Raises:
         ValueError: a size is below 1 or above 10, for which one digit is not enough.
