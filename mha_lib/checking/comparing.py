@@ -144,7 +144,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def outcome_of(program: Callable, trial: tuple) -> Outcome:
-    """What a program of this library gives for a trial, an error included; what it warns of is nobody's business."""
+    """What a program of this library gives for a trial, an error included; its warnings are not shown."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -156,8 +156,8 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 def explains(program: Callable, results: Sequence[Result]) -> bool:
     """Whether a program gives what the answer gave, in every call, and is wrong in some.
 
-    One equal result would be no evidence. And a program whose mistake shows in other calls alone does not explain what
-    is wrong with right numbers in a wrong form.
+    One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
+    with right numbers in a wrong form.
     """
     is_wrong = False
     for result in results:
@@ -181,14 +181,14 @@ def alike(first: Result, second: Result) -> bool:
 def are_two_mistakes(one: Callable, other: Callable, both: Callable, draws: Sequence[Sequence[Result]]) -> bool:
     """Whether two mistakes, and nothing simpler, explain what an answer gave in calls drawn anew, twice.
 
-    Among some hundred programs with two mistakes in them, some agree with an answer by chance, or since one mistake
+    Among some hundred programs with two mistakes in them, some agree with an answer by chance, or because one mistake
     cancels the other. So three things must hold:
 
-    - The program with both agrees in these calls, too, of every stage.
-    - The arguments that decide the result with both are not merely some of those that decide it with either alone:
-      else each mistake has removed what the other had left, as many another answer does.
-    - Neither mistake only takes back, at every place of every call, a part of what the other does, unless what they do
-      adds up as it does where two mistakes have nothing to do with one another.
+    - The program with both mistakes agrees in these calls, too, which are of every stage.
+    - With both, the result does not depend on fewer arguments than those on which it depends with either one alone:
+      then each mistake would have removed what the other had left, as many other answers do.
+    - Neither mistake only takes back, at every place of every call, a part of what the other does, unless their effects
+      simply add up, as those of two unrelated mistakes do.
     """
     results = [result for draw in draws for result in draw]
     return (
@@ -199,7 +199,7 @@ def are_two_mistakes(one: Callable, other: Callable, both: Callable, draws: Sequ
 
 
 def heeded(program: Callable, first: Sequence[Result], second: Sequence[Result]) -> set[int]:
-    """Numbers of the arguments that decide what a program gives: another draw's in their place changes it."""
+    """Numbers of the arguments that a program's result depends on: to put in another draw's changes the result."""
     found: set[int] = set()
     for one, other in zip(first, second, strict=True):
         before = replace(one, got=outcome_of(program, one.trial))

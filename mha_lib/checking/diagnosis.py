@@ -1,4 +1,4 @@
-"""What one who knows no exercise can say of wrong results: how they differ from the right ones, in every call."""
+"""What can be said of a wrong result without knowing the exercise: how it differs from the right one in every call."""
 
 import itertools
 import math
@@ -138,7 +138,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
-    """Where the first entry comes from that is out of place, if in every call each is one of the right ones."""
+    """Where the first misplaced entry comes from, if all entries of every call are among the right ones."""
     moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
@@ -150,7 +150,7 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
         one_for_all &= equal(rows, rows[:1].expand_as(rows))
         twice |= not torch.equal(same.sum(dim=1), (same.float() @ same.float().T > 0).sum(dim=1))
         moved += [(place, row.float().argmax()) for place, row in enumerate(same) if not row[place]]
-    if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):  # single numbers are soon the same
+    if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):  # single numbers may be equal by chance
         how = "some stand there more than once" if twice else "they stand in another order"
         yield f"{what} are right, but {how}: at place {moved[0][0]} stands what belongs at place {moved[0][1]}."
 

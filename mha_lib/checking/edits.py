@@ -1,11 +1,12 @@
 """Typical mistakes as edits of the right answer's source, and programs made of them.
 
-A table of mistakes reads: "what stands in the right answer → what stands there instead ⇒ what is said of it", a row a
-line; what is indented further continues a row. "∅" is nothing, "…" what stood there before; ";" stands between edits
-made together, "∨" between ways to make one mistake, of which one without an arrow replaces what the last one did.
+Each line of a table of mistakes is a row: "what stands in the right answer → what stands there instead ⇒ what is said
+of it". A line that is indented further continues the row. "∅" is nothing, "…" what stood there before. ";" stands
+between edits made together, "∨" between ways to make one mistake; a way without an arrow replaces what the last one
+did.
 
-What stands before "|" is a symptom: true of the result where this mistake is the only one. The rest is a question about
-the step, or what the program does, and it alone is said where two mistakes meet.
+The words before "|" are a symptom, which the result has where this mistake is the only one. The rest is a question
+about the step, or says what the program does; where two mistakes meet, only the rest is said.
 """
 
 import ast

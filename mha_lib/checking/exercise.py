@@ -29,7 +29,7 @@ from typing import Any
 from mha_lib.checking import diagnosis, kept_work, running
 from mha_lib.checking.comparing import Result, are_two_mistakes, explains, given, is_number, needed
 from mha_lib.checking.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
-from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run
+from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, two_numbers
 from mha_lib.models.training import seeded
@@ -73,7 +73,7 @@ class Exercise:
         """What ``examine`` says, or raises, as a verdict with the next step."""
         try:
             if not all(map(callable, answers)):  # plain copies, made where no code of a learner can hold the check up
-                answers = tuple(run(lambda given=answers: list(given), [()])[0].value)
+                answers = tuple(run_safely(lambda given=answers: list(given), [()])[0].value)
             said = self.examine(*answers)
             verdict = said if isinstance(said, Verdict) else Verdict("right", said)
         except NotYetError as reason:
@@ -132,7 +132,7 @@ class FunctionExercise(Exercise):
 
     @functools.cached_property
     def pairs(self) -> list[tuple[str, tuple[Callable, Callable, Callable]]]:
-        """What is said of two different mistakes, and programs that make the one, the other, and both, if it can be."""
+        """What is said of two different mistakes that can meet, and programs that make the one, the other, and both."""
         programs = [program for _, program in self.mistakes]
         return [
             (said_of_two((first, second)), (one, other, both))
@@ -168,7 +168,7 @@ class FunctionExercise(Exercise):
 
     def results_of(self, function: Callable, trials: Sequence[tuple]) -> list[Result]:
         """What an answer gives in these calls, beside what is right."""
-        outcomes = run(function, trials)
+        outcomes = run_safely(function, trials)
         return [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
 
     def what_is_wrong(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
@@ -181,7 +181,7 @@ class FunctionExercise(Exercise):
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
 
     def names(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
-        """The mistake that gives these results; else one that needs no table, or two of the table; else any trace."""
+        """What explains these results: one mistake of the table, a change that needs none, two mistakes, or traces."""
         yield from form(results)
         yield from (text for text, program in self.mistakes if explains(program, results))
         yield from diagnosis.one_change(results)
@@ -192,7 +192,7 @@ class FunctionExercise(Exercise):
             yield f"Your code never looks at `{name}`. What is it for?"
 
     def names_of_two(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
-        """Two mistakes of the table that give these results, and those of calls that are made for this alone."""
+        """Two mistakes of the table that give these results, and also those of new calls made to confirm it."""
         draws: list[list[Result]] = []
         for text, programs in self.pairs:
             if explains(programs[-1], results):
@@ -201,7 +201,7 @@ class FunctionExercise(Exercise):
                     yield text
 
     def two_draws(self, function: Callable) -> list[list[Result]]:
-        """What an answer gives in calls of all stages, drawn anew, twice; nothing where one does not come back.
+        """What an answer gives in two new draws of all stages' calls; nothing if a call does not come back.
 
         What it prints has been shown once and is not shown again.
         """
@@ -214,7 +214,7 @@ class FunctionExercise(Exercise):
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:
-    """In what the right numbers come, where they come in something else than what is asked for."""
+    """What the right numbers come in, where that is not what is asked for."""
     wrong = [result for result in results if result.problem()]
     if all(result.is_packed_otherwise for result in wrong):
         came, right = given(wrong[0].got.value), wrong[0].right
@@ -233,7 +233,7 @@ def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[...,
 
 
 def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:
-    """Arguments that the code of an answer never uses, and that of the right answer does."""
+    """Arguments that the right answer's code uses and the code of this answer never does."""
     if type(function) is not FunctionType:
         return []
     names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)

@@ -2,7 +2,7 @@
 
 It stays in the learner's home, also where a class shares one folder of trained models, ``MHA_CACHE``. With
 ``MHA_PROGRESS=off`` in the environment, or where an instructor has switched worked answers off, nothing is read there
-or written, and all lasts as long as the kernel.
+or written, and everything lasts only as long as the kernel.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def kept() -> dict[str, dict]:
 
 
 def keep(name: str, content: dict) -> None:
-    """Keep something under a name; where it cannot be written, it lasts as long as the kernel."""
+    """Keep something under a name; where it cannot be written, it lasts only as long as the kernel."""
     this_sitting[name] = content
     if _is_written():
         with contextlib.suppress(OSError, RuntimeError):  # no room, no right to write, or no home
@@ -54,7 +54,7 @@ def _read() -> Any:
 
 
 def _sound(found: Any) -> dict[str, dict]:
-    """The entries, and what in them has the form that this file gives it."""
+    """What of the found entries has the form that this file gives them."""
     entries = [entry for entry in found.items() if isinstance(entry[1], dict)] if isinstance(found, dict) else []
     sound = {
         name: {key: what for key, what in content.items() if type(what) is FORM.get(key)} for name, content in entries
@@ -63,7 +63,7 @@ def _sound(found: Any) -> dict[str, dict]:
 
 
 def _write(work: dict[str, dict]) -> None:
-    """Put the file in its place at once; what cannot be read there may be worth something and is set aside."""
+    """Replace the file in one step; one that cannot be read may still be worth something and is set aside."""
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
     is_damaged = path.exists() and not isinstance(_read(), dict)

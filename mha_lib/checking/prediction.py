@@ -22,7 +22,7 @@ class Prediction:
         self.name, self.predicted = name, predicted(name)
 
     def keep(self, text: str) -> None:
-        """Take a prediction, if it is one."""
+        """Keep what was typed, unless it is blank."""
         if text.strip():
             self.predicted = text.strip()
             kept_work.keep(f"prediction {self.name}", {"text": self.predicted})
@@ -34,7 +34,7 @@ class Prediction:
         return Page(f"You predicted: {self.predicted}", f"<b>You predicted:</b> {html.escape(self.predicted)}")
 
     def still(self) -> dict[str, str]:
-        """What is left of it where nothing can be typed."""
+        """The same as text and HTML, for pages on which nothing can be typed."""
         return {"text/plain": repr(self.page()), "text/html": self.page()._repr_html_()}
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """Run a learner's answer safely: whatever it does, the check goes on and knows what happened.
 
-The calls run in a forked process, which the system ends if one computes too long, and the check if one does not come
-back: no code of the learner's can hold the check up. What they return comes back as plain data, and what they print is
-passed on.
+The calls run in a forked process. The system ends it if a call computes too long, and the check ends it if a call does
+not come back, so no code of the learner's can hold the check up. What the calls return comes back as plain data, and
+what they print is passed on.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from mha_lib.checking.wording import Foreign, call_in_words, kind_of, names_of, 
 SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
 PATIENCE = 60.0  # seconds on the clock, for code that waits and does not compute
 LARGEST = 1_000_000  # numbers or characters in what a call returns; no exercise asks for a thousandth of it
-PART = 1000  # so many numbers of a tensor are looked at as quickly as one part of a list
+PART = 1000  # numbers of a tensor that take as long to look at as one part of a list
 DEEPEST = 10  # lists within one another
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
 NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
@@ -64,7 +64,7 @@ class Outcome:
     line: str = ""
 
 
-def run(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
+def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     """Call ``function`` with copies of the arguments of each trial.
 
     Raises:
@@ -131,7 +131,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
     """The forked process: send what ``attempt`` says of each trial, then end without a trace."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the kernel means the check, which ends this
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
         torch.set_num_threads(1)  # the threads of the kernel are not here
         sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
@@ -155,11 +155,11 @@ class PassedOn(io.TextIOBase):
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Call a function with copies of the arguments; the reason, where there is nothing to judge. Raises nothing."""
+    """What a call with copies of the arguments gives, or the reason why there is nothing to judge; raises nothing."""
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")  # a warning is told, whatever else is made of warnings around here
+            warnings.simplefilter("default")  # warnings are shown, whatever filters are set outside
             result = function(*given)
     except (MistakeError, NotYetError) as reason:
         return reason
@@ -189,14 +189,14 @@ class PlainCopy:
         self.room = LARGEST
 
     def fits(self, count: int) -> bool:
-        """Whether so many more numbers are not too many."""
+        """Whether this many more numbers still fit."""
         self.room -= count
         return self.room >= 0
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """Tensors, numbers, texts, lists, tuples and dictionaries as they are, named tuples and the like as tuples.
 
-        All else, and what is too large, is there by its kind; an array has its numbers with it.
+        For anything else, and for what is too large, its kind stands in words; an array keeps its numbers.
         """
         kind = type(value)
         try:
@@ -204,7 +204,7 @@ class PlainCopy:
                 return value
             if issubclass(kind, Real):
                 number = int(value) if issubclass(kind, Integral) else float(value)
-                float(number)  # an error where a whole number is too large for all that follows
+                float(number)  # raises if a whole number is too large for a float
                 return number
             if issubclass(kind, Tensor) and not value.is_nested and self.fits(value.numel()):
                 tensor = value.detach().to("cpu")

@@ -19,7 +19,7 @@ LARGEST = 8  # rows and columns of a table that is shown
 
 @dataclass(frozen=True)
 class Verdict:
-    """True if the answer is right; shown, what a learner reads.
+    """What is said of an answer: true if it is right, and shown as what a learner reads.
 
     Attributes:
         state: "right", "wrong" or "not yet".
@@ -56,7 +56,7 @@ class Verdict:
         )
 
     def tables(self) -> str:
-        """Yours beside what was expected, the darker the larger, where both are tables."""
+        """The answer's table beside the expected one, larger numbers darker; "" unless both are tables."""
         pair = {"yours": self.got, "expected": self.expected}
         if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair.values()):
             return ""

@@ -34,7 +34,7 @@ def call_in_words(function: Callable, arguments: tuple) -> str:
 
 
 def argument_in_words(name: str, value: Any) -> str:
-    """An argument with its name: a few whole numbers and what is no tensor as they are, else the shape."""
+    """An argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
     if not isinstance(value, Tensor):
         written = f"{name} = {value!r}" if name else repr(value)
         return written if len(written) <= SHORT else ""
@@ -71,12 +71,12 @@ def as_sentence(words: str) -> str:
 
 
 def trimmed(text: str, length: int) -> str:
-    """At most so many characters of a text."""
+    """A text cut to at most ``length`` characters."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def two_numbers(got: float, right: float) -> tuple[str, str]:
-    """Two numbers that differ: whole ones in full, others in as few digits, but at least three, as show it."""
+    """Two numbers that differ: whole ones in full, others with the fewest digits that show it, but at least three."""
     if all(abs(number) < 1e9 and number == int(number) for number in (got, right)):
         return f"{got:.0f}", f"{right:.0f}"
     written = [(f"{got:.{digits}g}", f"{right:.{digits}g}") for digits in range(3, 17)]

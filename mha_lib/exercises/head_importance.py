@@ -13,7 +13,7 @@ from torch import Tensor
 from mha_lib import heads
 from mha_lib.checking.comparing import Result, is_number, plain
 from mha_lib.checking.exercise import exercise, judged
-from mha_lib.checking.running import MistakeError, NotYetError, run, same
+from mha_lib.checking.running import MistakeError, NotYetError, run_safely, same
 from mha_lib.checking.wording import as_sentence, kind_of
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
@@ -316,7 +316,7 @@ def tables_from(function: Any) -> list[Tensor]:
         return answer
 
     trials = [(model, batch, TASK) for model, batch, _ in small_models()]
-    outcomes = run(watched if callable(function) else function, trials)
+    outcomes = run_safely(watched if callable(function) else function, trials)
     results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
     for result in results:
         if result.numbers is None or result.numbers.shape != SHAPE:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import MistakeError, run
+from mha_lib.checking.running import MistakeError, run_safely
 
 
 def causal_maps(num_heads: int, num_tokens: int) -> Tensor:
@@ -104,7 +104,7 @@ def induction_share(weights, letters):
 
 def must_be_letters(function: Callable) -> None:
     """Refuse right numbers of another type, which could not be looked up or compared as letters."""
-    (outcome,) = run(function, [(torch.tensor([4, 7, 4]),)])
+    (outcome,) = run_safely(function, [(torch.tensor([4, 7, 4]),)])
     if outcome.value.is_floating_point():
         raise MistakeError(f"The numbers are right, but they come as {outcome.value.dtype}; integers are needed.")
 

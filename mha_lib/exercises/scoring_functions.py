@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_lib.attention import valid_keys
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import MistakeError, run
+from mha_lib.checking.running import MistakeError, run_safely
 
 SOFTMAX_AXES = """
     dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Rows do not sum to 1. | Over what does the softmax run?
@@ -137,7 +137,7 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
         scores = scores.clone().requires_grad_()
         return torch.autograd.grad(function(scores, valid_lens).square().sum(), scores)[0]
 
-    (outcome,) = run(gradient_of_scores, trials_2d()["where some lengths are 0"][:1])
+    (outcome,) = run_safely(gradient_of_scores, trials_2d()["where some lengths are 0"][:1])
     told = "The weights are right, but the gradient of the scores"
     if outcome.error:
         raise MistakeError(f"{told} does not find its way back ({outcome.error[1]}).")

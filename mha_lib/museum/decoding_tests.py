@@ -1,7 +1,7 @@
 """Six tests of a layer that reads a text piece by piece: the panel for the museum's rooms with a cache.
 
 A test takes an implementation, ``DecodingLayer`` or a class with the same parts. It returns None if it sees nothing
-wrong, or one line that says what it sees. ``layer_tests.run`` and its kin take them as ``tests``.
+wrong, or one line that says what it sees. ``layer_tests.run``, ``verdict`` and ``matrix`` take them as ``tests``.
 """
 
 import math

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from mha_lib.attention import masked_softmax, merge_heads, split_heads
 from mha_lib.checking.comparing import Result, first_difference
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import MistakeError, NotYetError, Outcome, run
+from mha_lib.checking.running import MistakeError, NotYetError, Outcome, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, kind_of
 from mha_lib.models.training import seeded
@@ -125,7 +125,7 @@ class AnybodysLayer:
             raise MistakeError("the layer changes what it is given in place, which spoils the caller's tensor")
         is_pair = isinstance(got, tuple) and len(got) == 2
         output, weights = got if is_pair else (got, getattr(self.own, "attention_weights", None))
-        if weights is None:  # what is not told cannot be wrong
+        if weights is None:  # weights that the layer does not report are not judged
             weights = layer_tests.by_formula(self, *given)[1]
         check_shape("the output", output, tuple(given[0].shape))
         shape = len(output), self.num_heads, output.shape[1], given[1].shape[1]
@@ -146,7 +146,7 @@ class AnybodysLayer:
 
     @torch.no_grad()
     def named_parameters(self) -> list[tuple[str, Any]]:
-        """The matrices with their gradients: what ``matrices`` reads where each parameter holds its own gradient."""
+        """The gradients of the matrices: what ``matrices`` reads when each parameter holds its own gradient."""
         for parameter in self.own.parameters():
             if parameter.requires_grad:
                 parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
@@ -162,7 +162,7 @@ def wrong_output(theirs: Implementation) -> Verdict | None:
     """The first stage with an output that is not the formula's: the bug that it looks like, with an example."""
 
     def example(batch_size, num_queries, num_keys, num_heads, head_size, lengths, size):
-        """A layer's output, and what ``attention_output`` must be called with for the same."""
+        """The arguments with which ``attention_output`` must give a layer's output, and this output."""
         num_hiddens = num_heads * head_size
         layer = layer_tests.with_random_parameters(theirs(num_hiddens, num_heads, 0.0).train(False), std=0.5)
         queries, keys, values = (torch.randn(batch_size, n, num_hiddens) for n in (num_queries, num_keys, num_keys))
@@ -173,7 +173,7 @@ def wrong_output(theirs: Implementation) -> Verdict | None:
 
     results: list[Result] = []
     for calls in STAGES:
-        for outcome, numbers in zip(run(example, calls), calls, strict=True):
+        for outcome, numbers in zip(run_safely(example, calls), calls, strict=True):
             if outcome.error:
                 error = ": ".join(filter(None, outcome.error))
                 if not results:
@@ -181,7 +181,7 @@ def wrong_output(theirs: Implementation) -> Verdict | None:
                 raise MistakeError(f"{call_in_words(example, numbers)}, the layer raises {error}")
             trial, output = outcome.value
             results.append(Result(trial, Outcome(output), attention_output(*trial)))
-        results.sort(key=lambda result: result.problem() is None)  # no program imitates them that fails at the first
+        results.sort(key=lambda result: result.problem() is None)  # wrong ones first rule out most mistakes at once
         if results[0].problem():
             return with_example(KNOWN.what_is_wrong(attention_output, results, ""))
     return None
@@ -215,9 +215,10 @@ def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, w_v,
 
 
 def running_softmax(scores, valid, block, above, below):
-    """Weights of a softmax that reads blocks of keys, taking the largest score so far from the scores of each.
+    """Weights of a softmax that reads blocks of keys, and subtracts the largest score so far from the scores of each.
 
-    Above and below the bar, what was added up is corrected for a larger score that came later, or not.
+    ``above`` and ``below`` say whether the sums above and below the fraction bar are corrected when a larger score
+    comes later.
     """
     scores = scores.masked_fill(~valid, -math.inf)
     ends = (torch.arange(scores.shape[-1]) // block * block + block - 1).clamp(max=scores.shape[-1] - 1)

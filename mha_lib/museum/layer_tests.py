@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import edge_cases
-from mha_lib.checking import running
 from mha_lib.checking.comparing import CLOSE, differences, first_difference
-from mha_lib.checking.running import MistakeError, error_in_words
+from mha_lib.checking.running import MistakeError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import kind_of
 from mha_lib.models.training import seeded
@@ -50,7 +49,7 @@ def guarded(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """What a test sees, where an implementation raises as well."""
+    """What a test sees; an error that the implementation raises counts, too."""
     try:
         return test(implementation)
     except MistakeError as mistake:
@@ -196,13 +195,13 @@ def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Re
     name = getattr(implementation, "__name__", type(implementation).__name__)
     try:
         findings = in_one_process(implementation, list(tests.values()))
-    except MistakeError:  # which of the tests it was, each shows in a process of its own
+    except MistakeError:  # tests in processes of their own show which of them it was
         findings = [look(implementation) for look in tests.values()]
     return Report(name, dict(zip(tests, findings, strict=True)))
 
 
 def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
-    """What each test sees, all of them in one process: to fork one costs more than a test does.
+    """What each test sees, all of them in one process: forking takes longer than a test.
 
     Raises:
         MistakeError: the process was cut short.
@@ -215,7 +214,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
                 findings.append(finding_of(inspect.unwrap(look), implementation))
         return findings
 
-    (outcome,) = running.run(panel, [()])
+    (outcome,) = run_safely(panel, [()])
     return outcome.value
 
 
@@ -269,7 +268,7 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
     output = torch.zeros_like(queries)
     weights = queries.new_zeros(len(queries), layer.num_heads, queries.shape[1], keys.shape[1])
     *W, W_o = matrices_of(layer)[:4]
-    w_v = matrices_of(layer)[4:]  # of additive scores alone
+    w_v = matrices_of(layer)[4:]  # there only if scores are additive
     W_q, W_k, W_v = (matrix.chunk(layer.num_heads) for matrix in W)
     for b, length in enumerate(valid_lens.tolist()):
         heads = []
@@ -288,7 +287,7 @@ def build(implementation: Implementation, dropout: float = 0.0, training: bool =
 
 
 def with_random_parameters(layer: Any, std: float) -> Any:
-    """The same layer; its new parameters are large enough for weights that are far from uniform."""
+    """The same layer with new parameters, large enough for weights that are far from uniform."""
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(std=std)

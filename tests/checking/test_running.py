@@ -128,7 +128,7 @@ def test_an_answer_computes_although_the_threads_of_the_kernel_are_not_there():
     torch.set_num_threads(4)
     try:
         torch.ones(1_000_000).exp()  # starts them
-        assert running.run(lambda n: torch.ones(n).exp().sum(), [(1_000_000,)])[0].value > 1_000_000
+        assert running.run_safely(lambda n: torch.ones(n).exp().sum(), [(1_000_000,)])[0].value > 1_000_000
     finally:
         torch.set_num_threads(before)
 
@@ -215,9 +215,9 @@ def test_a_change_in_place_is_told(changes):
 @pytest.mark.parametrize("parts", [[torch.zeros(2)], (torch.zeros(2),), {0: torch.zeros(2)}])
 def test_a_change_within_a_list_is_seen_and_reaches_no_one(parts):
     with pytest.raises(running.MistakeError, match="changes an argument in place"):
-        running.run(lambda *others: others[0][0].add_(1), [(parts,)])
-    assert running.run(lambda parts: parts[0] + 1, [(parts,)])[0].value.eq(1).all()
-    assert running.run(lambda X: 1, [(torch.tensor([torch.nan, 1]),)])[0].value == 1
+        running.run_safely(lambda *others: others[0][0].add_(1), [(parts,)])
+    assert running.run_safely(lambda parts: parts[0] + 1, [(parts,)])[0].value.eq(1).all()
+    assert running.run_safely(lambda X: 1, [(torch.tensor([torch.nan, 1]),)])[0].value == 1
 
 
 class WeirdTensor(torch.Tensor):
@@ -241,8 +241,8 @@ def test_whatever_an_answer_puts_into_a_list_that_it_was_given_is_told(odd):
 
     for held in (torch.ones(2), 1, [torch.ones(2)]):
         with pytest.raises(running.MistakeError, match="changes `parts` in place"):
-            running.run(puts, [([torch.zeros(2), held],)])
-    assert running.run(lambda parts: 1, [([torch.zeros(2), 1, "x", torch.nan, Unequal()],)])[0].value == 1
+            running.run_safely(puts, [([torch.zeros(2), held],)])
+    assert running.run_safely(lambda parts: 1, [([torch.zeros(2), 1, "x", torch.nan, Unequal()],)])[0].value == 1
 
 
 class Unreadable(NotImplementedError):
