@@ -81,14 +81,11 @@ def evaluate(
 def evaluate_all(
     model: Transformer, batch: Batch, task: Task, ablation: str = "zero", label: str | None = None
 ) -> Scores:
-    """How well the model does with every set of its heads: 2**N runs, so for models of few heads.
+    """How well the model does with every set of its heads, numbered as in ``coalitions``: 2**N runs, for few heads.
 
     Args:
         ablation: what takes the place of the other heads, see ``substitutes_for``.
         label: what to write beside a progress bar; left out, there is none.
-
-    Returns:
-        Scores of all 2**N sets, numbered as in ``mha_lib.heads.coalitions``.
     """
     num_blocks, num_heads = head_shape(model)
     gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
@@ -99,13 +96,8 @@ def evaluate_all(
 def losses_without_each(model: Encoder, batch: Batch, task: Task, label: str | None = None) -> Tensor:
     """The loss of every answer without each head in turn, for models of many layers: zeros stand in the head's place.
 
-    What comes before the head's layer runs once for all.
-
-    Args:
-        label: what to write beside a progress bar; left out, there is none.
-
-    Returns:
-        (num_blocks, num_heads, *batch.targets.shape), in nats.
+    They are in nats, (num_blocks, num_heads, *batch.targets.shape). What comes before the head's layer runs once for
+    all. ``label`` is written beside a progress bar; left out, there is none.
     """
     num_blocks, num_heads = head_shape(model)
     losses = torch.empty(num_blocks, num_heads, *batch.targets.shape)
@@ -154,14 +146,7 @@ def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
 
 
 def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
-    """Means over examples and queries, padding left out.
-
-    Args:
-        values: for each block (batch, num_heads, num_queries, …).
-
-    Returns:
-        For each block (num_heads, …).
-    """
+    """Means over examples and queries but padding: each block's (batch, num_heads, num_queries, …) → (num_heads, …)."""
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
     for name, block in zip(model.blocks, values, strict=True):

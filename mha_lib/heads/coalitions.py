@@ -1,4 +1,4 @@
-"""What a table of all sets of heads tells: each head's fair share, the best and the worst set of every size.
+"""What a table of all sets of heads shows: each head's fair share, the best and the worst set of every size.
 
 A table ``values`` is (2**N,), float64: what each set of N heads is worth, as from ``evaluate_all``. Set number s holds
 head i, counted row by row, if bit i of s is 1; so number 0 is no head and the last is all. Importance comes as (N,):
@@ -93,7 +93,7 @@ def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
-    """What is left with the k most important heads, for each k; with equals, the mean over all ways to choose of them.
+    """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
 
     Where all heads are equal, that is ``mean_curve(values)``: there is no order to follow.
 
@@ -114,11 +114,7 @@ def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
 def greedy(values: Tensor, seed: int = 0) -> Tensor:
     """Importance as the order of a greedy search: the head that costs least goes, then the next, to the last.
 
-    Args:
-        seed: draws the head that goes where several cost the same.
-
-    Returns:
-        0 for the head that went first, N − 1 for the one that was left.
+    It is 0 for the head that went first, N − 1 for the one that was left; ``seed`` draws among equal costs.
     """
     num_heads = _num_heads(values)
     generator = torch.Generator().manual_seed(seed)
@@ -145,7 +141,7 @@ def spearman(first: Tensor, second: Tensor) -> float:
 
 
 def blocks_alone(shares: Tensor) -> float:
-    """How far a guess comes that knows the blocks and nothing of their heads: its rank correlation with the shares.
+    """How good a guess is that knows only the blocks, not their heads: its rank correlation with the shares.
 
     Args:
         shares: (num_blocks, num_heads); the guess gives every head the mean of its block.

@@ -46,8 +46,7 @@ MEASURES: Mapping[str, Callable[..., Tensor]] = {
 def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
     """The two heads of a block whose single costs say least about what both cost together, in accuracy.
 
-    Returns:
-        ``heads``, their numbers; ``alone``, what each costs; ``together``, what both cost.
+    Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
     shape = head_shape(model)
     groups = [*combinations(range(shape[1]), 1), *combinations(range(shape[1]), 2)]
@@ -62,13 +61,11 @@ def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) 
 
 
 def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """What each head of a block costs, in nats, while later heads answer to its absence, and while they may not.
+    """What each head of a block costs, in nats, while later heads may react to its absence, and while they are frozen.
 
-    Frozen, later heads say what they say with all heads there. Where ``frozen`` costs more than ``free``, they make up
-    for part of what is missing (self-repair); where it costs less, they carry the damage on.
-
-    Returns:
-        ``free`` and ``frozen``, each (num_heads,), float64.
+    The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
+    Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it
+    costs less, they carry the damage on.
 
     Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
     """
@@ -100,8 +97,7 @@ def agreement_within(importances: Mapping[str, Tensor], reference: Tensor) -> di
 def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, Tensor]:
     """Six exact Shapley values of every head: of accuracy and of minus the loss, for three meanings of "gone".
 
-    Returns:
-        By score and ablation, as in "loss, mean": (num_blocks, num_heads), float64.
+    They are (num_blocks, num_heads), float64, by score and ablation, as in "loss, mean".
     """
     references = {}
     for ablation in ABLATIONS:
@@ -112,12 +108,11 @@ def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, 
 
 
 def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
-    """All of this about one trained model, as what JSON can hold.
+    """All of this about one trained model, in a form that JSON can hold.
 
-    Returns:
-        ``seed``; ``twins`` and ``later``, of the first block; rank correlations with exact Shapley values of accuracy
-        and zeros: ``across`` all heads and ``within`` each block, for each measure; ``block_alone``, of a guess that
-        knows the blocks; ``references``, of the five other exact ones.
+    It holds ``seed``; ``twins`` and ``later``, of the first block; and rank correlations with exact Shapley values of
+    accuracy and zeros: ``across`` all heads and ``within`` each block, for each measure; ``block_alone``, of a guess
+    that knows only the blocks; ``references``, of the five other exact ones.
     """
     task = find_task(task) if isinstance(task, str) else task
     model = trained(task, seed, steps, progress=False)

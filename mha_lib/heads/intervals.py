@@ -24,7 +24,7 @@ def interval(values: Tensor) -> tuple[float, float, float]:
 
 
 def quantile(freedom: int) -> float:
-    """97.5 % of Student's t lie below: an expansion in 1 / ``freedom`` that is off by less than 1 % from 3 on.
+    """The 97.5 % quantile of Student's t: an expansion in 1 / ``freedom`` that is off by less than 1 % from 3 on.
 
     Source: Abramowitz & Stegun 1964, "Handbook of Mathematical Functions", 26.7.5.
     """

@@ -24,7 +24,7 @@ from mha_lib.models.transformer import Transformer
 
 HeadIndex = tuple[int, int]  # (block, head)
 LOUD = 3.0  # standard deviation of planted columns of W_o; those of a trained model have about 0.2
-SHARP = 4.0  # a dead head's queries are so many times longer than those of the head it copies
+SHARP = 4.0  # how many times longer a dead head's queries are than those of the head it copies
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class Planted:
 
 
 def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
-    """A copy of a model of two blocks, with three heads more in each; what it computes stays the same.
+    """A copy of a model of two blocks, with three more heads in each; what it computes stays the same.
 
-    The twins are made of the head whose loss costs most accuracy on ``batch``; beside them stands the cancelling pair,
-    and the rest is in the other block.
+    The twins are made of the head without which most accuracy is lost on ``batch``. The cancelling pair is in the same
+    block, and the rest is in the other one.
 
     Args:
         seed: where the planted heads' columns of W_o come from.
 
     Raises:
-        ValueError: the model has not two blocks.
+        ValueError: the model does not have two blocks.
     """
     num_blocks, num_heads = head_shape(model)
     if num_blocks != 2:

@@ -3,7 +3,7 @@
 Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
 that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
-A script that asks it on two processes of this machine. Each of them imports the script, so the call stands below
+This script asks it in two processes of one machine. Each of them imports the script, so the call stands below
 ``if __name__``:
 
     from mha_lib.heads.league import compare, summarise, sweep
@@ -12,7 +12,7 @@ A script that asks it on two processes of this machine. Each of them imports the
         results = sweep(compare, seeds=range(30))
         print(summarise(results))
 
-On a Dask cluster of yours: ``sweep(compare, range(500), executor=distributed.Client(address).get_executor())``.
+On your own Dask cluster: ``sweep(compare, range(500), executor=distributed.Client(address).get_executor())``.
 """
 
 import copy
@@ -104,7 +104,7 @@ def sweep(
     executor: Executor | None = None,
     done: Callable[[int, dict], object] | None = None,
 ) -> list[dict]:
-    """``run(seed)`` for every seed, wherever the executor runs it.
+    """The results of ``run(seed)``, wherever the executor runs it, in the order of ``seeds``.
 
     Args:
         run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it; for processes it has
@@ -112,9 +112,6 @@ def sweep(
         executor: left out, a pool of two processes. Threads work, too, but take turns.
         done: called with a seed and its result as soon as that is there, in whatever order they come. Write the result
             to a file, and leave out the seeds that stand there: then a sweep that is cut short goes on where it was.
-
-    Returns:
-        The results, in the order of ``seeds``.
 
     Raises:
         RuntimeError: a process of the pool ended before it had a result.
@@ -159,8 +156,8 @@ def compare(
     Args:
         task: a task, or the name of one of this library.
         num_kept: number of heads kept in the cut that is followed by more training.
-        tuning_steps, longer_tuning_steps: number of steps of that training, as two trials; None leaves one out. It
-            takes longest of all.
+        tuning_steps: number of steps of that training, which takes longest of all; None leaves it out.
+        longer_tuning_steps: number of steps of a second, longer training after the same cut; None leaves it out.
         steps: number of steps that the model itself is trained for; left out, the task's own.
 
     Returns:
@@ -168,11 +165,11 @@ def compare(
         ``curve`` (accuracy with 0, 1, …, N heads kept) and ``area`` (its mean);
         ``kept``, ``tuned`` and ``tuned_longer`` (accuracy with ``num_kept`` heads on all examples but the first ones,
         before and after tuning); where each head has an importance, ``sum`` (of all of them; of exact Shapley values,
-        what all heads together add to the accuracy) and ``spearman`` (rank correlation with the exact Shapley value);
-        ``tied``, likewise: the number of heads whose importance another head has, too;
+        what all heads together add to the accuracy), ``spearman`` (rank correlation with the exact Shapley value) and
+        ``tied`` (the number of heads whose importance another head has, too);
         ``training_area``, for measures: the area where they saw training data instead.
-        And ``block_alone``: the rank correlation of exact Shapley values with a guess that knows the blocks alone, and
-        gives every head the mean of its block.
+        And ``block_alone``: the rank correlation of exact Shapley values with a guess that gives every head the mean of
+        its block.
     """
     task = find_task(task) if isinstance(task, str) else task
     measures = drawing_with(seed, measures)
@@ -253,9 +250,7 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 def all_importances(
     model: Transformer, batch: Batch, task: Task, values: Tensor, measures: Mapping[str, Measure], seed: int
 ) -> dict[str, Tensor]:
-    """By name: exact Shapley values, a greedy order, each measure, and some taken again after every cut.
-
-    Those are the measures that TAKEN_AGAIN names, where they take ``kept``.
+    """By name: exact Shapley values, a greedy order, each measure, and those of TAKEN_AGAIN also after every cut.
 
     Args:
         values: accuracy of every set of heads on ``batch``, as from ``evaluate_all``.
@@ -277,8 +272,7 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
         measure: one that takes ``kept``.
         seed: draws the head that goes where several are least important.
 
-    Returns:
-        (num_blocks, num_heads): 0 for the head that went first, N − 1 for the one that was left.
+    It is (num_blocks, num_heads), 0 for the head that went first, N − 1 for the one that was left.
 
     Raises:
         TypeError: the measure does not take ``kept``.
@@ -314,7 +308,7 @@ def num_tied(importance: Tensor) -> int:
 
 
 def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
-    """Accuracy with the heads of set number ``kept`` alone, after training these for some steps, or none."""
+    """Accuracy with only the heads of set number ``kept``, after training what is left for ``steps`` steps."""
     shape = head_shape(model)
     heads = heads_in(torch.tensor(kept), shape[0] * shape[1]).view(shape)
     pruned = prune(model, plan_from(model, heads))

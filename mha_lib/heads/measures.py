@@ -53,8 +53,8 @@ def gate_gradient(
 ) -> Tensor:
     """How steeply the loss changes with the head's gate: E_x |∂L(x) / ∂ξ_h| at ξ = 1.
 
-    The absolute value is taken for each example: the mean of the gradient itself vanishes where training has ended.
-    One backward pass gives all, since each example has gates of its own.
+    The absolute value is taken for each example, since the mean of the gradient itself vanishes where training has
+    ended. One backward pass gives all, since each example has gates of its own.
 
     Args:
         normalise: whether each block's values are divided by their ℓ2 norm.
@@ -86,12 +86,12 @@ def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20,
 
 
 def completeness_residual(path_gradients: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
-    """What path gradients lack of the sum that is due, in nats: L(no head) − L(all heads) − their sum.
+    """How far path gradients are from adding up as they should, in nats: L(no head) − L(all heads) − their sum.
 
-    Far from 0, too few steps were taken, and single values say little. It costs two forward passes.
+    If this is far from 0, too few steps were taken, and single values say little. It costs two forward passes.
 
     Args:
-        path_gradients: what ``path_gradient`` says of this model, batch and task, with all heads there.
+        path_gradients: what ``path_gradient`` gives for this model, batch and task, with all heads there.
     """
     shape = head_shape(model)
     without, whole = evaluate(model, batch, task, torch.stack([torch.zeros(shape), torch.ones(shape)])).loss

@@ -68,9 +68,9 @@ class NoHeads(nn.Module):
 
 
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
-    """A copy of the model that holds the planned heads alone, in the order in which they stood.
+    """A copy of the model with only the planned heads, in the order in which they stood.
 
-    The copy trains on; its ``state_dict`` fits every model that was pruned by the same plan.
+    The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
     Args:
         plan: for each block by name, the numbers of the heads that stay.
@@ -97,7 +97,7 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
 def prune_attention(
     attention: MultiHeadAttention | NoHeads, heads: Sequence[int], means: Tensor | None = None
 ) -> MultiHeadAttention | NoHeads:
-    """A layer with these heads alone, in the order in which they stood; arguments and errors as in ``prune``."""
+    """A layer with only these heads, in the order in which they stood; arguments and errors as in ``prune``."""
     _check_heads(heads, attention.num_heads, "heads")
     if isinstance(attention, NoHeads):
         return copy.deepcopy(attention)
@@ -138,7 +138,7 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
 
 
 def _pooling_of(pooling: AttentionPooling, heads: Sequence[int]) -> AttentionPooling:
-    """What these heads do; one with scores of its own, which may differ from head to head (ALiBi), has to say it."""
+    """The attention of these heads; of a class whose heads may differ (ALiBi), by its own ``select_heads``."""
     select = getattr(pooling, "select_heads", None)
     if select is not None:
         return select(heads)
@@ -157,7 +157,7 @@ def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:
 
 
 def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
-    """Leave these rows of a linear map alone, in this order."""
+    """Keep only these rows of a linear map, in this order."""
     for name, parameter in list(linear.named_parameters()):
         setattr(linear, name, nn.Parameter(parameter.detach()[rows], parameter.requires_grad))
     linear.out_features = len(rows)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
-    """How far away the attended tokens are, in units of ``places``, each as it is weighted.
+    """How far away the attended tokens are, averaged by their weights, in units of ``places``.
 
     Args:
         weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.

@@ -35,7 +35,7 @@ def to_grouped(model: Transformer, num_key_value_heads: int, how: How = "mean") 
 
 @torch.no_grad()
 def share_keys_and_values(layer: MultiHeadAttention, num_key_value_heads: int, how: How) -> None:
-    """Leave ``layer`` itself with fewer heads for keys and values."""
+    """Give ``layer`` itself fewer heads for keys and values."""
     arguments.check_groups(layer.num_heads, num_key_value_heads)
     if layer.num_key_value_heads != layer.num_heads:
         raise ValueError(f"the layer's heads share keys and values already: {layer}")

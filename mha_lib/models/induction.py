@@ -143,7 +143,7 @@ class AttentionOnly(nn.Module):
 
 @dataclass(frozen=True)
 class BirthRun:
-    """What ``train_on_repeats`` kept: the model at some steps, and how it stood there on rows that it never saw.
+    """What ``train_on_repeats`` kept: the model at some steps, and what it then did on rows that it never saw.
 
     Attributes:
         steps: the kept steps.
@@ -213,7 +213,7 @@ def train_on_repeats(
         model = AttentionOnly(**sizes)
 
         def watched() -> Iterator[Tensor]:
-            for step in steps:  # so many steps lie behind
+            for step in steps:  # how many steps have been made
                 if step in keep:
                     seen.append(_look(model, rows))
                     states.append({name: value.clone() for name, value in model.state_dict().items()})

@@ -15,7 +15,7 @@ from mha_lib.models.one_head import BATCH_SIZE, HELD_OUT, HELD_OUT_SEED, NUM_LET
 from mha_lib.models.training import seeded, single_thread
 from mha_lib.models.transformer import TokenEmbedding
 
-SHIFTS = (1, -1, 2, -2)  # where each message comes from, so many tokens before
+SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
 NUM_HIDDENS, LEARNING_RATE = 24, 3e-3
 
 
@@ -76,7 +76,7 @@ def train_neighbours(
         The rest as in ``Neighbours``.
 
     Raises:
-        ValueError: ``num_messages`` is not from 1 to 4, or 24 hidden units do not split into so many heads.
+        ValueError: ``num_messages`` is not from 1 to 4, or ``num_heads`` does not divide the 24 hidden units.
     """
     if num_messages not in range(1, len(SHIFTS) + 1):
         raise ValueError(f"num_messages must be a number from 1 to {len(SHIFTS)}, got {num_messages}")

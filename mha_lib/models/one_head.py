@@ -70,7 +70,7 @@ def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, T
 
 
 def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
-    """Train one head with Adam (Kingma & Ba 2015) up to the last kept step, and note how it stands at each.
+    """Train one head with Adam (Kingma & Ba 2015) up to the last kept step, and note what it does at each of them.
 
     Args:
         seed: where all randomness comes from.

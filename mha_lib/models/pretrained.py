@@ -154,8 +154,8 @@ def minilm() -> MiniLM:
 def kept_maps() -> list[SentenceMaps]:
     """Where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
 
-    A weight was kept as a number of 255ths and may be off by one; rows sum to 1. Beside the file lies
-    ``sentences.json``, with source and licence.
+    Weights were kept in 255ths, each of them off by at most one, in rows that sum to 1. ``sentences.json``, beside the
+    file, holds source and licence.
 
     Raises:
         FileNotFoundError: this copy of the library lacks them; the message says how to get them.

@@ -14,7 +14,7 @@ FEWEST_WORDS, FEWEST_LETTERS = 12, 300  # in a paragraph that counts as prose; i
 
 
 def own_prose() -> list[str]:
-    """Eleven paragraphs of these notebooks, as they once were: what is measured on them stays the same."""
+    """Eleven paragraphs of these notebooks, as they once were, so that what is measured on them stays the same."""
     return package_data("models/sentences/prose.txt", "git checkout mha_lib/models/sentences").decode().splitlines()
 
 

@@ -94,12 +94,9 @@ def right_words(model: RecurrentEncoderDecoder, length: int) -> float:
 
 
 def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> RecurrentEncoderDecoder:
-    """A new model, trained on words of 1 to 16 letters: half a minute.
+    """A new model in eval mode, trained on words of 1 to 16 letters, in half a minute.
 
     Steps are those of ``fit``; the words of one step are equally long, so that none needs padding.
-
-    Returns:
-        The model, in eval mode.
     """
     with single_thread(), seeded(seed) as generator:
         model = RecurrentEncoderDecoder(attends)
@@ -122,10 +119,7 @@ def weights_name(attends: bool) -> str:
 
 
 def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
-    """The model as it ships, trained by ``fit_recurrent`` with seed 0.
-
-    Returns:
-        The model, in eval mode, with memory of its own.
+    """The model as it ships, trained by ``fit_recurrent`` with seed 0; in eval mode, with memory of its own.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.

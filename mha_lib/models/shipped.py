@@ -26,8 +26,7 @@ def shipped_model(task: Task | str) -> Transformer:
     Args:
         task: a task of this library, or its name: "digits", "lookups" or "dates".
 
-    Returns:
-        The model, in eval mode, with memory of its own: changing it changes no later one.
+    The model is in eval mode and has memory of its own: changing it changes no later one.
 
     Raises:
         ValueError: the library has no such task, or the weights do not fit the model's code.
@@ -40,12 +39,8 @@ def shipped_model(task: Task | str) -> Transformer:
 def shipped_figures(task: Task | str) -> dict:
     """How the model of a task that ships was trained, and how good it is.
 
-    Returns:
-        ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number;
-        ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1.
-
-    Raises:
-        As ``shipped_model``.
+    It holds ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number; and
+    ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1. Errors as in ``shipped_model``.
     """
     task = find_task(task if isinstance(task, str) else task.name)
     return json.loads(package_data("models/weights/figures.json", COMMAND))[task.name]

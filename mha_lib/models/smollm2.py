@@ -64,7 +64,7 @@ class RotaryAttention(MultiHeadAttention):
         return rotated(Q), rotated(K), V
 
     def forward(self, queries, keys, values, valid_lens=None, head_mask=None, **masks):
-        """As in ``MultiHeadAttention``, but never forward in time."""
+        """As in ``MultiHeadAttention``, but always causal."""
         return super().forward(queries, keys, values, valid_lens, head_mask, causal=True, **masks)
 
 
@@ -147,7 +147,7 @@ class NextToken(Task):
     name = "next token"
 
     def examples(self, ids: Tensor) -> Batch:
-        """Rows of tokens (batch, n) as a batch: each row behind the first token, each token the target of the last."""
+        """Rows of tokens (batch, n) as a batch: FIRST_TOKEN goes before each row, and every token predicts the next."""
         first = torch.full_like(ids[:, :1], FIRST_TOKEN)
         return Batch(torch.cat([first, ids[:, :-1]], dim=1), None, ids)
 
@@ -181,7 +181,7 @@ def smollm2() -> SmolLM2:
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
-    """Pairs of bytes, merged in this order, after digits were set apart; a ``tokenizers.Tokenizer``."""
+    """A ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
     library = PACKAGE.reader("tokenizers")
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = library.Tokenizer(library.models.BPE(ids, [tuple(merge.split(" ")) for merge in merges]))

@@ -89,8 +89,8 @@ class Task:
     def exact_match(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
         """Share of examples of which every answer is right, between 0 and 1.
 
-        With a decoder that is the same as choosing its tokens one by one, each from those it chose before: as long as
-        all were right, these are the ones it is given here.
+        For a decoder this is the same as when it writes token by token: as long as all that it has written is right, it
+        is what the decoder is given here.
         """
         correct = self._correct(model, batch, head_mask)
         return correct.reshape(len(correct), -1).all(dim=1).double().mean().item()
@@ -268,8 +268,7 @@ class Dates(Task):
     def alignment(self, dates: list[tuple[date, str]]) -> Tensor:
         """Where each character of the answer stands in the source: in the day, the month or the year, as written there.
 
-        Returns:
-            bool, (len(dates), 10, source_length); no True in the row of a hyphen.
+        It is bool, (len(dates), 10, source_length), with no True in the row of a hyphen.
         """
         wanted = ["year"] * 4 + ["-"] + ["month"] * 2 + ["-"] + ["day"] * 2
         written = [_fields(day, notation) for day, notation in dates]

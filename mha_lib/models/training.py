@@ -46,16 +46,13 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
 
 
 def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
-    """A new model, trained.
+    """A new model of a task, trained, in eval mode.
 
     Args:
         task: a task, or the name of one.
         seed: where all randomness comes from.
         steps: number of training steps; left out, the task's own.
         progress: whether to show a progress bar, or the words to show beside it.
-
-    Returns:
-        The model, in eval mode.
     """
     task = find_task(task) if isinstance(task, str) else task
     with seeded(seed):
@@ -71,14 +68,11 @@ def tune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself, from where it stands, by ``descend`` with a one-cycle learning rate.
+    """Train ``model`` itself further, by ``descend`` with a one-cycle learning rate; returns it in eval mode.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
         The rest as in ``fit``.
-
-    Returns:
-        The same model, in eval mode.
     """
     steps = task.steps if steps is None else steps
     learning_rate = task.learning_rate if learning_rate is None else learning_rate
@@ -97,8 +91,7 @@ def descend(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cy
 
     Args:
         model: what is trained, in training mode from here on.
-        losses: scalars, each computed only when it is asked for, since the step before changes the model; such as a
-            generator.
+        losses: scalars, as from a generator: each is computed when it is asked for, after the step before it.
         learning_rate: of every step; with ``cycle``, the highest.
         cycle: number of steps of a one-cycle learning rate (Smith & Topin 2019); left out, the rate stays as it is.
     """
@@ -132,14 +125,8 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
     """The model that ``fit`` makes; for a task of this library, kept after the first time.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
-    of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A task
-    of your own, or one with a changed setting, is trained each time, as it is.
-
-    Args:
-        As in ``fit``.
-
-    Returns:
-        The model, in eval mode.
+    of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A model
+    for a task of your own, or one with a changed setting, is trained anew each time. Arguments as in ``fit``.
 
     Raises:
         ValueError: the library has no task of that name; the message lists those it has.
@@ -192,8 +179,8 @@ def file_name(task: Task, seed: int, steps: int) -> str:
 def code_key(package: Path = PACKAGE) -> str:
     """A digest of all that a trained model depends on, apart from task, seed and steps.
 
-    That is torch, and the code of this module and of all that it imports from the library, and these in turn; their
-    comments and docstrings may change.
+    That is torch's version, and the code, without comments and docstrings, of this module and of all modules of the
+    library that it imports, directly or through others.
     """
     code: dict[Path, str] = {}
     wanted = ["mha_lib.models.training"]
@@ -222,7 +209,7 @@ def imported_from_here(tree: ast.Module) -> set[str]:
 
 
 def without_docstrings(tree: ast.Module) -> str:
-    """A source as its syntax tree, which knows no comments, and here no docstrings: the tree is changed."""
+    """The text of a syntax tree, which has no comments, after its docstrings were taken out of it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value.value = None

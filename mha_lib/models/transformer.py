@@ -130,7 +130,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """What both models share: named blocks in the order of computation, and a linear map to the outputs.
+    """What all these models share: named blocks in the order of computation, and a linear map to the outputs.
 
     ``blocks[name].attention`` may be replaced by a layer with fewer heads. The last attention is computed apart: its
     output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all its head subsets are cheap.
@@ -152,16 +152,13 @@ class Transformer(nn.Module):
         return [attention.attention_weights for attention in self.attentions]
 
     def forward(self, inputs, valid_lens: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
-        """Outputs for every token.
+        """Outputs for every token: (batch, n, num_outputs).
 
         Args:
             inputs: what the model's ``before_last_attention`` takes.
             valid_lens: how many input tokens count, None or (batch,).
             head_mask: a gate on each head, None, (num_blocks, num_heads) or (batch, num_blocks, num_heads); 0 switches
                 the head off; differentiable.
-
-        Returns:
-            (batch, n, num_outputs).
 
         Raises:
             TypeError, ValueError: the arguments do not fit; the message names the one that does not.

@@ -47,7 +47,7 @@ class WeightsPackage:
     def find(self, path: str) -> Path:
         """Where a file of the package lies; an ImportError, as in ``read``, where the package is missing."""
         spec = find_spec(self._module)
-        if spec is None or spec.origin is None:  # of a bare folder of this name, Python makes a package without a file
+        if spec is None or spec.origin is None:  # Python takes a bare folder of this name for a package without a file
             raise ImportError(self.how_to_get(self.requirement))
         return Path(spec.origin).parent / path
 
