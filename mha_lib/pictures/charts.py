@@ -225,7 +225,7 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
 
 
 def styled(curves: Mapping[str, Values], argument: str = "curves") -> list[tuple[str, Values, str, str]]:
-    """Each curve, or point, as (name, values, colour, line style); ``argument`` is what an error calls them."""
+    """Each curve or point as (name, values, colour, line style); errors call them ``argument``."""
     if len(curves) > len(LINES):
         raise ValueError(f"{argument} must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]

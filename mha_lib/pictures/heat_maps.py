@@ -72,7 +72,7 @@ def draw_maps(
     *,
     numbers: bool = False,
 ) -> Canvas:
-    """Maps of weights (num_queries, num_keys) in rows of ``columns``, the longer side of each so long, with the scale.
+    """Maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
     """
@@ -140,7 +140,7 @@ def draw_over_image(
 ) -> Canvas:
     """An image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
 
-    The longer side of a map is ``side`` pixels long. On the maps the ink is an outline, since colour is the weight's.
+    A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
     """
     num_heads, patch_rows, patch_columns = weights.shape
     ink, cell = image / image.max().clamp(min=1e-12), side / max(patch_rows, patch_columns)
@@ -214,14 +214,7 @@ def draw_words(
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The line around the dark pixels of an image, those above one half, edge by edge.
-
-    Args:
-        ink: (height, width), from 0 to 1.
-
-    Returns:
-        ((x, y), (x, y)) of each edge between a dark pixel and one that is not, or the border, in pixels.
-    """
+    """The line around the dark pixels of an image (height, width), those above one half, as edges ((x, y), (x, y))."""
     dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
     upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
     lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
@@ -250,7 +243,7 @@ def labels(name: str, given: Sequence[str] | None, count: int, default: Sequence
 
 
 def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
-    """Rows and columns for so many panels, as even as they can be."""
+    """Rows and columns for ``count`` panels, as even as possible."""
     if most_columns < 1:
         raise ValueError(f"columns must be at least 1, got {most_columns}")
     rows = -(-count // most_columns)
@@ -345,7 +338,7 @@ def draw_numbers(
 
 
 def _figure(value: float, digits: int) -> str:
-    """A number with so many digits behind the point."""
+    """A number with ``digits`` digits behind the point."""
     return f"{value:.{digits}f}".replace("inf", "∞").replace("-", "−")
 
 

@@ -19,7 +19,7 @@ def league(
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
-    """Who is ahead, and by how much one can know: each row a point with its interval, chance a grey band.
+    """Who is ahead, and how surely: each row is a point with its interval, and chance is a grey band.
 
     Args:
         rows: name → mean, lower and upper end; drawn in this order from the top.
@@ -90,7 +90,7 @@ def curves_and_chance(
 def quality_and_speed(
     points: Mapping[str, tuple[float, Interval]], *, x_label: str, y_label: str, caption: str | None = None
 ) -> Picture:
-    """What smaller models gain in speed, and what they lose for it: each a point with an interval.
+    """What smaller models gain in speed, and what they lose for it: each model is a point with an interval.
 
     Args:
         points: name → how many times as fast, and the mean, lower and upper end of what is lost; at most four.

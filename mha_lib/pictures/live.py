@@ -83,7 +83,7 @@ def shares(weights: Tensor) -> bytes:
 
 
 def choice(trait: traitlets.TraitType) -> Any:
-    """Make a trait one that a reader of the picture moves, too."""
+    """Let the reader of a picture set this trait, too."""
     return trait.tag(sync=True, choice=True)
 
 
@@ -125,7 +125,7 @@ class LivePicture(anywidget.AnyWidget):
     _shown: ClassVar[dict[str, tuple[str, list["LivePicture"]]]] = {}  # by cell: the run, and what it showed
 
     def __init_subclass__(cls, **kwargs: Any):
-        if "module" in vars(cls):  # not so for the class of its own that each object gets with its traits
+        if "module" in vars(cls):  # it is not in the class of its own that each object gets for its traits
             cls._read_module()
             traits = {name: one for name, one in vars(cls).items() if isinstance(one, traitlets.TraitType)}
             cls.choices = tuple(name for name, one in traits.items() if one.metadata.get("choice"))
@@ -136,7 +136,7 @@ class LivePicture(anywidget.AnyWidget):
         cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text(encoding="utf-8")
 
     def __init__(self, title: str, data: dict[str, Any], **first: Any):
-        if os.environ.get("MHA_LIVE_JS") == "reload":  # for who edits js/: each new picture has it as it is now
+        if os.environ.get("MHA_LIVE_JS") == "reload":  # for those who edit js/: each new picture reads it anew
             bundle.cache_clear()
             self._read_module()
         # In the order in which they are declared, since the places of one may depend on another.

@@ -29,7 +29,7 @@ def mixture_triangle(
     Args:
         names: of the three things.
         share: weight of the first thing, strictly between 0 and 1; the second gets the rest.
-        roles: what it is called to be the first, and the second.
+        roles: the names of being the first thing, and of being the second.
         caption: what to notice; left out, the reading.
 
     Raises:
@@ -53,7 +53,7 @@ def mixture_triangle(
         panel.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 1.14))
         panel.axis("off")
         panel.legend(loc="upper left", bbox_to_anchor=(0.72, 0.85), fontsize=8, frameon=False)
-        # Where a segment holds so much of its own thing, two of them meet if this leaves room for both.
+        # All points of a segment hold the same share of its own thing; two segments meet if both shares fit into 1.
         meeting.append(f"{role}, segments {'meet' if own <= 0.5 else 'stay apart'}")
     what = (
         f"Six averages of {', '.join(names)} in a triangle, {share:.2f} of the one {roles[0]} and the rest {roles[1]}"

@@ -1,4 +1,4 @@
-"""A matrix whose rows and columns have names, for readers who are to read it like a table."""
+"""A matrix whose rows and columns have names, shown as a table."""
 
 import html
 from collections.abc import Sequence

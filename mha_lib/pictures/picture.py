@@ -1,6 +1,6 @@
 """A still picture with its text twin, for where no program runs, and the sheet that most of them are drawn on.
 
-Pictures have a light ground, which every theme bears, and few colours, so that notebooks with many of them stay small.
+Pictures have a light ground, which suits every theme, and few colours, so that notebooks with many of them stay small.
 """
 
 import base64
@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from mha_lib.pictures.palette import colours, is_dark, weight_colours
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
-FINER = 2  # lines are drawn that much larger and then made smaller, which smooths their edges
+FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges
 PAD = 12  # around a drawing, in pixels of the page
 INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
@@ -145,7 +145,7 @@ class Canvas:
         self._draw.line(places, _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
 
     def bow(self, x: float, to: float, y: float, height: float, *, colour: Colour, thickness: float) -> None:
-        """Draw a bow from (x, y) to (to, y), so high."""
+        """Draw a bow from (x, y) to (to, y) that is ``height`` high."""
         shares = np.linspace(0, 1, 60)
         across = x + (to - x) * (3 * shares**2 - 2 * shares**3)
         self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)

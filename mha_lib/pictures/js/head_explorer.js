@@ -7,7 +7,7 @@ import { scale } from "./heat_map.js";
 import { tokenStage } from "./token_stage.js";
 import { transformer } from "./transformer.js";
 
-const MOST_BROKEN = 3; // "break it" tries all sets of so many heads
+const MOST_BROKEN = 3; // "break it" tries all sets of up to this many heads
 
 export default picture((parts) => {
   const { data, state, controls, pointer, choose, point, repaint, say } = parts, { answers, blocks, kind } = data;
