@@ -17,7 +17,7 @@ def causal_maps(num_heads: int, num_tokens: int) -> Tensor:
 
 
 def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
-    """Letters, all different, but the last ``length`` stood ``back`` places earlier as well."""
+    """Different letters, except that the last ``length`` repeat those ``back`` places earlier."""
     letters = torch.randperm(60)[:num_tokens]
     letters[num_tokens - length :] = letters[num_tokens - length - back : num_tokens - back].clone()
     return letters

@@ -108,7 +108,7 @@ def roles_from(answer: Any) -> list[str]:
 
 
 def objection(weights: Tensor, claim: str, role: str) -> str:
-    """Why a head (9, 9) of some role has not the one that is claimed, by what its weights do there."""
+    """Why a head with this role and these weights (9, 9) does not have the role that is claimed."""
     itself, alike = wanted("itself"), wanted("same word")
     if claim == "even":
         largest = weights.amax(dim=1).mean()
@@ -207,7 +207,7 @@ def disorder(names: list[str], numbers: Tensor) -> str:
 
 
 def what_is_measured(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str:
-    """What numbers measure instead of reach, if they rank the heads of every mix just as that does; else a disorder."""
+    """What the numbers measure instead of reach, if it ranks the heads of every mix just so; else a disorder."""
     disorders = [disorder(names, result) for (_, names), result in zip(mixes, numbers, strict=True)]
     if not any(disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
         return "It tells them apart, but upside down. Which heads must get the larger number?"

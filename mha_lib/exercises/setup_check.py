@@ -19,8 +19,7 @@ PACKAGES = {
 def check_setup() -> bool:
     """Print one line for Python and for each package the notebooks need: there, or missing and how to mend it.
 
-    Returns:
-        whether everything is there that all notebooks need; without d2l, 03 lacks one comparison.
+    Returns whether everything is there that all notebooks need; without d2l, 03 lacks one comparison.
     """
     major, minor = sys.version_info[:2]
     too_old = "" if (major, minor) >= (3, 11) else f"this is Python {major}.{minor}; 3.11 or newer is needed"
@@ -39,7 +38,7 @@ def check_setup() -> bool:
 
 
 def problem_with(name: str, requirement: str) -> str:
-    """Why a package cannot be imported, with the command that brings it; "" if it can."""
+    """Why a package cannot be imported, with the command that installs it; "" if it can."""
     try:
         importlib.import_module(name)
     except ImportError as error:
