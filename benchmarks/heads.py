@@ -79,7 +79,7 @@ def forget(results: dict[str, list[dict]], names: Collection[str]) -> None:
 
 
 def complete(results: dict[str, list[dict]], executor: Executor | None = None) -> None:
-    """Measure the seeds that are missing, and in those that are there the measures that are; write each as it comes."""
+    """Measure the missing seeds, and the missing measures of seeds that are kept; write each as it comes."""
     for part in RUNS:
         found = {result["seed"]: result for result in results.get(part, [])}
 
@@ -101,10 +101,10 @@ def missing(part: str, result: dict) -> dict[str, Measure]:
 
 
 def completed(seed: int, part: str, found: Mapping[int, dict]) -> dict:
-    """The results of one seed: all of them, or what is kept with the measures that it lacks.
+    """The results of one seed: all of them anew, or the kept ones and the measures that they lack.
 
     Raises:
-        ValueError: what is measured beside them is not as it is kept, so the seed trains another model here.
+        ValueError: what both hold differs from what is kept, so the seed trains another model here.
     """
     # Four digits are more than examples can tell apart; differences this small stay as they are.
     if seed not in found:
@@ -147,7 +147,7 @@ every model; measured anew, they draw with the model's own."""
 
 
 def what_blocks_tell(results: Sequence[dict]) -> str:
-    """How far a guess comes that knows which block matters, and nothing of its heads; and how many costs are equal."""
+    """How good a guess is that knows only which block matters, not which head; and how many costs are equal."""
     alone = [result["block_alone"] for result in results]
     tied = [result["orders"]["leave one out, zero, accuracy"]["tied"] for result in results]
     return (

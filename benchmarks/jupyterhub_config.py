@@ -14,7 +14,7 @@ import sys
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - JupyterHub defines it
 FOLDER = os.environ.get("CLASS_FOLDER", "/srv/class")
 
-# When all come at once: so many servers start at a time, and the next one is told to try again in so many seconds.
+# When all come at once: how many servers start at a time, and after how many seconds the next one is to try again.
 c.JupyterHub.concurrent_spawn_limit = 6
 c.JupyterHub.spawn_throttle_retry_range = (5, 15)
 c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # seconds that a server may take to start, and to answer

@@ -19,7 +19,7 @@ def write_compact(file: Path, results: dict | list) -> None:
 
 
 def rounded(value, digits: int, small: float = 0.0):
-    """So many digits after the point in whatever is nested, tensors as lists; numbers up to ``small`` stay as they are.
+    """Nested numbers, rounded to ``digits`` decimals, and tensors as lists; numbers up to ``small`` stay as they are.
 
     Args:
         value: numbers, and dictionaries, lists, tuples and tensors of them; anything else stays as it is.

@@ -45,8 +45,8 @@ def in_turn(calls: Mapping[str, Callable[[], object]], seconds: float, rounds: i
 
     Args:
         calls: what is compared.
-        seconds: start no further round after so much CPU time …
-        rounds: … but make at least so many.
+        seconds: CPU time after which no further round starts.
+        rounds: number of rounds that are made however long they take.
     """
     for call in calls.values():
         call()

@@ -25,8 +25,8 @@ CUTS = (
     (Cell(32, 64, 512, 16), 4),
     (Cell(32, 256, 512, 16), 4),
 )
-FLOOR = 0.9  # of the ideal: what the layer must reach at least …
-MUST_REACH = CUTS[1:3]  # … here
+FLOOR = 0.9  # share of the ideal that the layer must reach
+MUST_REACH = CUTS[1:3]  # the cuts where it must
 FEED_FORWARD = 4  # hidden units of a feed-forward network for every number of a token
 RATIOS = ("layer", "masked layer", "block", "masked block")
 

@@ -31,7 +31,7 @@ SEEN_ROWS = 3  # of each kind of text
 REPEATED, CHOSEN_ON, JUDGED_ON = 24, 6, 12  # random tokens that come twice; sequences to choose heads on; others
 CUTS = (13, 27, 54, 81)  # of 270 heads: 5, 10, 20 and 30 %
 RANDOM_ORDERS = 10
-RANDOM_CUTS = (27, 81)  # which they make, to save time
+RANDOM_CUTS = (27, 81)  # the cuts that random orders make, to save time
 TASK = NextToken()
 
 
@@ -78,7 +78,7 @@ def repeats(number: int, seed: int) -> Batch:
 
 
 def second_time(losses: Tensor) -> Tensor:
-    """The mean loss of each sequence where its tokens come again: all of them but the first, which nothing tells."""
+    """The mean loss of each sequence where its tokens come again: all but the first, which nothing foretells."""
     return losses[..., REPEATED + 1 :].mean(dim=-1)
 
 
@@ -193,7 +193,7 @@ def long_path(model: SmolLM2) -> Tensor:
 
 
 def looks(model: SmolLM2) -> dict:
-    """What needs no gradient and no ablation."""
+    """Measures that need no gradient and no ablation."""
     seen = texts(model)["descriptions"]
     return {
         "confidence": heads.confidence(model, seen, TASK),

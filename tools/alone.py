@@ -1,4 +1,4 @@
-"""Compare notebooks with their saved outputs, each as someone has it who got that one file.
+"""Compare notebooks with their saved outputs, each as it runs for someone who got only that file.
 
     python -m tools.alone notebooks/03_*.ipynb
 
@@ -39,7 +39,7 @@ WHERE_CACHES_ARE = ("IPYTHONDIR", "MHA_CACHE", "TORCH_HOME", "XDG_CACHE_HOME", "
 
 
 class Patient:
-    """A plugin for pytest: nbval waits for what a cell shows, too, for longer than its own five seconds."""
+    """A plugin for pytest: nbval waits longer than its own five seconds for what a cell shows."""
 
     def pytest_itemcollected(self, item):
         item.output_timeout = PATIENCE

@@ -29,7 +29,7 @@ def defined(statement):
 
 
 def hand_in(released, path, answer):
-    """What a learner hands in to nbgrader: the released notebook with answers; beside wrong ones, checks are tampered.
+    """What a learner hands in to nbgrader: the released notebook with answers. With wrong ones, its checks are changed.
 
     Args:
         released: the notebook as nbgrader made it for learners.

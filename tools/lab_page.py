@@ -228,7 +228,7 @@ def cell_faults(cells):
 
 
 def faults_after_reopening(open_notebook, path):
-    """What JupyterLab cannot display of a notebook that was run and saved, neither when it is opened nor once more.
+    """What JupyterLab cannot display of a notebook that was run and saved, not even when it is opened once more.
 
     Once is not enough to tell. JupyterLab looks for saved widgets at two times, when the notebook opens and when its
     kernel is connected; if the second is done first, what is drawn in between is "not found", and stays so until it
@@ -251,7 +251,7 @@ def widget_faults(notebook):
 
 
 def answers(picture):
-    """Whether a live picture moves when the first of its controls does, by keyboard; its line says so in the end."""
+    """Whether a key that moves one of a live picture's controls changes the line that reads the picture."""
     line = picture.locator(".reading")
     before = line.text_content()
     for control in picture.locator("input[type=range]:enabled, select:enabled").all():

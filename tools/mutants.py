@@ -30,7 +30,7 @@ FOLDER = ROOT / "build" / "mutants"
 ROOMS = sorted(path.parent.name for path in ROOT.glob("mha_lib/*/__init__.py"))
 # Without those that drive a browser, start a kernel or train for long.
 QUICK_TESTS = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-m", "not slow and not browser", "--tb=line"]
-PATIENCE = 3  # tests have gone astray if they take so many times as long as with nothing broken
+PATIENCE = 3  # tests that take this many times as long as with nothing broken have gone astray
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -85,7 +85,7 @@ def broken(source: str, node: ast.AST, new: str) -> str:
 
 
 def sampled(room: str, count: int, seed: int) -> list[tuple[Path, ast.AST, str]]:
-    """Random places of a room, each as likely as any other; of statements to delete, which are many, a third."""
+    """Random places of a room, drawn from all, but from only a third of the many statements to delete."""
     rng = random.Random(f"{seed} {room}")
     files = sorted((ROOT / "mha_lib" / room).glob("*.py"))
     every = [(path.relative_to(ROOT), *place) for path in files for place in places(ast.parse(path.read_text("utf-8")))]

@@ -107,7 +107,7 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_
 
 
 def clean_environment():
-    """One thread; and nothing of the work of whoever runs this gets into a notebook, nor into what is kept of it."""
+    """Environment variables for one thread, and for notebooks that neither read nor change anybody's kept work."""
     return os.environ | {"OMP_NUM_THREADS": "1", "MHA_SOLUTIONS": "off"}
 
 

@@ -53,7 +53,7 @@ def page_state(saved):
 
 
 def follow_links(text, place, source):
-    """A text whose links to what the site does not hold lead to the project's own place instead.
+    """A text in which links to files that the site does not hold lead to the project's own files instead.
 
     Args:
         place: the folder of the text in the project.
@@ -72,7 +72,7 @@ def follow_links(text, place, source):
 
 
 def fold(notebook):
-    """Tell the site what is folded: outputs that answer a prediction, and solutions; and what is left out."""
+    """Tell the site what to fold, outputs that answer a prediction and solutions, and what to leave out."""
     for cell in notebook.cells:
         tags = cell.metadata.setdefault("tags", [])
         if first_cell.is_first_cell(cell):

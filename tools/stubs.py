@@ -51,7 +51,7 @@ def stub_from(cell):
 def write_worked_answers(solutions, right_answers):
     """Put what the library's right answer does into every solution cell that writes a function.
 
-    Which exercise it is, nbgrader's id of the cell says. An answer that is no function stays as it was written.
+    The cell's id for nbgrader says which exercise it is. An answer that is no function stays as it was written.
 
     Args:
         right_answers: the source of a function for each exercise, by the exercise's name.

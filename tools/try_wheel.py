@@ -36,7 +36,7 @@ class KernelOfItsOwn(notebooks.OwnKernel):
 
 
 def build():
-    """The wheel, new; it and the source distribution are small enough to be fetched over a phone."""
+    """Build the wheel anew; it and the source distribution must be small enough to be fetched over a phone."""
     shutil.rmtree(DIST, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "build", "--outdir", DIST, ROOT], check=True, stdout=subprocess.DEVNULL)
     for path in sorted(DIST.iterdir()):
