@@ -59,11 +59,7 @@ class ShapeTrace:
 def trace_transpose_qkv(X: Tensor, num_heads: int) -> ShapeTrace:
     """``transpose_qkv`` in its three moves: split the features, swap two axes, fold the heads into the batch.
 
-    Args:
-        X: (batch, tokens, num_hiddens).
-        num_heads: number of heads; divides num_hiddens.
-
-    Source: d2l 11.5.2.
+    X is (batch, tokens, num_hiddens); ``num_heads`` divides num_hiddens. Source: d2l 11.5.2.
     """
     trace = ShapeTrace()
     trace.record("start", X, TOKENS)
@@ -77,11 +73,7 @@ def trace_transpose_qkv(X: Tensor, num_heads: int) -> ShapeTrace:
 def trace_transpose_output(X: Tensor, num_heads: int) -> ShapeTrace:
     """``transpose_output`` in its three moves, the way back.
 
-    Args:
-        X: (batch * heads, tokens, features).
-        num_heads: number of heads; divides the first axis.
-
-    Source: d2l 11.5.2.
+    X is (batch * heads, tokens, features); ``num_heads`` divides the first axis. Source: d2l 11.5.2.
     """
     trace = ShapeTrace()
     trace.record("start", X, FOLDED)

@@ -91,8 +91,7 @@ class Answer:
 def predict(name: str) -> Prediction:
     """Ask for a prediction before the answer is seen, and keep it; ``answer`` with the same name shows it again.
 
-    Args:
-        name: any name, one for each question of the course.
+    Each question of the course has a name of its own.
     """
     return Prediction(name)
 

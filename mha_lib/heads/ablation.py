@@ -83,9 +83,7 @@ def evaluate_all(
 ) -> Scores:
     """How well the model does with every set of its heads, numbered as in ``coalitions``: 2**N runs, for few heads.
 
-    Args:
-        ablation: what takes the place of the other heads, see ``substitutes_for``.
-        label: what to write beside a progress bar; left out, there is none.
+    ``ablation`` is as in ``substitutes_for``, ``label`` as in ``evaluate``.
     """
     num_blocks, num_heads = head_shape(model)
     gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)

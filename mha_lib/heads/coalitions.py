@@ -64,8 +64,7 @@ def mean_curve(values: Tensor) -> Tensor:
 def ranks(importance: Tensor, seed: int = 0) -> Tensor:
     """Place of every head among all, 1 for the most important, in the shape of ``importance``.
 
-    Args:
-        seed: draws the order in which equals stand.
+    ``seed`` draws the order in which equals stand.
     """
     flat = importance.flatten()
     shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
@@ -84,9 +83,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
 def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
     """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
 
-    Args:
-        importance: (N,), or (num_blocks, num_heads).
-        seed: draws which of equals is kept longer.
+    ``importance`` is (N,), or (num_blocks, num_heads); ``seed`` draws which of equals is kept longer.
     """
     order = ranks(importance, seed).flatten().argsort()
     return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
@@ -95,10 +92,7 @@ def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
     """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
 
-    Where all heads are equal, that is ``mean_curve(values)``: there is no order to follow.
-
-    Args:
-        importance: (N,), or (num_blocks, num_heads).
+    ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is ``mean_curve(values)``.
     """
     flat, num_heads = importance.flatten(), _num_heads(values)
     if len(flat) != num_heads:
@@ -141,10 +135,9 @@ def spearman(first: Tensor, second: Tensor) -> float:
 
 
 def blocks_alone(shares: Tensor) -> float:
-    """How good a guess is that knows only the blocks, not their heads: its rank correlation with the shares.
+    """How good a guess is that gives every head its block's mean: its rank correlation with the shares.
 
-    Args:
-        shares: (num_blocks, num_heads); the guess gives every head the mean of its block.
+    ``shares`` is (num_blocks, num_heads).
     """
     return spearman(shares.mean(dim=1, keepdim=True).expand_as(shares), shares)
 

@@ -41,8 +41,7 @@ def quantile(freedom: int) -> float:
 def removable(curve: Tensor, points: float = 1.0) -> int:
     """How many heads an order can cut before the accuracy has fallen by more than ``points`` hundredths at some size.
 
-    Args:
-        curve: (N + 1,), accuracy with 0, 1, …, N heads kept.
+    ``curve`` is (N + 1,), the accuracy with 0, 1, …, N heads kept.
     """
     enough = (curve >= curve[-1] - points / 100 - 1e-9).flip(0).long()  # with none, one, two heads cut …
     return int(enough.cumprod(dim=0).sum()) - 1

@@ -268,11 +268,8 @@ def all_importances(
 def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Tensor:
     """Importance as an order of cuts: measure, cut the least important head, measure what is left, and so on.
 
-    Args:
-        measure: one that takes ``kept``.
-        seed: draws the head that goes where several are least important.
-
-    It is (num_blocks, num_heads), 0 for the head that went first, N − 1 for the one that was left.
+    It is (num_blocks, num_heads), 0 for the head that went first, N − 1 for the one that was left. ``seed`` draws the
+    head that goes where several are least important.
 
     Raises:
         TypeError: the measure does not take ``kept``.

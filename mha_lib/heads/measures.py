@@ -89,9 +89,7 @@ def completeness_residual(path_gradients: Tensor, model: Transformer, batch: Bat
     """How far path gradients are from adding up as they should, in nats: L(no head) − L(all heads) − their sum.
 
     If this is far from 0, too few steps were taken, and single values say little. It costs two forward passes.
-
-    Args:
-        path_gradients: what ``path_gradient`` gives for this model, batch and task, with all heads there.
+    ``path_gradients`` must be of this model, batch and task, with all heads there.
     """
     shape = head_shape(model)
     without, whole = evaluate(model, batch, task, torch.stack([torch.zeros(shape), torch.ones(shape)])).loss

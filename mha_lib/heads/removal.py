@@ -32,9 +32,7 @@ ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling) 
 class NoHeads(nn.Module):
     """What is left of an attention without heads: every query gets W_o's bias, and the residual path does the rest.
 
-    Args:
-        bias: (num_hiddens,), or None for zeros.
-        num_hiddens: size of the output.
+    ``bias`` is (num_hiddens,), or None for zeros.
     """
 
     num_heads = 0
@@ -164,11 +162,9 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
 
 
 def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """The plan that keeps the ``number`` most important heads of the model.
+    """The plan that keeps the ``number`` most important heads, by ``importance`` (num_blocks, num_heads).
 
-    Args:
-        importance: (num_blocks, num_heads).
-        seed: draws which of equals are kept.
+    ``seed`` draws which of equals are kept.
     """
     if not 0 <= number <= importance.numel():
         raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")

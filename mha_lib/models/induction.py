@@ -93,9 +93,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
 class RotaryAttention(MultiHeadAttention):
     """Self-attention on ``NUM_HIDDENS`` features that knows positions by rotating queries and keys.
 
-    Args:
-        num_heads: number of heads.
-        keys_from_before: whether the key at each token is made from the token before it (at token 0, from nothing).
+    With ``keys_from_before``, the key at each token is made from the token before it (at token 0, from nothing).
     """
 
     def __init__(self, num_heads: int, keys_from_before: bool) -> None:

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 
 def package_data(path: str, made_by: str) -> bytes:
-    """What a file inside the library holds, for the functions that hand its data to the notebooks.
+    """The bytes of a file inside the library, for the functions that hand its data to the notebooks.
 
     Args:
         path: where it lies below ``mha_lib``, such as "models/weights/digits.safetensors".

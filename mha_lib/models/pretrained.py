@@ -72,13 +72,7 @@ class SentenceMaps:
 
 
 class BertEmbedding(nn.Module):
-    """Token ids → vectors, as BERT has them: what the token is, where it stands, which text it is in, normalised.
-
-    Args:
-        vocab_size: number of different ids.
-        max_tokens: length of the longest text.
-        num_hiddens: size of the vectors.
-    """
+    """Token ids → vectors, as BERT has them: what the token is, where it stands, which text it is in, normalised."""
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
@@ -99,10 +93,7 @@ class MiniLM(Encoder):
     """The model: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 384), a vector for every token.
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
-    and ``head_mask`` (6, 12) gates the heads.
-
-    Args:
-        tokenizer: turns text into ids, a ``tokenizers.Tokenizer``.
+    and ``head_mask`` (6, 12) gates the heads. ``tokenizer`` is a ``tokenizers.Tokenizer``.
     """
 
     def __init__(self, tokenizer):

@@ -120,10 +120,8 @@ class SmolLM2(Encoder):
     """The model: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 49152), scores of the next token at each place.
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
-    ``head_mask`` (30, 9) gates the heads, and ``heads.prune`` takes heads out.
-
-    Args:
-        tokenizer: turns text into ids, a ``tokenizers.Tokenizer``.
+    ``head_mask`` (30, 9) gates the heads, and ``heads.prune`` takes heads out. ``tokenizer`` is a
+    ``tokenizers.Tokenizer``.
     """
 
     def __init__(self, tokenizer):

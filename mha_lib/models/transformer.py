@@ -14,13 +14,7 @@ from mha_lib.attention import MultiHeadAttention, arguments
 
 
 class TokenEmbedding(nn.Module):
-    """Token ids → vectors: what the token is, plus where it stands.
-
-    Args:
-        vocab_size: number of different ids.
-        max_tokens: length of the longest sequence.
-        num_hiddens: size of the vectors.
-    """
+    """Token ids below ``vocab_size`` → vectors of size ``num_hiddens``: what the token is, plus where it stands."""
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
@@ -44,11 +38,6 @@ class TokenEmbedding(nn.Module):
 
 class PatchEmbedding(nn.Module):
     """Patches of an image → vectors, behind a class token that collects what the image shows.
-
-    Args:
-        patch_size: number of pixels in a patch.
-        num_patches: number of patches in an image.
-        num_hiddens: size of the vectors.
 
     Source: Dosovitskiy et al. 2021, section 3.1; d2l 11.8.
     """
@@ -91,13 +80,8 @@ def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
 class Block(nn.Module):
     """An attention, and a feed-forward network unless ``ffn_num_hiddens`` is None; each is added, then normalised.
 
-    Args:
-        num_hiddens: size of the tokens.
-        num_heads: number of heads.
-        ffn_num_hiddens: hidden size of the feed-forward network, or None.
-        dropout: probability of dropping an attention weight in training.
-
-    Source: Vaswani et al. 2017, section 3.1 (normalised after the addition, as there).
+    In training, attention weights are dropped with the probability ``dropout``. Source: Vaswani et al. 2017, section
+    3.1 (normalised after the addition, as there).
     """
 
     def __init__(self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int | None, dropout: float):
@@ -242,8 +226,7 @@ class EncoderDecoder(Transformer):
         num_hiddens: size of the tokens; divisible by ``num_heads``.
         num_outputs: number of outputs for each target token.
         num_heads: number of heads of each kind.
-        ffn_num_hiddens: hidden size of the feed-forward networks.
-        dropout: probability of dropping an attention weight in training.
+        The rest as in ``Encoder``.
 
     Source: Vaswani et al. 2017, section 3.2.3; d2l 11.7.
     """
