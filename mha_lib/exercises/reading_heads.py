@@ -207,7 +207,7 @@ def disorder(names: list[str], numbers: Tensor) -> str:
 
 
 def what_is_measured(mixes: list[tuple[Tensor, list[str]]], numbers: list[Tensor]) -> str:
-    """What the numbers measure instead of reach, if it ranks the heads of every mix just so; else a disorder."""
+    """What the numbers measure instead of reach, if it ranks the heads of all mixes the same way; else a disorder."""
     disorders = [disorder(names, result) for (_, names), result in zip(mixes, numbers, strict=True)]
     if not any(disorder(names, -result) for (_, names), result in zip(mixes, numbers, strict=True)):
         return "It tells them apart, but upside down. Which heads must get the larger number?"
