@@ -142,8 +142,7 @@ accuracy with the best five heads, before and after 300 and 600 steps of trainin
 *Lowest* is over the seeds, as is the count of those whose five heads tune back to at least 0.98. *Training data*: the
 area where the measure saw training data instead of held-out data. Heads of equal importance have no order: areas are
 means over all orders that they could have (of the greedy search: over 100 searches), and which five heads are kept is
-drawn. In the results below, hard-concrete gates, Shapley values from 50 orders and planted heads drew with seed 0 in
-every model; measured anew, they draw with the model's own."""
+drawn. All that a measure draws, and which heads are planted, comes from the model's own seed."""
 
 
 def what_blocks_tell(results: Sequence[dict]) -> str:

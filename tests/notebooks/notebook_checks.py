@@ -54,7 +54,7 @@ def in_small_steps(notebook, path):
     for cell in notebook.cells:
         if cell.cell_type == "code" and not introduced:
             yield f"{cell.id} is a code cell without text before it"
-        asks = cell.cell_type == "code" and re.search(r"\b(exercises\.predict|guesses\.guess)\(", cell.source)
+        asks = cell.cell_type == "code" and re.search(r"\b(exercises\.predict|bugs\.guess)\(", cell.source)
         introduced = cell.cell_type == "markdown" or bool(asks) or is_stub(cell) or first_cell.is_first_cell(cell)
     lengths = {cell.id: len(re.findall(r"(?m)^.*\S", cell.source)) for cell in code(notebook)}
     yield from (f"{cell} has {lines} lines of code" for cell, lines in lengths.items() if lines > MAX_LINES)

@@ -8,7 +8,7 @@ import pytest
 from notebook_tools import ROOT, code, make_notebooks, run_cells
 
 from mha_lib.exercises import check_layer
-from mha_lib.museum import decoding_layer, decoding_tests, editable_layer, guesses, layer_tests
+from mha_lib.museum import bugs, decoding_layer, decoding_tests, editable_layer, layer_tests
 
 pytestmark = [
     pytest.mark.xdist_group("museum"),  # one process runs the notebook, once
@@ -116,11 +116,11 @@ def test_a_matrix_that_is_shown_is_the_one_that_was_found(museum, name):
 @pytest.mark.parametrize("number", ROOMS)
 def test_a_room_shows_nothing_of_what_the_panel_finds_in_it_until_one_has_guessed(museum, number):
     assert output_of(cell_of(f"Room{number}")) == "shape test: passes\n"
-    (cell,) = [cell for cell in CODE if cell.source.startswith(f"guesses.unveil({number}, ")]
+    (cell,) = [cell for cell in CODE if cell.source.startswith(f"bugs.unveil({number}, ")]
     assert output_of(cell).endswith(repr(layer_tests.run(museum[f"Room{number}"], PANEL[number])))
     (output,) = cell.outputs
     assert output.data["text/html"].startswith("<details><summary>The answer</summary>")
-    assert f"guesses.guess({number})" in [cell.source for cell in CODE]
+    assert f"bugs.guess({number})" in [cell.source for cell in CODE]
     source = cell_of(f"Room{number}").source.rpartition("\n\n")[0]
     assert len([line for line in source.splitlines() if line.strip()]) <= 10
 
@@ -138,7 +138,7 @@ def test_what_is_to_be_mended_is_the_exhibit_and_it_can_be_mended(museum, number
     repaired = defined(museum, source, f"Mended{number}")
     assert layer_tests.run(repaired, PANEL[number]).caught_by == []
     assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
-    assert guesses.mend(museum[f"Room{number}"], repaired, PANEL[number])
+    assert bugs.mend(museum[f"Room{number}"], repaired, PANEL[number])
 
 
 @pytest.mark.parametrize("number", NAMED)
@@ -154,7 +154,7 @@ def test_check_layer_lets_the_clean_room_pass(museum):
 def test_half_a_repair_is_told_what_is_left(museum):
     (old, new), *_ = REPAIRS[7].items()
     half = defined(museum, cell_of("Mended7").source.replace(old, new), "Mended7")
-    assert "Still caught by: " in guesses.mend(museum["Room7"], half).text
+    assert "Still caught by: " in bugs.mend(museum["Room7"], half).text
 
 
 def test_what_gets_past_the_panel_is_wrong(museum):

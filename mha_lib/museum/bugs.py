@@ -1,4 +1,4 @@
-"""A guess at what is wrong in a room of the bug museum: kept, then shown beside what the panel sees, and counted."""
+"""The bugs of the museum's sixteen rooms, which stand in notebook 09: what is wrong in each, and guesses at it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
