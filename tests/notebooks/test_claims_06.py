@@ -106,12 +106,12 @@ CLAIMS = {
         max(r.ranks(name, "constant").max() for name in (LEAVE_ONE_OUT, "gate gradient")) <= 3
     ),
     "put it *first or second*": lambda r: r.ranks("Shapley, 50 orders", "constant").max() <= 2,
-    "it is what it is, 14th or later": lambda r: r.ranks("leave one out, mean, loss", "constant").min() >= 14,
-    "puts the unheard head among the first eight": lambda r: r.ranks("output norm", "unheard").max() <= 8,
+    "it is what it is, 13th or later": lambda r: r.ranks("leave one out, mean, loss", "constant").min() >= 13,
+    "puts the unheard head among the first nine": lambda r: r.ranks("output norm", "unheard").max() <= 9,
     "a place among the first twelve, in three models the very first": lambda r: (
         r.ranks("confidence", "dead").max() <= 12 and (r.ranks("confidence", "dead") == 1).sum() == 3
     ),
-    "even the Shapley values of section 5": lambda r: r.ranks("Shapley, 50 orders", "cancelling").max() <= 4,
+    "even the Shapley values of section 5": lambda r: r.ranks("Shapley, 50 orders", "cancelling").max() <= 7,
     "the reference of loss and means has a mean of 0.75, and in one of them (seed 22) it stands at −0.12": lambda r: (
         r.company("references", "loss, mean").mean().round(decimals=2) == 0.75
         and r.company("references", "loss, mean").min().round(decimals=2) == -0.12
@@ -164,14 +164,19 @@ CLAIMS = {
         0.095 < r.moved_by_training_data("dates")[BY_LOSS] < 0.105
         and r.moved_by_training_data("dates")[BY_LOSS] == max(r.moved_by_training_data("dates").values())
     ),
-    "no area changes by more than 0.05": lambda r: max(r.moved_by_training_data("lookups").values()) < 0.05,
+    "no area changes by more than 0.05, but that of the learned gates, which changes by up to 0.08": lambda r: (
+        [name for name, change in r.moved_by_training_data("lookups").items() if change > 0.05]
+        == ["hard-concrete gates"]
+        and 0.075 < r.moved_by_training_data("lookups")["hard-concrete gates"] < 0.085
+    ),
     "lifts the path gradient in 29 of the 30 models; the gate's gradient it lifts in 11 and drops in 19": lambda r: (
         r.ahead("lookups", AGAIN, "path gradient") == 29
         and r.ahead("lookups", "gate gradient, taken again", "gate gradient") == 11
         and r.ahead("lookups", "gate gradient", "gate gradient, taken again") == 19
     ),
-    "agrees with the exact one by 0.88 or more": lambda r: (
-        r.column("lookups", "Shapley, 50 orders", "spearman").min() >= 0.875
+    "agrees with the exact one by 0.88 or more in 29 of the 30 models, and by 0.81 in the other": lambda r: (
+        (r.column("lookups", "Shapley, 50 orders", "spearman") >= 0.875).sum() == 29
+        and r.column("lookups", "Shapley, 50 orders", "spearman").min().round(decimals=2) == 0.81
     ),
     "five heads of the greedy order are back at 0.99 in all eight models": lambda r: (
         r.tuned("lookups", "greedy").min() >= 0.99
