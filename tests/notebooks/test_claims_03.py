@@ -17,6 +17,12 @@ def told():
     return notebook_tools.told("03_multi_head_attention", before="## 6. All heads at once")
 
 
+@pytest.fixture(scope="module")
+def trained():
+    """Everything that the story defines, with what it trains."""
+    return notebook_tools.told("03_multi_head_attention")
+
+
 def shares(scores):
     return [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
 
@@ -86,6 +92,15 @@ def test_a_head_of_size_1_prefers_the_largest_key_or_the_smallest_and_wider_ones
     first = keys[:, 0].tolist()
     assert choices[0] == {first.index(max(first)), first.index(min(first))}
     assert len(choices[1]) > 6
+
+
+def test_the_head_of_section_9_finds_the_right_key(trained):
+    assert trained["weight"] > 0.85 and trained["loss"] < 0.1
+
+
+def test_a_lone_head_tells_both_letters_with_a_hidden_layer_only(trained):
+    alone, two, hidden = (run.all_right for run in trained["runs"].values())
+    assert alone < 0.3 and two > 0.95 and hidden > 0.95
 
 
 def test_the_spread_at_step_50_over_eight_seeds():
