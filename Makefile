@@ -75,7 +75,7 @@ bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a q
 	@$(MAKE) --no-print-directory install VENV=.venv-class
 	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
 
-mutants: install ## break 80 random places of the library, and list those that no quick test notices: an hour; goes on where it stopped
+mutants: install ## break 16 random places of each room, and list those that no quick test notices: an hour; goes on where it stopped
 	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)
 
 weights: install ## train the models that ship with the library anew, and write them with their figures
