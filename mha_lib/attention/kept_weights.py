@@ -44,7 +44,8 @@ def on_demand(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
     """A function that computes a call's weights when asked; until then it keeps the inputs, which are smaller."""
-    queries, keys, masks = queries.detach(), keys.detach(), masks.kept()
+    queries, keys = queries.detach(), keys.detach()
+    masks.keep()
 
     def weights_of_the_call() -> Tensor:
         if versions(queries, keys, masks.attn_mask) != before:

@@ -9,7 +9,6 @@ Three arguments say it; where more than one is given, all of them must allow it:
   come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
 """
 
-import copy
 import math
 import os
 import sys
@@ -87,13 +86,14 @@ class Masks:
         self._joined = joined
         return joined
 
-    def kept(self) -> "Masks":
-        """The same masks for later: without a graph, and with lengths of their own."""
-        kept = copy.copy(self)
-        kept.valid_lens = None if self.valid_lens is None else self.valid_lens.clone()
-        kept.attn_mask = None if self.attn_mask is None else self.attn_mask.detach()
-        kept._joined = None if self._joined is None else self._joined.detach()
-        return kept
+    def keep(self) -> None:
+        """Hold no graph from here on, and nothing that later changes of the lengths would reach."""
+        if self._joined is not None:
+            self._joined, self.valid_lens = self._joined.detach(), None
+        elif self.valid_lens is not None:
+            self.valid_lens = self.valid_lens.clone()
+        if self.attn_mask is not None:
+            self.attn_mask = self.attn_mask.detach()
 
 
 def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> None:
