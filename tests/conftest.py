@@ -35,6 +35,11 @@ def pytest_make_collect_report():
     return fail_if_skipped((yield))
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("long") and not REQUIRE_ALL:
+        pytest.skip("long: MHA_REQUIRE_ALL=1 runs it")
+
+
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Exercises run answers here: those that tests give are short, and a process of their own takes longer."""

@@ -1,7 +1,5 @@
 """Every notebook as a learner uses it: in JupyterLab, in a browser, by keyboard."""
 
-import os
-
 import pytest
 
 from tools.lab_page import ROOT, answers, cell_faults, faults_after_reopening
@@ -12,7 +10,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # These compute for half a minute each, as they do under nbval: in a browser only where nothing may be skipped.
 LONG = {"06_head_importance", "07_head_pruning", "10_heads_being_born"}
-long = pytest.mark.skipif(os.environ.get("MHA_REQUIRE_ALL") != "1", reason="long: MHA_REQUIRE_ALL=1 runs it here too")
 
 DEAD = """
 from IPython.display import HTML
@@ -42,7 +39,9 @@ picture => {
 """
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[long] if name in LONG else []) for name in NOTEBOOKS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in NOTEBOOKS]
+)
 def test_notebook(name, open_notebook, usual_errors):
     """Everything runs, every control answers, and what was saved is still there when it is opened again."""
     path = f"notebooks/{name}.ipynb"

@@ -253,7 +253,14 @@ def on_dask():
         yield client.get_executor()
 
 
-@pytest.mark.parametrize("executor", [on_threads, on_dask, nullcontext], ids=["threads", "Dask", "processes"])
+@pytest.mark.parametrize(
+    "executor",
+    [
+        pytest.param(on_threads, id="threads"),
+        pytest.param(on_dask, marks=pytest.mark.long, id="Dask"),
+        pytest.param(nullcontext, id="processes"),
+    ],
+)
 def test_a_sweep_equals_a_plain_loop(executor, result):
     with executor() as pool:
         assert sweep(quick, [0], pool) == [result]

@@ -274,6 +274,7 @@ def opposite(value):
     return 0.5 - value
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_06_holds_for_another_seed_and_its_model_is_as_good_as_the_one_that_ships(monkeypatch):
     def on_a_quarter(model, batch, *others, **options):  # 4096 sets, three times, would take most of the time
