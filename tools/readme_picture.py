@@ -1,6 +1,6 @@
 """Take the picture on README, the sentence explorer as a browser shows it.
 
-    python -m tools.readme_picture
+    .venv/bin/python -m tools.readme_picture
 
 Needs Chromium, as the browser tests do.
 """
