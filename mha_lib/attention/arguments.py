@@ -124,7 +124,7 @@ def elsewhere(name: str, tensor: Tensor, device: torch.device, of: str) -> Value
 
 def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
     """Refuse what is not a dense tensor of floating-point numbers with one of these numbers of axes."""
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:  # what is right costs no call
         check_tensor(name, tensor, ranks.values())
     if tensor.dim() not in ranks:
         raise ValueError(f"{name} must have shape {_one_of(ranks.values())}, got {tuple(tensor.shape)}")
