@@ -1,6 +1,8 @@
 """Whatever an answer does, the check goes on: hangs are cut short, errors told, changes in place seen."""
 
+import contextlib
 import gc
+import io
 import os
 import random
 import signal
@@ -133,14 +135,22 @@ def test_an_answer_computes_although_the_threads_of_the_kernel_are_not_there():
         torch.set_num_threads(before)
 
 
-def test_an_interrupt_by_the_user_ends_answer_and_check():
+def test_an_interrupt_by_the_user_ends_answer_and_check(tmp_path):
+    class TouchesAFile(io.StringIO):
+        def write(self, text):
+            (tmp_path / "the check is waiting").touch()
+            return super().write(text)
+
     def interrupted(X):
+        print("running")
+        while not list(tmp_path.iterdir()):  # an interrupt while the check still forks would be lost in Python's hooks
+            time.sleep(0.01)
         os.kill(os.getppid(), signal.SIGINT)
         loop(X)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores interrupts
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with contextlib.redirect_stdout(TouchesAFile()), pytest.raises(KeyboardInterrupt):
             doubled(interrupted)
     finally:
         signal.signal(signal.SIGINT, before)
