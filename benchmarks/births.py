@@ -1,7 +1,7 @@
 """Do heads come into being with every seed? ``python -m benchmarks.births``; about three minutes of CPU time.
 
 For each of eight seeds: two layers, one layer, and one layer whose keys are made from the token before. Writes
-births.json into the library, where notebook 10 reads it, and the same as a table, births.md. A seed that stands in
+births.json into the library, where notebook 11 reads it, and the same as a table, births.md. A seed that stands in
 births.json is not run again: delete the file to measure anew.
 """
 

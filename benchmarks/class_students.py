@@ -21,7 +21,7 @@ from tools import stubs
 from tools.lab_page import NotebookPage, cell_faults
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
-FIRST, SECOND = "03_multi_head_attention.ipynb", "05_heads_at_work.ipynb"
+FIRST, SECOND = "03_multi_head_attention.ipynb", "06_heads_at_work.ipynb"
 PATIENCE = 900  # seconds without a word after which a server or a kernel counts as lost
 PICTURE = re.compile("<(table|figure|img)")
 # Notes when the first table or picture stands in the page. Outputs that were saved are cleared before.

@@ -1,7 +1,7 @@
 """A class on JupyterHub, for real: ``python -m benchmarks.classroom --students 30`` (make bench-class).
 
 A hub, its proxy and a server for each student run on this machine, under the settings of jupyterhub_config.py. All
-students log in at once, run notebook 03, end its kernel, run 05 and answer an exercise: all over HTTP and the kernel's
+students log in at once, run notebook 03, end its kernel, run 06 and answer an exercise: all over HTTP and the kernel's
 websocket but the last, who has a real browser. Then five of them hand in to nbgrader, in the same hub. A class of
 thirty is written to results/classroom.md. Exits with 1 if anybody fails. Needs Linux and Chromium.
 """
@@ -31,7 +31,7 @@ GIB_A_STUDENT = 0.4  # as measured with thirty
 PAGE = """# A class on JupyterHub
 
 `make bench-class` wrote this: {number} students at once, one in Chromium, all others over HTTP and the kernel's
-websocket. Nobody reads or thinks: each logs in, runs all cells of 03, ends the kernel, runs all of 05 and answers an
+websocket. Nobody reads or thinks: each logs in, runs all cells of 03, ends the kernel, runs all of 06 and answers an
 exercise. In a class of people the waits are shorter.
 
 {machine}

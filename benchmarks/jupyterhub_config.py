@@ -4,7 +4,7 @@ Put your own authenticator and spawner into it: what the trial uses instead, wit
 command line in classroom.py. The class's folder, readable for all, is made once:
 
     .venv/bin/python -m ipykernel install --prefix=/srv/class                 the course's kernel, for every server
-    MHA_CACHE=/srv/class/models .venv/bin/python -m tools.notebooks notebooks/06_*.ipynb    its trained model
+    MHA_CACHE=/srv/class/models .venv/bin/python -m tools.notebooks notebooks/07_*.ipynb    its trained model
     mkdir /srv/class/exchange && chmod 777 /srv/class/exchange                what goes to nbgrader and comes back
 """
 

@@ -1,7 +1,7 @@
 """Build the wheel, and prove that it is enough: README's example and every notebook, each alone in an empty folder.
 
     python -m tools.try_wheel            all notebooks
-    python -m tools.try_wheel 03 05      these
+    python -m tools.try_wheel 03 06      these
 
 The environment holds torch and a kernel, as Colab's does, and no mha_lib: each notebook's first cell installs it, here
 from the wheel. What pip may fetch is pinned by constraints.txt.

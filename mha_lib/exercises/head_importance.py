@@ -1,4 +1,4 @@
-"""The exercises of notebook 06: fair shares, a search, an honest experiment, an importance measure of one's own."""
+"""The exercises of notebook 07: fair shares, a search, an honest experiment, an importance measure of one's own."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""The exercises of notebook 10: two scores of a head, what an induction head says, and heads that change places."""
+"""The exercises of notebook 11: two scores of a head, what an induction head says, and heads that change places."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The exercises of notebook 08: a step with a cache, rotary positions, shared keys and values, attention in blocks."""
+"""The exercises of notebook 09: a step with a cache, rotary positions, shared keys and values, attention in blocks."""
 
 import math
 

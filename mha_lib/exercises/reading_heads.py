@@ -1,4 +1,4 @@
-"""The exercises of notebook 05: reading maps of heads, and turning what one sees into numbers."""
+"""The exercises of notebook 06: reading maps of heads, and turning what one sees into numbers."""
 
 import math
 from collections.abc import Callable

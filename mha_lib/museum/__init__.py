@@ -1,1 +1,1 @@
-"""Is this layer right? The panel of tests, the layers that notebook 09 breaks, its bugs, and ``check_layer``."""
+"""Is this layer right? The panel of tests, the layers that notebook 10 breaks, its bugs, and ``check_layer``."""

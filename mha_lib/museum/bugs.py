@@ -1,4 +1,4 @@
-"""The bugs of the museum's sixteen rooms, which stand in notebook 09: what is wrong in each, and guesses at it."""
+"""The bugs of the museum's sixteen rooms, which stand in notebook 10: what is wrong in each, and guesses at it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -75,4 +75,4 @@ def mend(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Te
 
 
 def _name(room: int) -> str:
-    return f"09 room {room}"
+    return f"10 room {room}"

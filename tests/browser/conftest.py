@@ -12,7 +12,7 @@ SCREENSHOTS = ROOT / "screenshots"
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """A JupyterLab on copies of the notebooks, where 06 finds its model trained already: nbval sees how it trains."""
+    """A JupyterLab on copies of the notebooks, where 07 finds its model trained already: nbval sees how it trains."""
     folder, private = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("private")
     shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
     task = find_task("lookups")

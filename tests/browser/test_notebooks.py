@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # These compute for half a minute each, as they do under nbval: in a browser only where nothing may be skipped.
-LONG = {"06_head_importance", "07_head_pruning", "10_heads_being_born"}
+LONG = {"07_head_importance", "08_head_pruning", "11_heads_being_born"}
 
 DEAD = """
 from IPython.display import HTML

@@ -1,4 +1,4 @@
-"""What the exercises of 06 take for true: the fair shares, and the importance of heads in the small models."""
+"""What the exercises of 07 take for true: the fair shares, and the importance of heads in the small models."""
 
 import itertools
 

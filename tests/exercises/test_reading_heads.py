@@ -1,4 +1,4 @@
-"""What the exercises of 05 take for true: the roles of the unknown heads, evenness, what is heard of a head."""
+"""What the exercises of 06 take for true: the roles of the unknown heads, evenness, what is heard of a head."""
 
 import pytest
 import torch

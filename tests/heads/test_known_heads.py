@@ -1,6 +1,6 @@
 """Planted heads change nothing, and cost what they are made to cost: here in models with random weights.
 
-How much they cost trained models stands in mha_lib/heads/results/heads.json, which test_claims_06.py reads.
+How much they cost trained models stands in mha_lib/heads/results/heads.json, which test_claims_07.py reads.
 """
 
 import pytest

@@ -15,7 +15,7 @@ from mha_lib.models.induction import (
     rotate,
 )
 
-SEED, LAST = 2, 250  # notebook 10 trains to the end and asserts that the heads come into being
+SEED, LAST = 2, 250  # notebook 11 trains to the end and asserts that the heads come into being
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_losses_are_those_of_the_next_letter():
 
 
 def test_with_each_of_eight_seeds_one_head_looks_back_and_the_fall_needs_it(run):
-    """Plateau, cliff and the one-layer models stand in the tests of notebook 10, which tells of them."""
+    """Plateau, cliff and the one-layer models stand in the tests of notebook 11, which tells of them."""
     results = load_results("births")
     assert list(results) == [str(seed) for seed in range(8)]
     for result in results.values():

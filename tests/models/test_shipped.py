@@ -1,4 +1,4 @@
-"""The models that ship are as good as is written beside them. (That training gives such models: test_claims_06.)"""
+"""The models that ship are as good as is written beside them. (That training gives such models: test_claims_07.)"""
 
 from pathlib import Path
 

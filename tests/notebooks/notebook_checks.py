@@ -18,7 +18,7 @@ MIN_SHARE_SHOWN = 0.90
 MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
 MIN_EXERCISES, MAX_EXERCISES = 3, 5
-WITHOUT_EXERCISES = ("00", "09")
+WITHOUT_EXERCISES = ("00", "10")
 
 EXERCISE = r"(?m)^\*\*Exercise (\d+) \(.*?\d+ minutes.*?\)"
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}

@@ -1,4 +1,4 @@
-"""The bug museum, notebook 09: its matrix is what it says, and every bug can be mended where it hangs."""
+"""The bug museum, notebook 10: its matrix is what it says, and every bug can be mended where it hangs."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.usefixtures("in_this_process"),
 ]
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_bug_museum.ipynb")
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "10_bug_museum.ipynb")
 CODE = code(NOTEBOOK)
 ROOMS, CLEAN, WITH_CACHE = range(1, 17), 12, range(13, 17)
 BUGS = [number for number in ROOMS if number != CLEAN]

@@ -1,4 +1,4 @@
-"""What 05 reads into its heads comes from training, and the figures in the text of 04 and 05 are those measured."""
+"""What 06 reads into its heads comes from training, and the figures in the text of 04 and 06 are those measured."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from notebook_tools import ROOT, make_notebooks, run_cells
 from mha_lib import models
 from mha_lib.models import pretrained
 
-NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "05_heads_at_work.ipynb")
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_heads_at_work.ipynb")
 
 
 def test_models_that_learned_with_the_shortcut_do_what_04_says():
@@ -78,7 +78,7 @@ def guess():
 
 
 def test_a_question_without_its_heads_is_left_with_a_guess(guess):
-    assert notebook_tools.told("05_heads_at_work", "## 2. From")["guess"].tolist() == pytest.approx([*guess.values()])
+    assert notebook_tools.told("06_heads_at_work", "## 2. From")["guess"].tolist() == pytest.approx([*guess.values()])
     for question, *off in (("first", 1), ("recall", 3), ("count", 2), ("back3", 0, 4), ("prev", 0, 5)):
         assert right_without(*((0, head) for head in off))[question] < guess[question] + 0.02
     assert right_without((0, 5))["prev"] > guess["prev"] + 0.1
@@ -92,7 +92,7 @@ def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
 
 
 def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
-    text = notebook_tools.text_of("05_heads_at_work")
+    text = notebook_tools.text_of("06_heads_at_work")
     assert "None of the six learned all five questions, and five of them never learned *recall*." in text
     assert "with three seeds, get 0.97 of *count* right, and all the rest" in text
     report = (ROOT / "benchmarks" / "alike_heads.md").read_text(encoding="utf-8").splitlines()[4:]

@@ -6,7 +6,7 @@ from notebook_tools import ROOT, make_notebooks, text_of
 
 from mha_lib.heads.kept_results import load_results
 
-TEXT = text_of("10_heads_being_born")
+TEXT = text_of("11_heads_being_born")
 BIRTHS = {int(seed): result for seed, result in load_results("births").items()}
 
 
@@ -42,7 +42,7 @@ def test_the_one_layer_story_holds_with_every_seed():
 
 
 def test_one_layer_is_still_falling_when_its_training_stops():
-    notebook = make_notebooks.read(ROOT / "notebooks" / "10_heads_being_born.ipynb")
+    notebook = make_notebooks.read(ROOT / "notebooks" / "11_heads_being_born.ipynb")
     (cell,) = [cell for cell in notebook.cells if "one_layer = models.train_on_repeats" in cell.source]
     losses = [float(loss) for loss in re.findall(r"step \d+: ([\d.]+) nats", cell.outputs[0]["text"])]
     assert len(losses) == 4 and losses == sorted(losses, reverse=True)
