@@ -125,7 +125,7 @@ def pip_steps(venv, torch_index):
 
     pyproject = tomllib.loads(Path("pyproject.toml").read_text())
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
-    peers = groups.pop("peers")
+    alone = groups.pop("peers") + groups.pop("strangers")
     apart = {f".venv-{name}": groups.pop(name) for name in ("class", "nbgrader", "site")}
     pinned = ["--constraint", "constraints.txt"]
     if venv in apart:
@@ -139,7 +139,8 @@ def pip_steps(venv, torch_index):
         yield [*pinned, *groups["test"]]
     else:
         yield sum([*extras.values(), *groups.values()], [*pinned, *pyproject["project"]["dependencies"]])
-        yield [*pinned, "--no-deps", *peers]  # d2l's own pins would hold numpy and others back to 2023
+        # d2l's own pins would hold numpy and others back to 2023; the strangers' layers need little of what they name
+        yield [*pinned, "--no-deps", *alone]
 
 
 if __name__ == "__main__":

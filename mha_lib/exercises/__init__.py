@@ -15,6 +15,7 @@ from mha_lib.exercises import (
     reading_heads,
     real_heads,
     scoring_functions,
+    torch_layer,
     transposing,
 )
 from mha_lib.museum.layer_check import assert_layer, check_layer
@@ -24,6 +25,7 @@ SUBJECTS = (
     scoring_functions,
     multi_head_attention,
     transposing,
+    torch_layer,
     reading_heads,
     head_importance,
     real_heads,

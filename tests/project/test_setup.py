@@ -136,9 +136,10 @@ def test_what_each_environment_holds(installer):
     assert book == [" ".join(CONDA).split(), [*pinned, *GROUPS["test"]]]
     for apart in ("class", "nbgrader", "site"):
         assert list(installer.pip_steps(f".venv-{apart}", torch_index=None)) == [[*pinned, *GROUPS[apart]]]
+    alone = GROUPS["peers"] + GROUPS["strangers"]
     everything, without_dependencies = installer.pip_steps(".venv", torch_index=None)
     assert {*PROJECT["dependencies"], *GROUPS["lab"], *GROUPS["test"]} < set(everything)
-    assert "nbgrader" not in everything and without_dependencies == [*pinned, "--no-deps", *GROUPS["peers"]]
+    assert "nbgrader" not in everything and without_dependencies == [*pinned, "--no-deps", *alone]
     torch_first, *others = installer.pip_steps(".venv", "https://torch.example/cpu")
     assert torch_first == [*pinned, "--no-deps", "--index-url", "https://torch.example/cpu", "torch", "torchvision"]
     assert others == [everything, without_dependencies]

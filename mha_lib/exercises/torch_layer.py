@@ -1,0 +1,186 @@
+"""The exercises of notebook 05: the maps in torch's packed matrices, its masks, places beside padding, its block."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_lib.checking.exercise import exercise
+
+ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
+BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
+
+
+def packed_trial(batch_size, num_tokens, head_size, num_heads, lengths) -> tuple:
+    """Random tokens, torch's matrices for them, and their padding."""
+    d = num_heads * head_size
+    padding = torch.arange(num_tokens) >= torch.tensor(lengths)[:, None]
+    return (
+        torch.randn(batch_size, num_tokens, d),
+        0.7 * torch.randn(3 * d, d),
+        0.5 * torch.randn(3 * d),
+        num_heads,
+        padding,
+    )
+
+
+@exercise(
+    trials=lambda: [packed_trial(2, 4, 2, 3, [3, 1]), packed_trial(3, 5, 6, 2, [5, 2, 4])],
+    praise="These are the maps of all heads, from a layer that was never asked for them.",
+    idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
+    begin="Begin with that one product, its bias included.",
+    mistakes="""
+    Q, K, _ → K, Q, _ ⇒ Queries and keys have changed places. Whose rows come first in torch's matrix?
+    3, num_heads, -1)).permute(2, 0, 3, 1, 4) → num_heads, 3, -1)).permute(3, 0, 2, 1, 4) ⇒ The rows are read head by
+        head, with q, k and v inside each. In which order does torch stack them?
+    in_proj_weight, in_proj_bias) → in_proj_weight) ⇒ The bias has no part in it.
+    Q.shape[-1] → X.shape[-1] ⇒ The scores are divided by the root of all features. How many of them does one head
+        compare?
+    / math.sqrt(Q.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
+    padding[:, None, None] → ~… ⇒ The weight is on the padding. | What does True say in torch's mask?
+    padding[:, None, None] → padding[:, None, :, None] ⇒ Rows of padded queries are masked. | On which axis do the keys
+        stand?
+    softmax(dim=-1) → softmax(dim=-2) ⇒ The columns sum to 1, not the rows. Among what does a query share out its
+        weight?
+    padding[:, None, None], -math.inf → padding[:, None, None], 0.0 ⇒ Padding has the score 0 and keeps weight. | Which
+        score leads to a weight of 0?
+    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) → scores.softmax(dim=-1) ⇒ Padding gets
+        weight. | Where is the mask?
+    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) →
+        scores.softmax(dim=-1).masked_fill(padding[:, None, None], 0.0) ⇒ Padding has weight 0, but took
+        its share in the softmax. | Does the mask come before the softmax, or after?
+    softmax(dim=-1) → softmax(dim=-1).mean(dim=1) ⇒ The heads are averaged: that is what torch's layer gives if nothing
+        else is asked for.
+    """,
+)
+def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
+    """The weights of every head of ``nn.MultiheadAttention``, from its packed matrices and a key_padding_mask.
+
+    X (batch, num_tokens, d), in_proj_weight (3 · d, d), in_proj_bias (3 · d), padding (batch, num_tokens), True where a
+    token is padding → (batch, num_heads, num_tokens, num_tokens). Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    packed = F.linear(X, in_proj_weight, in_proj_bias)  # (b, n, d) -> (b, n, 3d)
+    Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)  # -> three times (b, h, n, p)
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, n, p) @ (b, h, p, n) -> (b, h, n, n)
+    return scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1)
+
+
+@exercise(
+    trials=lambda: [(ENDS, 2, False), (ENDS, 3, True), (torch.arange(5) >= torch.tensor([[5], [2], [4]]), 2, True)],
+    praise="torch's layer takes it as it is: bool, one table for each head of each example, True where nobody looks.",
+    idea="A key is left out if it is padding, and where it is causal also if it comes later. Every head needs a table.",
+    begin="Begin with the table of one example: a row for each query, all rows alike as long as nothing is causal.",
+    mistakes="""
+    (out | later if causal else out) → ~… ⇒ The mask is the wrong way round. | What does True say in attn_mask of
+        torch's layer?
+    .repeat_interleave(num_heads, dim=0) → .repeat(num_heads, 1, 1) ⇒ The tables come in another order: those of all
+        examples for head 0 first. | Do the heads of one example follow one another?
+    padding[:, None].expand(-1, n, -1) → padding[:, :, None].expand(-1, -1, n) ⇒ Rows of padded queries are left out,
+        and padded keys are not. | Along which axis do the keys stand?
+    padding[:, None].expand(-1, n, -1) → padding[:, None] | padding[:, :, None] ⇒ Rows of padded queries are left out,
+        too. What becomes of a row without a key?
+    triu(1) → triu(0) ⇒ No token sees itself. | Where does "later" begin?
+    triu(1) → tril(-1) ⇒ What came before is left out, and what comes later is not.
+    out | later → out & later ⇒ A key is left out only if it is padding and comes later. Is either not enough?
+    out | later → later.expand_as(out) ⇒ Where it is causal, padding is forgotten.
+    out | later if causal else out → out | later ⇒ It is causal even where that is not asked for.
+    out | later if causal else out → out ⇒ causal has no say. | Who sees what comes later?
+    .repeat_interleave(num_heads, dim=0) → ∅ ⇒ There is one table for each example. | For how many heads?
+    dim=0) → dim=0).float() ⇒ These are numbers, and torch's layer adds numbers to the scores; only bool leaves a key
+        out.
+    """,
+)
+def mask_for_torch(padding, num_heads, causal):
+    """One attn_mask for ``nn.MultiheadAttention`` that says, for each example, which keys are left out.
+
+    padding (batch, num_tokens), True where a token is padding; causal, a bool: whether later keys are left out as well
+    → bool (batch · num_heads, num_tokens, num_tokens), True: left out. Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    n = padding.shape[1]
+    out = padding[:, None].expand(-1, n, -1)  # (b, n) -> (b, q, k)
+    later = torch.ones(n, n, dtype=torch.bool).triu(1)  # (q, k)
+    return (out | later if causal else out).repeat_interleave(num_heads, dim=0)  # (b, q, k) -> (b · h, q, k)
+
+
+@exercise(
+    trials=lambda: [(BEGINS,), (ENDS,), (torch.tensor([[True, True, True, False, False, True]]),)],
+    praise="Every text begins at place 0, wherever it stands in its row.",
+    idea="The place of a token is the number of real tokens before it.",
+    begin="Begin with a running count of the real tokens.",
+    mistakes="""
+    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]).expand(padding.shape) ⇒ These are the numbers of the
+        columns. Where does the text begin?
+    - 1 → ∅ ⇒ The first token stands at place 1. From which number are places counted?
+    .masked_fill(padding, 0) → ∅ ⇒ Padding does not stand at place 0. | Before the text it is at -1: as an index, the
+        last place, and no error says so.
+    masked_fill(padding, 0) → masked_fill(padding, 1) ⇒ Padding stands at place 1.
+    masked_fill(padding, 0) → masked_fill(~padding, 0) ⇒ The tokens stand at place 0, and padding is counted on. | Which
+        of the two is set to 0?
+    ~padding → padding ⇒ Padding is counted, and tokens are not.
+    cumsum(dim=1) → cumsum(dim=0) ⇒ The count runs down the batch. | Along which axis does a text run?
+    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ⇒ All padding of a
+        row is taken off, also what stands behind the text.
+    (~padding).cumsum(dim=1) - 1 → (~padding).flip(1).cumsum(dim=1).flip(1) - 1 ⇒ The count begins at the end of the
+        text.
+    """,
+)
+def places_of(padding):
+    """The place of every token in its text, for texts that are padded before their first token or behind their last.
+
+    padding (batch, num_tokens), True where a token is padding → (batch, num_tokens), whole numbers from 0; padding
+    itself gets place 0. Source: what ``position_ids`` are in Hugging Face's transformers.
+    """
+    places = (~padding).cumsum(dim=1) - 1  # (b, n)
+    return places.masked_fill(padding, 0)
+
+
+class PartsOnly(nn.TransformerEncoderLayer):
+    """torch's block with random parameters, which can be taken apart, and not called."""
+
+    def __init__(self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int):
+        super().__init__(num_hiddens, num_heads, ffn_num_hiddens, dropout=0.0, batch_first=True)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5)
+        self.eval().requires_grad_(False)
+
+    def forward(self, *_, **__):
+        raise RuntimeError("The block itself cannot be called here: put it together from its parts")
+
+
+@exercise(
+    trials=lambda: [(torch.randn(2, 3, 4), PartsOnly(4, 2, 6)), (torch.randn(3, 5, 6), PartsOnly(6, 3, 8))],
+    praise="That is torch's block: two sums, each followed by its norm.",
+    idea="First a token and what it heard, added and normalised; then that and what the MLP makes of it.",
+    begin="Begin with what the tokens hear; torch's attention gives a pair.",
+    mistakes="""
+    X + layer.self_attn → layer.self_attn ⇒ A token is left with what it heard. What becomes of what it was?
+    Y + layer.linear2 → layer.linear2 ⇒ The MLP's output takes the place of the token. Should it be added?
+    Y + layer.linear2 → X + layer.linear2 ⇒ The MLP's output is added to the input of the block. Where is what was
+        heard?
+    layer.linear1(Y) → layer.linear1(X) ⇒ The MLP reads the input of the block, before anything was heard.
+    torch.relu(layer.linear1(Y)) → layer.linear1(Y) ⇒ Nothing bends the numbers between the two linear maps. What would
+        one map do as well?
+    Y = layer.norm1(X + layer.self_attn(X, X, X)[0]) → N = layer.norm1(X); Y = X + layer.self_attn(N, N, N)[0] ;
+        layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) → Y +
+        layer.linear2(torch.relu(layer.linear1(layer.norm2(Y)))) ⇒ The norms stand before attention and MLP, as in a
+        block with norm_first.
+    layer.norm2( → layer.norm1( ⇒ One norm serves twice.
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.norm1(layer.self_attn(X, X, X)[0]) ⇒ What was heard is
+        normalised before it is added. | Does a sum go into the norm, or one part of it?
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.self_attn(X, X, X)[0] ⇒ Nothing is normalised behind the
+        attention.
+    layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) → Y + layer.linear2(torch.relu(layer.linear1(Y))) ⇒
+        Nothing is normalised at the end.
+    self_attn(X, X, X)[0] → self_attn(*[X.transpose(0, 1)] * 3)[0].transpose(0, 1) ⇒ Attention runs along the batch.
+        | Which axis does it take for the tokens?
+    """,
+)
+def block_by_hand(X, layer):
+    """What ``nn.TransformerEncoderLayer`` makes of X, put together from its parts (norm_first=False, no dropout).
+
+    X (batch, num_tokens, d); layer has self_attn (batch first), linear1, linear2, norm1 and norm2, with ReLU between
+    the linear maps → (batch, num_tokens, d). Source: Vaswani et al. 2017, sections 3.1 and 3.3.
+    """
+    Y = layer.norm1(X + layer.self_attn(X, X, X)[0])
+    return layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y))))

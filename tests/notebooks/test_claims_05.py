@@ -1,0 +1,228 @@
+"""What 05 says: its block is torch's, its maps are right in any model, and mistakes cost what the solutions say."""
+
+import inspect
+import math
+import re
+import warnings
+
+import pytest
+import torch
+from notebook_tools import ROOT, make_notebooks, text_of, told
+from torch import nn
+from torch.nn import functional as F
+
+from mha_lib import exercises
+from mha_lib.attention import other_libraries
+
+STEM = "05_block_and_torch_layer"
+SOLUTIONS = make_notebooks.read(ROOT / "notebooks" / "solutions" / f"{STEM}.ipynb")
+REASONS = " ".join(cell.source for cell in SOLUTIONS.cells if "reason" in cell.metadata.get("tags", []))
+
+
+@pytest.fixture(scope="module")
+def section():
+    """Everything that the story defines."""
+    return told(STEM)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_block_by_hand_is_torchs_in_both_orders(section, norm_first):
+    torch.manual_seed(3)
+    layer = nn.TransformerEncoderLayer(30, 5, 17, dropout=0.0, batch_first=True, norm_first=norm_first).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    X = torch.randn(3, 7, 30, dtype=torch.float64)
+    by_hand = section["block_of"](X, layer, lambda Z: section["attend"](Z, layer.self_attn, section["in_thirds"]))
+    torch.testing.assert_close(by_hand, layer(X), rtol=0, atol=1e-12)
+
+
+def by_the_formula(layer, queries, keys, padding=None, later=None):
+    """Maps of torch's layer, one head at a time, from its parameters; axes (batch, tokens, features)."""
+    d, p = layer.embed_dim, layer.head_dim
+    maps = []
+    for head in range(layer.num_heads):
+        rows = slice(head * p, (head + 1) * p)
+        W_q, W_k, _ = (W[rows] for W in layer.in_proj_weight.split(d))
+        b_q, b_k, _ = (b[rows] for b in layer.in_proj_bias.split(d))
+        scores = (queries @ W_q.T + b_q) @ (keys @ W_k.T + b_k).mT / math.sqrt(p)
+        for out in (None if padding is None else padding[:, None], later):
+            scores = scores if out is None else scores.masked_fill(out, -math.inf)
+        heights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+        maps.append(heights / heights.sum(dim=-1, keepdim=True))
+    return torch.stack(maps, dim=1)
+
+
+def vision_transformer():
+    """torchvision's: norms before, and a whole image of patches."""
+    other_libraries.load_d2l()  # declares what torchvision misses where it was built for another torch
+    from torchvision.models import VisionTransformer
+
+    model = VisionTransformer(image_size=24, patch_size=8, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=40)
+    return model, (torch.randn(2, 3, 24, 24),), {}, "encoder.layers.encoder_layer_1.self_attention"
+
+
+def encoder_and_decoder():
+    """torch's, with padding and a causal mask."""
+    model = nn.Transformer(24, 4, 2, 2, 40, dropout=0.0, batch_first=True)
+    masks = {
+        "tgt_mask": torch.ones(5, 5, dtype=torch.bool).triu(1),
+        "memory_key_padding_mask": torch.arange(7) >= torch.tensor([[7], [4]]),
+    }
+    return model, (torch.randn(2, 7, 24), torch.randn(2, 5, 24)), masks, "decoder.layers.1.multihead_attn"
+
+
+def graph_layer():
+    """PyTorch Geometric's GPSConv: graphs of unequal size as a padded batch, a mask that it makes itself."""
+    from torch_geometric.nn import GPSConv
+
+    graph_of = torch.tensor([0] * 4 + [1] * 6)
+    return GPSConv(24, None, heads=4), (torch.randn(10, 24), torch.empty(2, 0, dtype=torch.long), graph_of), {}, "attn"
+
+
+def pooling_layer():
+    """PyTorch Geometric's pooling by a set transformer: learned queries, which look at a graph's nodes."""
+    from torch_geometric.nn.aggr import SetTransformerAggregation
+
+    graph_of = torch.tensor([0] * 3 + [1] * 5)
+    return SetTransformerAggregation(24, num_seed_points=2, heads=3), (torch.randn(8, 24), graph_of), {}, "pma.mab.attn"
+
+
+@pytest.mark.parametrize("make", [vision_transformer, encoder_and_decoder, graph_layer, pooling_layer])
+def test_maps_of_models_that_nobody_here_wrote(section, make):
+    """Each map is held to the formula, on what its layer was given; and the model is left as it was."""
+    torch.manual_seed(5)
+    with warnings.catch_warnings():  # the strangers' own
+        warnings.simplefilter("ignore")
+        model, inputs, masks, checked = make()
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+        model.eval()
+        with torch.no_grad():
+            maps, given = section["maps_of"](model, *inputs, **masks), {}
+            layers = {name: part for name, part in model.named_modules() if isinstance(part, nn.MultiheadAttention)}
+            for name, part in layers.items():
+                part.register_forward_pre_hook(
+                    lambda _, args, named, name=name: given.update({name: (args, named)}), with_kwargs=True
+                )
+            model(*inputs, **masks)
+    assert list(maps) == list(layers) and checked in maps
+    for name, part in layers.items():
+        call = inspect.signature(part.forward).bind(*given[name][0], **given[name][1]).arguments
+        padding, later = call.get("key_padding_mask"), call.get("attn_mask")
+        padding, later = (mask if mask is None or mask.dtype == torch.bool else mask < 0 for mask in (padding, later))
+        expected = by_the_formula(part, call["query"], call["key"], padding, later)
+        assert maps[name].shape == expected.shape and maps[name].shape[1] == part.num_heads
+        torch.testing.assert_close(maps[name], expected, rtol=0, atol=1e-6)
+        assert len(part._forward_hooks) == 0 and len(part._forward_pre_hooks) == 1
+
+
+def test_a_guess_gets_the_share_that_stands_beside_the_block_without_its_sums(section):
+    ids, answers = section["ids"], section["answers"]
+    guesses = ids[..., 0].mode(dim=1).values[:, None, None].repeat(1, 12, 5)
+    guesses[..., 4] = 6
+    assert f"right in {(guesses == answers).float().mean():.2f}; notebook 06" in text_of(STEM)
+
+
+def test_a_mask_repeated_the_wrong_way_is_that_of_another_text_for_nearly_every_head():
+    given = torch.arange(512)[:, None].repeat(4, 1).view(512, 4)
+    assert (given == torch.arange(512)[:, None]).float().mean() < 0.01
+
+
+def written(section, encoded, padding, later=None):
+    """What the decoder writes."""
+    masks = {"tgt_mask": section["later"] if later is None else later, "memory_key_padding_mask": padding}
+    with torch.no_grad():
+        return section["translator"].output(section["decode"](section["Y"], encoded, **masks))
+
+
+def share_whole(section, output):
+    dates = section["dates"]
+    return dates.correct(output, dates.held_out.targets).all(dim=1).float().mean().item()
+
+
+def with_maps(section, program):
+    """The dates that come out whole if the encoder's maps are a program's."""
+    encode, X, padding = section["encode"], section["T"], section["padding"]
+    attention = encode.self_attn
+    maps = program(X, attention.in_proj_weight, attention.in_proj_bias, 4, padding)
+    maps = maps if maps.dim() == 4 else maps[:, None].expand(-1, 4, -1, -1)
+    values = F.linear(X, attention.in_proj_weight, attention.in_proj_bias).chunk(3, -1)[2]
+    heard = (maps @ values.unflatten(-1, (4, -1)).transpose(1, 2)).transpose(1, 2).flatten(2)
+    encoded = section["block_of"](X, encode, lambda _: attention.out_proj(heard))
+    return share_whole(section, written(section, encoded, padding))
+
+
+def with_masks(section, program):
+    """The dates that come out whole if the masks of encoder and decoder are a program's."""
+    encoded = section["encode"](section["T"], src_mask=program(section["padding"], 4, False))
+    later = program(torch.zeros(512, 10, dtype=torch.bool), 4, True)
+    return share_whole(section, written(section, encoded, section["padding"], later))
+
+
+def written_from_the_left(section, program):
+    """What the model writes if dates are padded on the left, at a program's places."""
+    source, lengths, padding = section["source"], section["lengths"], section["padding"].flip(1)
+    left = torch.stack([row.roll(18 - int(n)) for row, n in zip(source, lengths, strict=True)])
+    embed = section["translator"].source_embedding
+    X = (embed.tokens(left) + embed.positions[program(padding)]).detach()
+    return written(section, section["encode"](X, src_key_padding_mask=padding), padding)
+
+
+def with_places(section, program):
+    """The dates that then come out whole."""
+    return share_whole(section, written_from_the_left(section, program))
+
+
+def with_blocks(section, program):
+    """The share of look-ups that are right if both layers are a program's."""
+    return section["share_right"](run=program)
+
+
+MEASURES = {
+    "every_map": with_maps,
+    "mask_for_torch": with_masks,
+    "places_of": with_places,
+    "block_by_hand": with_blocks,
+}
+TOLD = [  # exercise, the beginning of what is said of a mistake, the share that its solution names
+    ("every_map", "Queries and keys", 0.42),
+    ("every_map", "The rows are read head by head", 0.24),
+    ("every_map", "The heads are averaged", 0.72),
+    ("every_map", "Padding has the score 0", 1.00),
+    ("every_map", "The bias", 1.00),
+    ("every_map", "The scores are divided by the root of all", 1.00),
+    ("mask_for_torch", "The tables come in another order", 0.97),
+    ("mask_for_torch", "A key is left out only if", 0.24),
+    ("mask_for_torch", "The mask is the wrong way round", 0.00),
+    ("mask_for_torch", "These are numbers", 0.07),
+    ("places_of", "These are the numbers of the columns", 0.34),
+    ("places_of", "Padding does not stand at place 0", 1.00),
+    ("block_by_hand", "The MLP's output takes the place", 0.09),
+    ("block_by_hand", "Nothing is normalised behind", 1.00),
+    ("block_by_hand", "One norm serves twice", 1.00),
+]
+
+
+@pytest.mark.parametrize(("name", "begins", "share"), TOLD)
+def test_what_a_mistake_costs_is_what_its_solution_says(section, name, begins, share):
+    (program,) = {
+        text: program for text, program in exercises.COURSE[name].mistakes if text.startswith(begins)
+    }.values()
+    assert MEASURES[name](section, program) == pytest.approx(share, abs=0.006)
+    assert share in (0.0, 1.0) or re.search(rf"(?<!\d){share:.2f}", REASONS)
+
+
+def test_right_answers_cost_nothing_and_are_told_as_they_are(section):
+    shares = {name: measure(section, exercises.COURSE[name].right) for name, measure in MEASURES.items()}
+    assert min(shares.values()) > 0.998
+
+
+def test_dates_padded_on_the_left_come_out_as_other_dates(section):
+    dates, model, lengths = section["dates"], section["translator"], section["lengths"]
+    number = [day.strftime(notation) for day, notation in dates.held_out_dates].index("09/11/97")
+    one = dates.held_out[number : number + 1]
+    out = written_from_the_left(section, lambda padding: torch.arange(18).expand(padding.shape))
+    for output, date in ((model(one.inputs, one.valid_lens)[0], "1997-09-11"), (out[number], "1997-11-09")):
+        assert "".join(dates.target_characters[c] for c in output.argmax(dim=-1)) == date and date in REASONS
+    whole = dates.correct(out, dates.held_out.targets).all(dim=1)
+    assert whole[lengths == 18].all() and not whole[lengths == 8].any()
