@@ -37,12 +37,6 @@ def differs(got: Tensor, right: Tensor, what: str) -> str | None:
     return None if place is None else f"{what}, first at token {place[1]} of example {place[0]}"
 
 
-def in_pieces(implementation: Implementation, cuts: Sequence[int]) -> str | None:
-    """Whether the text read in these pieces gives what it gives when it is read at once."""
-    layer, X = layer_and_text(implementation)
-    return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
-
-
 @guarded
 def shape(implementation: Implementation) -> str | None:
     """Does the output have the shape of the text?"""
@@ -60,16 +54,15 @@ def later_tokens(implementation: Implementation) -> str | None:
     return differs(after, before, "an output changes with a later token")
 
 
-@guarded
-def one_by_one(implementation: Implementation) -> str | None:
-    """Does the text give the same outputs token by token as all at once?"""
-    return in_pieces(implementation, [1] * NUM_TOKENS)
+def in_pieces(cuts: Sequence[int]) -> Test:
+    """A test: does the text give the same outputs in these pieces as all at once?"""
 
+    @guarded
+    def look(implementation: Implementation) -> str | None:
+        layer, X = layer_and_text(implementation)
+        return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
 
-@guarded
-def uneven_pieces(implementation: Implementation) -> str | None:
-    """Does the text give the same outputs in pieces of 4, 3 and 2 as all at once?"""
-    return in_pieces(implementation, [4, 3, 2])
+    return look
 
 
 @guarded
@@ -91,8 +84,8 @@ def reference(implementation: Implementation) -> str | None:
 TESTS: dict[str, Test] = {
     "shape": shape,
     "later tokens": later_tokens,
-    "one by one": one_by_one,
-    "pieces of 4, 3, 2": uneven_pieces,
+    "one by one": in_pieces([1] * NUM_TOKENS),
+    "pieces of 4, 3, 2": in_pieces([4, 3, 2]),
     "a second text": second_text,
     "reference": reference,
 }

@@ -71,5 +71,4 @@ class AdditiveLayer(Layer):
         self.w_v = nn.Parameter(torch.randn(num_heads, num_hiddens // num_heads))
 
     def scores(self, Q: Tensor, K: Tensor) -> Tensor:
-        features = torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))
-        return torch.einsum("bhqkf,hf->bhqk", features, self.w_v)
+        return torch.einsum("bhqkf,hf->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), self.w_v)

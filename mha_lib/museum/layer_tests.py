@@ -49,9 +49,10 @@ def guarded(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """What a test sees; an error that the implementation raises counts, too."""
+    """What a test sees, with the same random numbers each time; an error of the implementation counts, too."""
     try:
-        return test(implementation)
+        with seeded(0):
+            return test(implementation)
     except MistakeError as mistake:
         return str(mistake)
     except KeyboardInterrupt:
@@ -80,10 +81,8 @@ def round_trip(implementation: Implementation) -> str | None:
 @guarded
 def all_ones(implementation: Implementation) -> str | None:
     """Is the output right when every input is 1?"""
-    layer = build(implementation)
-    queries, keys, values = (torch.ones_like(X) for X in random_inputs())
-    expected, _ = by_formula(layer, queries, keys, values, RAGGED)
-    return difference("output", output_of(layer, queries, keys, values, RAGGED), expected)
+    layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
+    return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @guarded
@@ -206,15 +205,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
     Raises:
         MistakeError: the process was cut short.
     """
-
-    def panel() -> list[str | None]:
-        findings = []
-        for look in looks:
-            with seeded(0):
-                findings.append(finding_of(inspect.unwrap(look), implementation))
-        return findings
-
-    (outcome,) = run_safely(panel, [()])
+    (outcome,) = run_safely(lambda: [finding_of(inspect.unwrap(look), implementation) for look in looks], [()])
     return outcome.value
 
 
@@ -294,11 +285,9 @@ def with_random_parameters(layer: Any, std: float) -> Any:
     return layer
 
 
-def random_inputs() -> tuple[Tensor, Tensor, Tensor]:
+def random_inputs() -> list[Tensor]:
     """Queries, keys and values."""
-    numbers = (NUM_QUERIES, NUM_KEYS, NUM_KEYS)
-    queries, keys, values = (torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in numbers)
-    return queries, keys, values
+    return [torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in (NUM_QUERIES, NUM_KEYS, NUM_KEYS)]
 
 
 def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
