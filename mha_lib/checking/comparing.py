@@ -129,6 +129,11 @@ def given(value: Any) -> str:
     )
 
 
+def equal(first: Tensor | None, second: Tensor) -> bool:
+    """Whether two tensors have one shape and one content, up to rounding."""
+    return first is not None and first.shape == second.shape and first_difference(first, second) is None
+
+
 def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
     """The first place where two tensors of one shape differ by more than rounding."""
     places = differences(got, right, equal_nan).nonzero()
@@ -175,9 +180,7 @@ def alike(first: Result, second: Result) -> bool:
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
     one, other = first.in_any_form, second.in_any_form
-    if one is None or other is None or one.shape != other.shape or other.is_complex():
-        return False
-    return first_difference(one, other) is None
+    return other is not None and not other.is_complex() and equal(one, other)
 
 
 def are_two_mistakes(one: Callable, other: Callable, both: Callable, draws: Sequence[Sequence[Result]]) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.checking.comparing import Result, as_tensor, first_difference, plain
+from mha_lib.checking.comparing import Result, as_tensor, equal, plain
 from mha_lib.checking.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
@@ -194,11 +194,6 @@ def shift(got: Tensor, right: Tensor) -> float:
     """The one difference between two tensors; NaN if there is none."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
-
-
-def equal(first: Tensor | None, second: Tensor) -> bool:
-    """Whether two tensors have one shape and one content, up to rounding."""
-    return first is not None and first.shape == second.shape and first_difference(first, second) is None
 
 
 def sum_to_one(X: Tensor, axis: int) -> bool:
