@@ -1,28 +1,14 @@
 """Help with an exercise in steps, a worked answer on demand, and how far one has come."""
 
 import html
-from dataclasses import dataclass
 
 from mha_lib.checking import kept_work
 from mha_lib.checking.exercise import Exercise
+from mha_lib.checking.verdict import Page
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
 COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__
 _hints_given: dict[str, int] = {}
-
-
-@dataclass(frozen=True)
-class Page:
-    """Text for a learner, as plain text and as HTML."""
-
-    text: str
-    html: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
 
 
 def hint(name: str) -> Page:
@@ -38,11 +24,11 @@ def solution(name: str) -> Page:
     """A worked answer, beside your own; after you have solved the exercise, or tried three times."""
     exercise = find(name)
     if kept_work.solutions_are_off():
-        return plain_page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
+        return Page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
     done = kept_work.kept().get(name, {})
     missing = NEEDED_TRIES - done.get("tries", 0)
     if not done.get("solved") and missing > 0:
-        return plain_page(
+        return Page(
             f"The worked answer is shown when the exercise is solved, or after {missing} more "
             f'{"try" if missing == 1 else "tries"}. `exercises.hint("{name}")` helps in steps.'
         )
@@ -63,7 +49,7 @@ def progress() -> Page:
         rows.setdefault(subject, []).append(f"{sign} {name}")
     solved = sum(bool(done.get(name, {}).get("solved")) for name in COURSE)
     lines = [f"{subject}: {', '.join(names)}" for subject, names in rows.items()]
-    return plain_page("\n".join([f"{solved} of {len(COURSE)} exercises solved (✓ solved, ✗ tried, · to do)", *lines]))
+    return Page("\n".join([f"{solved} of {len(COURSE)} exercises solved (✓ solved, ✗ tried, · to do)", *lines]))
 
 
 def find(name: str) -> Exercise:
@@ -71,7 +57,3 @@ def find(name: str) -> Exercise:
     if name not in COURSE:
         raise ValueError(f"there is no exercise {name!r}; there are: {', '.join(COURSE)}")
     return COURSE[name]
-
-
-def plain_page(text: str) -> Page:
-    return Page(text, "<br>".join(html.escape(line) for line in text.splitlines()))

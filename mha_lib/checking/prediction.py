@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mha_lib.checking import kept_work
-from mha_lib.checking.help_in_steps import Page
+from mha_lib.checking.verdict import Page
 
 
 class Prediction:
@@ -70,24 +70,6 @@ class Prediction:
         shown = display(field._repr_mimebundle_() | self.still(), raw=True, display_id=True)
 
 
-class Answer:
-    """What ``answer`` shows: the answer to a prediction, folded until there is one, on a page without a kernel too."""
-
-    def __init__(self, name: str, shown: tuple) -> None:
-        self.predicted, self.shown = predicted(name), shown
-
-    def __repr__(self) -> str:
-        lines = [f"You predicted: {self.predicted}"] if self.predicted else []
-        return "\n".join([*lines, *map(str, self.shown)])
-
-    def _repr_html_(self) -> str:
-        title, state = "The answer", ""
-        if self.predicted:
-            title, state = f"You predicted: {html.escape(self.predicted)}. It turns out:", " open"
-        drawn = "".join(as_html(part) for part in self.shown)
-        return f"<details{state}><summary>{title}</summary>{drawn}</details>"
-
-
 def predict(name: str) -> Prediction:
     """Ask for a prediction before the answer is seen, and keep it; ``answer`` with the same name shows it again.
 
@@ -96,14 +78,21 @@ def predict(name: str) -> Prediction:
     return Prediction(name)
 
 
-def answer(name: str, *shown: object) -> Answer:
+def answer(name: str, *shown: object) -> Page:
     """Show what ``predict`` asked for: folded where nothing was predicted, else open, beside the prediction.
+
+    It can be unfolded on a page without a kernel, too.
 
     Args:
         name: that of the prediction.
         shown: the answer: text, or anything that a notebook shows as HTML, such as a picture or a table.
     """
-    return Answer(name, shown)
+    lines, title, state = [*map(str, shown)], "The answer", ""
+    if expected := predicted(name):
+        lines = [f"You predicted: {expected}", *lines]
+        title, state = f"You predicted: {html.escape(expected)}. It turns out:", " open"
+    drawn = "".join(map(as_html, shown))
+    return Page("\n".join(lines), f"<details{state}><summary>{title}</summary>{drawn}</details>")
 
 
 def predicted(name: str) -> str:

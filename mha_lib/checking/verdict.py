@@ -1,4 +1,4 @@
-"""What is said of an answer: in colour where there is a browser, in plain text for terminals and screen readers."""
+"""What a learner reads: in colour where there is a browser, in plain text for terminals and screen readers."""
 
 import html
 import re
@@ -15,6 +15,20 @@ COLOURS = {  # JupyterLab's own where there is one, so that its light and dark t
 }
 SHADE = "color-mix(in srgb, var(--jp-info-color1, #1976d2) {:.0f}%, transparent)"
 LARGEST = 8  # rows and columns of a table that is shown
+
+
+@dataclass(frozen=True)
+class Page:
+    """Text for a learner, and the same as HTML where it is more than lines of text."""
+
+    text: str
+    html: str = ""
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html or "<br>".join(html.escape(line) for line in self.text.splitlines())
 
 
 @dataclass(frozen=True)

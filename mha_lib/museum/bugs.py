@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mha_lib.checking.prediction import Answer, Prediction, predicted
-from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.prediction import Prediction, answer, predicted
+from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.museum import layer_tests
 from mha_lib.museum.layer_tests import TESTS, Implementation, Test
 
@@ -53,10 +53,10 @@ def guess(room: int) -> Guess:
     return Guess(_name(room))
 
 
-def unveil(room: int, *shown: object) -> Answer:
+def unveil(room: int, *shown: object) -> Page:
     """Show what is wrong in a room, and then ``shown``: folded where nothing was guessed, else beside the guess."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
-    return Answer(_name(room), (wrong, *shown))
+    return answer(_name(room), wrong, *shown)
 
 
 def score() -> str:
