@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from mha_lib.pictures import live
-from mha_lib.pictures.palette import STYLE
+from mha_lib.pictures.shared_with_js import style
 from tools import first_cell, notebooks
 
 HERE = Path(__file__).resolve().with_name("site")
@@ -145,8 +145,8 @@ def main(folder):
     shutil.copy(HERE / "conf.py", folder)
     notes = (notebooks.NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
     (folder / "TEACHING.md").write_text(follow_links(notes, notebooks.NOTEBOOKS, first_cell.files()), encoding="utf-8")
-    for style in (HERE / "site.css", STYLE):
-        shutil.copy(style, folder / "_static")
+    shutil.copy(HERE / "site.css", folder / "_static")
+    (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     (folder / "_static" / "pictures.js").write_text(live.page_script(kinds), encoding="utf-8")
 
 

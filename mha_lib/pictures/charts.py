@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels
-from mha_lib.pictures.palette import weight_colours
 from mha_lib.pictures.picture import Canvas, Picture, font
+from mha_lib.pictures.shared_with_js import weight_colours
 
 Values = TypeVar("Values")
 # Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.

@@ -11,8 +11,8 @@ from mha_lib.models.tasks import Batch, Digits, Task, find_task, to_images, to_p
 from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.heat_maps import draw_maps, draw_over_image
 from mha_lib.pictures.live import LivePicture, Place, choice, integers, pack, refuse
-from mha_lib.pictures.palette import bound
 from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.shared_with_js import bound
 
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 

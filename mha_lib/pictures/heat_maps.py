@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_lib.pictures.palette import bound, is_dark, weight_colours
 from mha_lib.pictures.picture import PAD, Canvas, Picture, font
+from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out

@@ -20,8 +20,8 @@ import traitlets
 from IPython import get_ipython
 from torch import Tensor
 
-from mha_lib.pictures.palette import MODULES, STYLE
 from mha_lib.pictures.picture import Canvas, Picture
+from mha_lib.pictures.shared_with_js import MODULES, style
 
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
@@ -133,7 +133,7 @@ class LivePicture(anywidget.AnyWidget):
 
     @classmethod
     def _read_module(cls) -> None:
-        cls._esm, cls._css = bundle(f"{cls.module}.js"), STYLE.read_text(encoding="utf-8")
+        cls._esm, cls._css = bundle(f"{cls.module}.js"), style()
 
     def __init__(self, title: str, data: dict[str, Any], **first: Any):
         if os.environ.get("MHA_LIVE_JS") == "reload":  # for those who edit js/: each new picture reads it anew
@@ -200,8 +200,7 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
     path, state = Path(path), state_of("picture", page_data(picture))
-    style, script = STYLE.read_text(encoding="utf-8"), page_script([picture.module])
-    parts = {"title": html.escape(picture.title), "style": style, "script": script}
+    parts = {"title": html.escape(picture.title), "style": style(), "script": page_script([picture.module])}
     path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts), encoding="utf-8")
     return path
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from mha_lib.pictures.palette import colours
+from mha_lib.pictures.shared_with_js import colours
 
 ROLES = ("query", "key", "value")
 CELL = "padding:2px 6px;text-align:right;white-space:nowrap"

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont
 from PIL import Image, ImageDraw, ImageFont
 
-from mha_lib.pictures.palette import colours, is_dark, weight_colours
+from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
 FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges

@@ -1,8 +1,8 @@
 """Tensors of tagged numbers as tables: where every number goes when heads are split."""
 
 from mha_lib.attention.shape_trace import Step, read_tag, spell_out
-from mha_lib.pictures.palette import head_colour
 from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.shared_with_js import head_colour
 
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
 PIECE_GAP, TOKEN_GAP = 0.3, 0.3

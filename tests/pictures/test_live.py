@@ -16,7 +16,7 @@ from PIL import Image
 from mha_lib import pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import MODULES, bundle, pack
-from mha_lib.pictures.palette import colours, weight_colours
+from mha_lib.pictures.shared_with_js import colours, weight_colours
 
 ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_lib.pictures.palette import colours, is_dark, weight_colours
+from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
 
 
 def linear(colour):

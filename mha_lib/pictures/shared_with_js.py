@@ -1,4 +1,4 @@
-"""What live pictures and still ones share stands once, in ``js/``: colours in live.css, bounds in the modules."""
+"""What live pictures and still ones share stands once, in ``js/``: colours in palette.css, bounds in the modules."""
 
 import functools
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 MODULES = Path(__file__).with_name("js")
-STYLE = MODULES / "live.css"
+PALETTE, STYLE = MODULES / "palette.css", MODULES / "live.css"
 
 # Linear sRGB -> cone responses. Source: Ottosson 2020, "A perceptual color space".
 TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
@@ -15,10 +15,15 @@ TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
                      [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
 
 
+def style() -> str:
+    """How live pictures look in a browser: the palette, and all that is drawn with it."""
+    return PALETTE.read_text(encoding="utf-8") + STYLE.read_text(encoding="utf-8")
+
+
 @functools.cache
 def colours(dark: bool = False) -> dict[str, str]:
     """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
-    named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", STYLE.read_text(encoding="utf-8"))
+    named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", PALETTE.read_text(encoding="utf-8"))
     return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
 
 
