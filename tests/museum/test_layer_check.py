@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+from changed_layers import AdditiveByLoop, afterwards, infinite_where_padded, using, variant
 from torch import nn
 from torch.nn import functional as F
 
@@ -135,12 +136,6 @@ class Blockwise(Layer):
         return self.W_o(self.merge_heads(total / bar * (valid_lens > 0)[:, None, None, None]))
 
 
-class AdditiveByLoop(AdditiveLayer):
-    def scores(self, Q, K):
-        columns = [torch.tanh(Q + key) @ self.w_v[:, :, None] for key in K.split(1, dim=-2)]
-        return torch.cat(columns, dim=-1)
-
-
 class Transposed(nn.Module):
     """Matrices that stand on the right, and names for all axes; the weights are a part of the result."""
 
@@ -209,31 +204,9 @@ def test_d2l_layer_passes_where_every_example_has_a_key():
     assert "average of its padding" in check_layer(make, other_libraries.call_d2l).text
 
 
-def variant(base=Layer, **parts):
-    """A right layer with other parts."""
-    return type("Variant", (base,), parts)
-
-
-def afterwards(change, base=Layer):
-    """A right layer of which something is changed once the output is there: (layer, output) -> output."""
-    return variant(base, forward=lambda self, *inputs: change(self, base.forward(self, *inputs)))
-
-
 def telling(change, base=Layer):
     """A layer whose output is right, and whose reported weights are not."""
     return afterwards(lambda self, output: (output, change(self.attention_weights)), base)
-
-
-def using(change):
-    """A layer whose weights pass through this on their way to the values: (weights, rate, training) -> weights."""
-
-    def forward(self, queries, keys, values, valid_lens):
-        Q, K, V = self.project(queries, keys, values)
-        self.attention_weights = self.masked_softmax(self.scores(Q, K), valid_lens)
-        used = change(self.attention_weights, self.dropout.p, self.training)
-        return self.W_o(self.merge_heads(used @ V))
-
-    return variant(forward=forward)
 
 
 def heads_that(change):
@@ -289,11 +262,6 @@ class InPlace(Layer):
         return super().forward(queries, keys, values.mul_(1), valid_lens) + 0 * values.mul_(2).sum()
 
 
-nan_in_empty = {
-    "masked_softmax": lambda self, scores, lens: scores.masked_fill(
-        torch.arange(scores.shape[-1]) >= lens[:, None, None, None], -math.inf
-    ).softmax(-1)
-}
 WRONG = {  # layer → what is said of it
     "dropout that stays on": (
         using(lambda w, p, _: F.dropout(w, p)),
@@ -371,7 +339,10 @@ WRONG = {  # layer → what is said of it
         telling(lambda w: torch.full_like(w, 1 / w.shape[-1]), AdditiveLayer),
         "attention_weights",
     ),
-    "additive, NaN in empty rows": (variant(AdditiveLayer, **nan_in_empty), "without a valid key gets NaN"),
+    "additive, NaN in empty rows": (
+        variant(AdditiveLayer, masked_softmax=infinite_where_padded),
+        "without a valid key gets NaN",
+    ),
     "additive, unmasked": (
         variant(AdditiveLayer, masked_softmax=lambda self, scores, _: scores.softmax(-1)),
         "Padding is not masked",

@@ -1,4 +1,7 @@
-"""Each test of the museum's panel sees what it is there to see, and nothing in layers that are right."""
+"""Each test of the museum's panel sees what it is there to see, and nothing in layers that are right.
+
+What is seen of each wrong way to drop weights is tried in ``test_layer_check``.
+"""
 
 import math
 import re
@@ -6,6 +9,7 @@ import sys
 
 import pytest
 import torch
+from changed_layers import AdditiveByLoop, afterwards, infinite_where_padded, using, variant
 from torch import nn
 from torch.nn import functional as F
 
@@ -36,22 +40,6 @@ class OwnLayer(MultiHeadAttention):
     merge_heads = Layer.merge_heads
 
 
-class AdditiveByLoop(AdditiveLayer):
-    def scores(self, Q, K):
-        columns = [torch.tanh(Q + key) @ self.w_v[:, :, None] for key in K.split(1, dim=-2)]
-        return torch.cat(columns, dim=-1)
-
-
-def variant(**methods):
-    """A right layer with other methods."""
-    return type("Variant", (Layer,), methods)
-
-
-def afterwards(change):
-    """A right layer, of which something is changed once the output is there: (layer, output) -> output."""
-    return variant(forward=lambda self, *inputs: change(self, Layer.forward(self, *inputs)))
-
-
 def keeping(change):
     """A layer whose output is right, but whose weights are kept otherwise."""
     return afterwards(
@@ -64,51 +52,8 @@ def with_scores(change):
     return variant(scores=lambda self, Q, K: change(Layer.scores(self, Q, K)))
 
 
-def infinite_where_padded(self, scores, valid_lens):
-    padding = torch.arange(scores.shape[-1]) >= valid_lens[:, None, None, None]
-    return torch.softmax(scores.masked_fill(padding, -math.inf), dim=-1)
-
-
-def keeps_dropped_weights(self, queries, keys, values, valid_lens):
-    Q, K, V = self.project(queries, keys, values)
-    self.attention_weights = self.dropout(self.masked_softmax(self.scores(Q, K), valid_lens))
-    return self.W_o(self.merge_heads(self.attention_weights @ V))
-
-
-def dropping(change):
-    """A layer with a dropout of its own: (weights, rate, training) -> weights."""
-
-    class Dropping(Layer):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            rate = self.dropout.p
-            del self.dropout  # a module
-            self.dropout = lambda weights: change(weights, rate, self.training)
-
-    return Dropping
-
-
-def kept(weights, rate, training, num_heads=None):
-    """Weights of which some are dropped, none enlarged; those of all heads alike where ``num_heads`` is 1."""
-    return weights * (torch.rand_like(weights[:, :num_heads]) >= rate) if training else weights
-
-
 def shifted_by_the_batch(self, Q, K):
     return Layer.scores(self, Q, K - K.mean(dim=(0, 2), keepdim=True) + K.mean(dim=0, keepdim=True))
-
-
-class FeaturesDropped(Layer):
-    def forward(self, queries, keys, values, valid_lens):
-        Q, K, V = self.project(queries, keys, values)
-        self.attention_weights = self.masked_softmax(self.scores(Q, K), valid_lens)
-        return self.W_o(self.dropout(self.merge_heads(self.attention_weights @ V)))
-
-
-class HalfDropped(Layer):
-    """Drops nothing if nothing shall be dropped, otherwise always one half."""
-
-    def __init__(self, num_hiddens, num_heads, dropout=0.0):
-        super().__init__(num_hiddens, num_heads, 0.5 if dropout else 0.0)
 
 
 TwiceAsSharp, FixedScores = with_scores(lambda scores: 2 * scores), with_scores(lambda scores: 0 * scores)
@@ -146,19 +91,9 @@ SEEN = {  # test of the panel → layers with a bug, and what it sees
         (TwiceAsSharp, "in evaluation, dropout 0.25: output"),
         (keeping(lambda weights: weights.flip(1)), "in evaluation, dropout 0.25: the output is right, but attention_w"),
         (keeping(lambda weights: None), "attention_weights must be a tensor of shape .*, got None"),
-        (
-            dropping(lambda w, p, training: F.dropout(w, p)),
-            "in evaluation, .* another output each time, as if dropout were on",
-        ),
         (NaNInEmptyRows, r"in evaluation, .* first at \[1, 0, 0\]"),
         (NoisyInTraining, "in training, dropout 0: output"),
-        (variant(forward=keeps_dropped_weights), "not those before dropout"),
-        (HalfDropped, "dropout 0.25: [45].% of the weights are dropped"),
-        (dropping(lambda w, p, training: F.dropout(w, 0.8 * p, training)), "2[01]% of the weights are dropped"),
-        (dropping(lambda w, p, training: kept(w, 0.8 * p, training) / (1 - p * training)), "20% of the weights"),
-        (dropping(kept), "the weights that are kept are multiplied by 1.000 instead of 1.333"),
-        (dropping(lambda w, p, training: kept(w, p, training, 1) / (1 - p * training)), "different heads are dropped"),
-        (FeaturesDropped, "neither dropped nor multiplied by what"),
+        (using(lambda w, *_: w), " 0% of the weights are dropped"),
     ],
     "token perturbation": [
         (KeysOfOthers, "new key and value 0 of example 0, valid: output 0 of example 1 changes"),
