@@ -55,25 +55,26 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 def one_change(results: Sequence[Result]) -> Iterator[str]:
     """What was done to the right numbers, where one change explains every number of every call."""
     pairs = comparable(results)
-    for number in range(len(results[0].trial) if pairs else 0):
+    if not pairs:
+        return
+    for number in range(len(results[0].trial)):
         if all(equal(as_tensor(result.trial[number]), got) for result, (got, _) in zip(results, pairs, strict=True)):
             yield f"This is argument {number}, counted from 0, as it was given."
-    several = isinstance(results[0].right, list | tuple)
-    for text, form in forms(pairs[0][1].dim(), several) if pairs else ():
+    for text, form in forms(pairs[0][1].dim(), several=isinstance(results[0].right, list | tuple)):
         if all(equal(got, form(right)) for got, right in pairs):
             yield text
-    if pairs and all(equal(got.flatten(), right.flatten()) for got, right in pairs):
+    if all(equal(got.flatten(), right.flatten()) for got, right in pairs):
         yield "All numbers are right, but the axes are cut or joined otherwise."
     for found, text in (
         (ratio, "Every number is {} times what it should be."),
         (shift, "To every number {} is added."),
     ):
         numbers = torch.tensor([found(*pair) for pair in pairs])
-        if pairs and numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
+        if numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
             yield text.format(f"{numbers[0]:.4g}")
     if len(pairs) > 1 and len(torch.cat([got.flatten() for got, _ in pairs]).unique()) == 1:
         yield "All numbers of the result are the same, whatever goes in."
-    if pairs and all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):
+    if all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):
         yield "Within a call all numbers of the result are the same."
 
 
