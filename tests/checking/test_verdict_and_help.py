@@ -128,6 +128,7 @@ def test_any_numbers_can_be_shown_as_tables(got):
         (lambda right: right[0], "Only the first entry along axis 0 is left."),
         (lambda right: right.flatten(), "the axes are cut or joined otherwise"),
         (lambda right: torch.ones_like(right), "All numbers of the result are the same"),
+        (lambda right: right.amax().expand_as(right), "Within a call all numbers of the result are the same."),
         (lambda right: right[:1].expand_as(right), "the same for every entry of the first axis"),
         (lambda right: torch.cat([right[:1], right[1:] + right[:1]]), "The first entry along axis 0 is right"),
         (lambda right: right if len(right) == 2 else right.cos(), "1 of 2 calls come out right"),
