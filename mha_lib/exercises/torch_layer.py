@@ -115,12 +115,17 @@ def mask_for_torch(padding, num_heads, causal):
     .masked_fill(padding, 0) → ∅ ⇒ Padding does not stand at place 0. | Before the text it is at -1: as an index, the
         last place, and no error says so.
     masked_fill(padding, 0) → masked_fill(padding, 1) ⇒ Padding stands at place 1.
+    masked_fill(padding, 0) → clamp(min=0) ⇒ Padding behind a text keeps the place of its last token. | Where should all
+        padding stand?
     masked_fill(padding, 0) → masked_fill(~padding, 0) ⇒ The tokens stand at place 0, and padding is counted on. | Which
         of the two is set to 0?
     ~padding → padding ⇒ Padding is counted, and tokens are not.
     cumsum(dim=1) → cumsum(dim=0) ⇒ The count runs down the batch. | Along which axis does a text run?
-    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ⇒ All padding of a
-        row is taken off, also what stands behind the text.
+    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ∨
+        (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ;
+        .masked_fill(padding, 0) → ∅ ∨ (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) -
+        padding.sum(dim=1, keepdim=True) ; masked_fill(padding, 0) → clamp(min=0) ⇒ All padding of a
+        row is taken off, which is right only where it stands before the text.
     (~padding).cumsum(dim=1) - 1 → (~padding).flip(1).cumsum(dim=1).flip(1) - 1 ⇒ The count begins at the end of the
         text.
     """,
@@ -172,6 +177,7 @@ class PartsOnly(nn.TransformerEncoderLayer):
         attention.
     layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) → Y + layer.linear2(torch.relu(layer.linear1(Y))) ⇒
         Nothing is normalised at the end.
+    self_attn(X, X, X)[0] → self_attn(X, X, X) ⇒ An error is raised: torch's attention gives a pair, output and weights.
     self_attn(X, X, X)[0] → self_attn(*[X.transpose(0, 1)] * 3)[0].transpose(0, 1) ⇒ Attention runs along the batch.
         | Which axis does it take for the tokens?
     """,

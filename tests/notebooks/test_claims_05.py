@@ -120,7 +120,7 @@ def test_a_guess_gets_the_share_that_stands_beside_the_block_without_its_sums(se
     ids, answers = section["ids"], section["answers"]
     guesses = ids[..., 0].mode(dim=1).values[:, None, None].repeat(1, 12, 5)
     guesses[..., 4] = 6
-    assert f"right in {(guesses == answers).float().mean():.2f}; notebook 06" in text_of(STEM)
+    assert f"is right {(guesses == answers).float().mean():.0%}".replace("%", " %") in text_of(STEM)
 
 
 def test_a_mask_repeated_the_wrong_way_is_that_of_another_text_for_nearly_every_head():
