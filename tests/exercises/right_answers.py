@@ -132,6 +132,37 @@ def evidence_by_cost(whole, without, others):
 
 
 ROLES = ["same word", "next", "even", "previous", "first", "itself"]
+
+
+def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
+    """What torch itself gives for these parameters."""
+    d = X.shape[-1]
+    layer = torch.nn.MultiheadAttention(d, num_heads, batch_first=True)
+    layer.in_proj_weight.data, layer.in_proj_bias.data = in_proj_weight, in_proj_bias
+    return layer(X, X, X, key_padding_mask=padding, average_attn_weights=False)[1]
+
+
+def mask_by_loops(padding, num_heads, causal):
+    b, n = padding.shape
+    out = torch.zeros(b * num_heads, n, n, dtype=torch.bool)
+    for table, query, key in itertools.product(range(b * num_heads), range(n), range(n)):
+        out[table, query, key] = padding[table // num_heads, key] or (causal and key > query)
+    return out
+
+
+def block_from_numbers(X, layer):
+    """The block by functions, from its parameters alone."""
+    attention = layer.self_attn
+    heard, _ = F.multi_head_attention_forward(
+        *[X.transpose(0, 1)] * 3, attention.embed_dim, attention.num_heads, attention.in_proj_weight,
+        attention.in_proj_bias, None, None, False, 0.0, attention.out_proj.weight, attention.out_proj.bias,
+    )  # fmt: skip
+    Y = F.layer_norm(X + heard.transpose(0, 1), X.shape[-1:], layer.norm1.weight, layer.norm1.bias)
+    hidden = F.linear(Y, layer.linear1.weight, layer.linear1.bias).clamp(min=0)
+    Y = Y + hidden @ layer.linear2.weight.T + layer.linear2.bias
+    return F.layer_norm(Y, X.shape[-1:], layer.norm2.weight, layer.norm2.bias)
+
+
 RIGHT = {
     "triangle": [
         lambda d: torch.where(d.abs() < 2, 1 - 0.5 * d.abs(), 0.0),
@@ -165,6 +196,10 @@ RIGHT = {
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
     "lengths_for_heads": [lambda lens, h: torch.stack([lens] * h, dim=1).flatten(0, 1).float()],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
+    "every_map": [maps_from_torch],
+    "mask_for_torch": [mask_by_loops],
+    "places_of": [lambda padding: torch.cumsum(~padding, 1).sub(1).where(~padding, 0)],
+    "block_by_hand": [block_from_numbers],
     "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
     "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
     "evenness": [evenness_by_loops],
