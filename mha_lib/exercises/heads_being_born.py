@@ -1,12 +1,10 @@
 """The exercises of notebook 11: two scores of a head, what an induction head says, and heads that change places."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import MistakeError, run_safely
+from mha_lib.checking.running import must_be_integers
 
 
 def causal_maps(num_heads: int, num_tokens: int) -> Tensor:
@@ -102,15 +100,8 @@ def induction_share(weights, letters):
     return torch.stack(shares).mean(dim=0)
 
 
-def must_be_letters(function: Callable) -> None:
-    """Refuse right numbers of another type, which could not be looked up or compared as letters."""
-    (outcome,) = run_safely(function, [(torch.tensor([4, 7, 4]),)])
-    if outcome.value.is_floating_point():
-        raise MistakeError(f"The numbers are right, but they come as {outcome.value.dtype}; integers are needed.")
-
-
 @exercise(
-    then=must_be_letters,
+    then=must_be_integers(torch.tensor([4, 7, 4])),
     trials=lambda: [
         (torch.tensor([4, 7, 4]),),
         (repeated_letters(9, 3, 5),),

@@ -7,26 +7,21 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_lib.checking.exercise import exercise
+from mha_lib.checking.running import must_be_integers
 
 ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
 BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
+WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, True, False]])
 
 
-def packed_trial(batch_size, num_tokens, head_size, num_heads, lengths) -> tuple:
+def packed_trial(head_size, num_heads, padding) -> tuple:
     """Random tokens, torch's matrices for them, and their padding."""
     d = num_heads * head_size
-    padding = torch.arange(num_tokens) >= torch.tensor(lengths)[:, None]
-    return (
-        torch.randn(batch_size, num_tokens, d),
-        0.7 * torch.randn(3 * d, d),
-        0.5 * torch.randn(3 * d),
-        num_heads,
-        padding,
-    )
+    return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
 @exercise(
-    trials=lambda: [packed_trial(2, 4, 2, 3, [3, 1]), packed_trial(3, 5, 6, 2, [5, 2, 4])],
+    trials=lambda: [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
     praise="These are the maps of all heads, from a layer that was never asked for them.",
     idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
     begin="Begin with that one product, its bias included.",
@@ -34,15 +29,21 @@ def packed_trial(batch_size, num_tokens, head_size, num_heads, lengths) -> tuple
     Q, K, _ → K, Q, _ ⇒ Queries and keys have changed places. Whose rows come first in torch's matrix?
     3, num_heads, -1)).permute(2, 0, 3, 1, 4) → num_heads, 3, -1)).permute(3, 0, 2, 1, 4) ⇒ The rows are read head by
         head, with q, k and v inside each. In which order does torch stack them?
-    in_proj_weight, in_proj_bias) → in_proj_weight) ⇒ The bias has no part in it.
+    in_proj_weight, in_proj_bias) → in_proj_weight) ⇒ The queries' bias has no part in it. (That of the keys would not
+        show: it adds the same number to a whole row of scores.)
     Q.shape[-1] → X.shape[-1] ⇒ The scores are divided by the root of all features. How many of them does one head
         compare?
     / math.sqrt(Q.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
-    padding[:, None, None] → ~… ⇒ The weight is on the padding. | What does True say in torch's mask?
-    padding[:, None, None] → padding[:, None, :, None] ⇒ Rows of padded queries are masked. | On which axis do the keys
-        stand?
-    softmax(dim=-1) → softmax(dim=-2) ⇒ The columns sum to 1, not the rows. Among what does a query share out its
-        weight?
+    padding[:, None, None] → ~… ∨ padding[:, None, None], -math.inf → ~padding[:, None, None], -1e9 ⇒ The weight is on
+        the padding. | What does True say in torch's mask?
+    padding[:, None, None] → padding[:, None, :, None] ∨ padding[:, None, None], -math.inf → padding[:, None, :, None],
+        -1e9 ⇒ Rows of padded queries are masked. | On which axis do the keys stand?
+    padding[:, None, None] → padding[:, None, None] | padding[:, None, :, None] ∨ padding[:, None, None], -math.inf →
+        padding[:, None, None] | padding[:, None, :, None], -1e9 ⇒ Rows of padded queries are masked, too. What becomes
+        of a row without a key?
+    softmax(dim=-1) → softmax(dim=-2) ∨ -math.inf).softmax(dim=-1) → -1e9).softmax(dim=-2) ⇒ The columns sum to 1, not
+        the rows. Among what does a query share out its weight?
+    .softmax(dim=-1) → ∅ ⇒ These are masked scores. | What makes weights of them?
     padding[:, None, None], -math.inf → padding[:, None, None], 0.0 ⇒ Padding has the score 0 and keeps weight. | Which
         score leads to a weight of 0?
     scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) → scores.softmax(dim=-1) ⇒ Padding gets
@@ -67,7 +68,7 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
 
 
 @exercise(
-    trials=lambda: [(ENDS, 2, False), (ENDS, 3, True), (torch.arange(5) >= torch.tensor([[5], [2], [4]]), 2, True)],
+    trials=lambda: [(ENDS, 2, False), (ENDS, 3, True), (WITHIN, 2, True), (BEGINS, 2, False)],
     praise="torch's layer takes it as it is: bool, one table for each head of each example, True where nobody looks.",
     idea="A key is left out if it is padding, and where it is causal also if it comes later. Every head needs a table.",
     begin="Begin with the table of one example: a row for each query, all rows alike as long as nothing is causal.",
@@ -81,14 +82,21 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     padding[:, None].expand(-1, n, -1) → padding[:, None] | padding[:, :, None] ⇒ Rows of padded queries are left out,
         too. What becomes of a row without a key?
     triu(1) → triu(0) ⇒ No token sees itself. | Where does "later" begin?
+    triu(1) → triu(2) ⇒ A token sees the one after it. | Where does "later" begin?
     triu(1) → tril(-1) ⇒ What came before is left out, and what comes later is not.
     out | later → out & later ⇒ A key is left out only if it is padding and comes later. Is either not enough?
     out | later → later.expand_as(out) ⇒ Where it is causal, padding is forgotten.
     out | later if causal else out → out | later ⇒ It is causal even where that is not asked for.
     out | later if causal else out → out ⇒ causal has no say. | Who sees what comes later?
     .repeat_interleave(num_heads, dim=0) → ∅ ⇒ There is one table for each example. | For how many heads?
-    dim=0) → dim=0).float() ⇒ These are numbers, and torch's layer adds numbers to the scores; only bool leaves a key
-        out.
+    dim=0) → dim=0).float() ⇒ These are numbers, and not bool. torch adds a number 1 to a score, which leaves nothing
+        out, or refuses it.
+    (out | later if causal else out).repeat_interleave(num_heads, dim=0) → torch.where(…, -torch.inf, 0.0) ∨
+        torch.where(…, -1e9, 0.0) ∨ torch.where(…, torch.finfo(torch.float32).min, 0.0) ⇒ The places are right, but
+        these are numbers to be added to scores; a bool mask is asked for.
+    (out | later if causal else out).repeat_interleave(num_heads, dim=0) → torch.where(…, 0.0, -torch.inf) ∨
+        torch.where(…, 0.0, -1e9) ∨ torch.where(…, 0.0, torch.finfo(torch.float32).min) ⇒ These numbers would leave out
+        what is to be kept; and a bool mask is asked for.
     """,
 )
 def mask_for_torch(padding, num_heads, causal):
@@ -104,6 +112,7 @@ def mask_for_torch(padding, num_heads, causal):
 
 
 @exercise(
+    then=must_be_integers(BEGINS),
     trials=lambda: [(BEGINS,), (ENDS,), (torch.tensor([[True, True, True, False, False, True]]),)],
     praise="Every text begins at place 0, wherever it stands in its row.",
     idea="The place of a token is the number of real tokens before it.",
@@ -111,14 +120,14 @@ def mask_for_torch(padding, num_heads, causal):
     mistakes="""
     (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]).expand(padding.shape) ⇒ These are the numbers of the
         columns. Where does the text begin?
-    - 1 → ∅ ⇒ The first token stands at place 1. From which number are places counted?
-    .masked_fill(padding, 0) → ∅ ⇒ Padding does not stand at place 0. | Before the text it is at -1: as an index, the
-        last place, and no error says so.
+    - 1 → ∅ ⇒ The first token stands at place 1. | From which number are places counted?
+    .masked_fill(padding, 0) → ∅ ⇒ Padding does not stand at place 0: before the text it is at -1, which as an index is
+        the last place, and no error says so. | Where should padding stand?
     masked_fill(padding, 0) → masked_fill(padding, 1) ⇒ Padding stands at place 1.
     masked_fill(padding, 0) → clamp(min=0) ⇒ Padding behind a text keeps the place of its last token. | Where should all
         padding stand?
-    masked_fill(padding, 0) → masked_fill(~padding, 0) ⇒ The tokens stand at place 0, and padding is counted on. | Which
-        of the two is set to 0?
+    masked_fill(padding, 0) → masked_fill(~padding, 0) ⇒ The tokens stand at place 0, and padding is counted on. | What
+        does True say here?
     ~padding → padding ⇒ Padding is counted, and tokens are not.
     cumsum(dim=1) → cumsum(dim=0) ⇒ The count runs down the batch. | Along which axis does a text run?
     (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ∨
@@ -171,6 +180,13 @@ class PartsOnly(nn.TransformerEncoderLayer):
         layer.linear2(torch.relu(layer.linear1(layer.norm2(Y)))) ⇒ The norms stand before attention and MLP, as in a
         block with norm_first.
     layer.norm2( → layer.norm1( ⇒ One norm serves twice.
+    layer.norm1( → layer.norm2( ; layer.norm2( → layer.norm1( ⇒ The two norms have changed places.
+    torch.relu → nn.functional.gelu ∨ torch.tanh ∨ torch.sigmoid ⇒ What stands between the two linear maps is no ReLU.
+    Y + layer.linear2(torch.relu(layer.linear1(Y))) → Y ⇒ The MLP has no part in it.
+    X + layer.self_attn(X, X, X)[0] → X ⇒ Attention has no part in it: no token hears of another.
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.norm1(layer.self_attn(X, X, X)[0]) ; layer.norm2(Y +
+        layer.linear2(torch.relu(layer.linear1(Y)))) → Y + layer.norm2(layer.linear2(torch.relu(layer.linear1(Y)))) ⇒
+        Both parts are normalised before they are added. | Does a sum go into a norm, or one part of it?
     layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.norm1(layer.self_attn(X, X, X)[0]) ⇒ What was heard is
         normalised before it is added. | Does a sum go into the norm, or one part of it?
     layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.self_attn(X, X, X)[0] ⇒ Nothing is normalised behind the

@@ -189,7 +189,7 @@ TOLD = [  # exercise, the beginning of what is said of a mistake, the share that
     ("every_map", "The rows are read head by head", 0.24),
     ("every_map", "The heads are averaged", 0.72),
     ("every_map", "Padding has the score 0", 1.00),
-    ("every_map", "The bias", 1.00),
+    ("every_map", "The queries' bias", 1.00),
     ("every_map", "The scores are divided by the root of all", 1.00),
     ("mask_for_torch", "The tables come in another order", 0.97),
     ("mask_for_torch", "A key is left out only if", 0.24),
