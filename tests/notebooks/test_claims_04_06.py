@@ -6,6 +6,7 @@ from collections import Counter
 from functools import partial
 
 import notebook_tools
+import numpy as np
 import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells
@@ -109,3 +110,166 @@ def test_layer_1_of_the_lookups_is_even_and_needed(guess):
     right = right_without(*((1, head) for head in range(6)))
     assert right["count"] < guess["count"] + 0.02 and round(right["first"], 2) == 0.65
     assert min(right[question] for question in ("prev", "back3", "recall")) > 0.99
+
+
+@pytest.fixture(scope="module")
+def story():
+    """What 06 says, in one string, and what it has defined where it ends."""
+    return notebook_tools.text_of("06_heads_at_work"), notebook_tools.told("06_heads_at_work", "To end with,")
+
+
+@pytest.fixture(scope="module")
+def needed():
+    """Python's own answer to which place each question needs: question → (rows, 12)."""
+    places = {question: [] for question in ("prev", "back3", "first", "recall")}
+    for row in models.find_task("lookups").held_out.inputs.tolist():
+        at = {key: place for place, (_, key, _) in enumerate(row)}
+        for question, needs in (
+            ("prev", [(i + 11) % 12 for i in range(12)]),
+            ("back3", [(i + 9) % 12 for i in range(12)]),
+            ("first", [0] * 12),
+            ("recall", [at[query - 12] for _, _, query in row]),
+        ):
+            places[question].append(needs)
+    return {question: np.array(rows) for question, rows in places.items()}
+
+
+MEAN_OWN, MEAN_PLACE, WHAT, WHERE = range(4)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Scores of layer 0 by the summands of the query and of the key, in numpy; "untrained" is drawn as 06 draws it.
+
+    Name of the model → (4, 4, heads, rows, queries, keys). The summands are the mean of the tokens' own vectors, that
+    of the places, with the bias, and what is left of both.
+    """
+    task, found = models.find_task("lookups"), {}
+    torch.manual_seed(0)
+    for name, model in {"untrained": task.model(), "trained": models.shipped_model("lookups")}.items():
+        read = {key: tensor.double().numpy() for key, tensor in model.state_dict().items()}
+        places = read["embedding.positions"]
+        own = read["embedding.tokens.weight"][task.held_out.inputs.numpy()].sum(axis=2)  # (rows, 12, 48)
+        middle, centre = own.mean(axis=(0, 1)), places.mean(axis=0)
+        sides = []
+        for side in ("W_q", "W_k"):
+            W, bias = (read[f"blocks.layer 0.attention.{side}.{part}"] for part in ("weight", "bias"))
+            summands = middle @ W.T, centre @ W.T + bias, (own - middle) @ W.T, (places - centre) @ W.T
+            sides.append(np.stack([np.broadcast_to(one, own.shape) for one in summands]).reshape(4, 512, 12, 6, 8))
+        found[name] = np.einsum("anihd,bnjhd->abhnij", *sides, optimize=True) / 8**0.5
+    return found
+
+
+def shares_of(parts):
+    """Share of each pair of summands in the variance of the scores along the keys, (4, 4, heads)."""
+    varied = parts - parts.mean(axis=-1, keepdims=True)
+    whole = varied.sum(axis=(0, 1))
+    return (varied * whole).mean(axis=(3, 4, 5)) / (whole**2).mean(axis=(1, 2, 3))
+
+
+def test_a_score_has_the_parts_that_06_tells(story, parts):
+    text, told = story
+    trained, untrained = (shares_of(parts[name]) for name in ("trained", "untrained"))
+    for shares, shown in ((trained, told["parts"]), (untrained, told["in_parts"](told["untrained"]))):
+        assert np.abs(shares[:, [MEAN_OWN, MEAN_PLACE]]).max() < 1e-9
+        six = np.stack([shares[MEAN_OWN] + shares[MEAN_PLACE], shares[WHAT], shares[WHERE]])[:, [WHAT, WHERE]]
+        np.testing.assert_allclose(told["share_by_part"](shown).numpy(), six.reshape(6, 6), atol=1e-4)
+        assert shown.keys() == {f"{asks} → {key}" for asks in ("common", "what", "where") for key in ("what", "where")}
+    assert 0.90 <= trained[WHERE, WHERE][[5, 4, 0]].min() < 0.91 and "*where → where* has 0.90 or more." in text
+    assert f"*what → what* has {trained[WHAT, WHAT, 3]:.2f}." in text
+    assert f"*common → where* has {trained[:2, WHERE, 1].sum():.2f}." in text
+    assert f"*what → where* would have {trained[[MEAN_OWN, WHAT], WHERE, 1].sum():.2f} here" in text
+    assert (untrained.reshape(16, 6).argmax(axis=0) == 4 * WHAT + WHAT).all()
+    assert f"none of the six heads without training has more than {untrained[WHAT, WHAT].max():.2f} there" in text
+    spread = parts["trained"].sum(axis=(0, 1)).std(axis=-1).mean(axis=(1, 2))
+    assert spread.argmin() == 2 and spread[2] < 0.2 and np.delete(spread, 2).min() > 2
+    lengths = [np.linalg.norm(each, axis=-1).mean() for each in told["summands"](told["untrained"]).values()]
+    assert lengths[1] > lengths[2]
+
+
+def test_a_head_of_06_finds_its_place_by_one_part_alone(story, parts, needed):
+    text, _ = story
+    pieces, whole = parts["trained"], parts["trained"].sum(axis=(0, 1))
+    part_of = {
+        "prev": (5, pieces[WHERE, WHERE]),
+        "back3": (4, pieces[WHERE, WHERE]),
+        "first": (1, pieces[MEAN_OWN, WHERE] + pieces[MEAN_PLACE, WHERE]),
+        "recall": (3, pieces[WHAT, WHAT]),
+    }
+    others = {}
+    for question, (head, part) in part_of.items():
+        assert (part[head].argmax(axis=-1) == needed[question]).all()
+        others[question] = ((whole - part)[head].argmax(axis=-1) == needed[question]).mean()
+    assert f"and for *first* in {others.pop('first'):.2f} of the cases" in text
+    assert max(abs(share - 1 / 12) for share in others.values()) < 0.01
+
+
+def test_one_head_an_average_and_rollout_are_worth_what_06_tells(story, needed):
+    text, told = story
+    model, ids = models.shipped_model("lookups"), models.find_task("lookups").held_out.inputs
+    with torch.no_grad():
+        model(ids)
+    layer_0, layer_1 = (weights.double().numpy() for weights in model.attention_weights)
+    through = [0.5 * layer.mean(axis=1) + 0.5 * np.eye(12) for layer in (layer_0, layer_1)]
+    rollout = np.einsum("nik,nkj->nij", through[1], through[0])
+
+    def on(weights, rows):
+        """Weight on the needed keys, for each question."""
+        rest = np.arange(512)[rows, None], np.arange(12)
+        return [weights[*rest, keys[rows]].mean() for keys in needed.values()]
+
+    def right(weights):
+        return [(weights.argmax(axis=-1) == keys)[256:].mean() for keys in needed.values()]
+
+    first_half, second_half = slice(256), slice(256, 512)
+    heads = np.argmax([on(layer_0[:, head], first_half) for head in range(6)], axis=0)
+    assert heads.tolist() == told["choose_by"].argmax(dim=0).tolist() == [5, 4, 1, 3]
+    chosen = [on(layer_0[:, head], second_half)[question] for question, head in enumerate(heads)]
+    mean, rolled = on(layer_0.mean(axis=1), second_half), on(rollout, second_half)
+    shown = [told["on_needed"](each)[256:].mean(dim=0).tolist() for each in told["maps"].values()]
+    np.testing.assert_allclose(shown, [chosen, mean, rolled, [1 / 12] * 4], atol=1e-4)
+    assert f"the mean gives it {min(mean):.2f} to {max(mean):.2f}, and rollout {max(rolled):.2f} at most" in text
+    assert min(chosen) > 0.99 and f"the head chosen for *back3* has {chosen[1]:.2f} of its weight" in text
+    assert f"*back3* is right in {right_without((0, 4))['back3']:.2f} of the cases without it" in text
+
+    assert [right(layer_0[:, head])[question] for question, head in enumerate(heads)] == [1] * 4
+    by_mean = right(layer_0.mean(axis=1))
+    assert f"right in {by_mean.pop(1):.2f} of the cases for *back3*" in text
+    assert {f"{share:.2f}" for share in by_mean} == {"0.23", "0.24"} and "in 0.23 or 0.24 for the others" in text
+    assert (rollout.argmax(axis=-1) == np.arange(12)).all()
+
+
+def test_answers_hang_on_the_tokens_that_06_tells(story, needed):
+    text, told = story
+    task, keys = models.find_task("lookups"), np.stack([*needed.values()], axis=1)[256:]
+    rows = task.held_out[256:512]
+
+    def answers(model, ids):
+        return task.logits(model(ids)).softmax(dim=-1)[:, :, :4]
+
+    def hang_on(model):
+        """The place whose exchange moves each answer most, (rows, questions, 12)."""
+        with torch.no_grad():
+            here = answers(model, rows.inputs)
+            other = rows.inputs.repeat_interleave(12, dim=0)
+            other[torch.arange(len(other)), torch.arange(12).repeat(256), 0] += 5
+            other[..., 0] %= 10
+            moved = answers(model, other).unflatten(0, (256, 12)) - here[:, None]
+        return moved.abs().sum(dim=-1).argmax(dim=1).mT.numpy()
+
+    assert (hang_on(models.shipped_model("lookups")) == keys).all() and " In all cases. (Without" in text
+    assert (hang_on(told["untrained"]) == np.arange(12)).all()
+
+    model = models.shipped_model("lookups").double()
+
+    def right_scores(tokens):
+        first, second = model.blocks.values()
+        output = task.logits(model.output(second(*[first(tokens, tokens, None, None)] * 2, None, None)))
+        return output.gather(-1, rows.targets[..., None])[:, :, :4, 0].sum(dim=0)  # (12, questions)
+
+    tokens = model.embedding(rows.inputs).detach()
+    slopes = torch.autograd.functional.jacobian(right_scores, tokens)  # (12, questions, rows, 12, 48)
+    strongest = slopes.norm(dim=-1).argmax(dim=-1).permute(2, 1, 0).numpy()  # (rows, questions, 12)
+    by_gradient = (strongest == keys).mean(axis=(0, 2))
+    assert f"The gradient is right in {by_gradient.min():.2f} of the cases or more" in text
+    np.testing.assert_allclose(told["table"][1].numpy(), by_gradient, atol=2e-3)
