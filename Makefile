@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-real bench-notebooks \
+.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-places bench-real bench-notebooks \
 	bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
@@ -61,6 +61,9 @@ bench-heads: install ## hold every measure of a head's importance against the tr
 
 bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births
+
+bench-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.places
 
 bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads

@@ -11,6 +11,9 @@ from safetensors.torch import save
 from torch import nn
 
 import mha_lib
+from mha_lib.models.induction import held_out_repeats
+from mha_lib.models.placed import KINDS, STEPS_TO_SHIP, right_letters, train_placed
+from mha_lib.models.placed import weights_name as places_name
 from mha_lib.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
 from mha_lib.models.tasks import TASKS
 from mha_lib.models.training import fit
@@ -36,6 +39,12 @@ def main() -> None:
         model, name = fit_recurrent(attends, SEED), weights_name(attends)
         (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
         figures[name] = how(model, STEPS) | {"right_words": right_words_by_length(model)}
+        print(name, figures[name])
+    for kind in KINDS:
+        placed, name = train_placed(kind, SEED, STEPS_TO_SHIP), places_name(kind)
+        (FOLDER / f"{name}.safetensors").write_bytes(save(placed.state_dict()))
+        right = round(right_letters(placed, held_out_repeats()).float().mean().item(), 4)
+        figures[name] = how(placed, STEPS_TO_SHIP) | {"right_letters": right}
         print(name, figures[name])
     # What notebook 02 says of more training; this model does not ship.
     figures[LONGER] = right_words_by_length(fit_recurrent(attends=False, seed=SEED, steps=3 * STEPS))

@@ -8,6 +8,7 @@ COMMANDS = {
     "heads": "make bench-heads",
     "pruning_speed": "make bench-full",
     "births": "make bench-births",
+    "places": "make bench-places",
     "real_heads": "make bench-real",
 }
 
@@ -21,8 +22,9 @@ def load_results(name: str) -> dict | list:
             "company" those of ``company.relations`` on the look-ups. "pruning_speed": for each cut of a layer its
             shape, the number of heads kept, and how many times faster it became (median and quartiles), with ideals.
             "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
-            scores of the heads, and losses without a head. "real_heads": what was measured on the language model
-            SmolLM2, part by part, as the functions of ``benchmarks/real_heads.py`` say.
+            scores of the heads, and losses without a head. "places": for each of ``RUNS`` of ``benchmarks/places.py``
+            what five seeds give, by the names of its ``COLUMNS``, and the same for a guess. "real_heads": what was
+            measured on the language model SmolLM2, part by part, as the functions of ``benchmarks/real_heads.py`` say.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

@@ -34,9 +34,9 @@ class RepeatedPieces:
     """Rows of letters in which one piece comes again.
 
     Attributes:
-        letters: (b, NUM_TOKENS + 1) integers.
-        predictable: (b, NUM_TOKENS), bool: whether the letter after this token goes on with a copy that has begun.
-        right_keys: (b, NUM_TOKENS), where ``predictable``: the token that holds the same next letter, the first time.
+        letters: (b, n + 1) integers, with n = NUM_TOKENS unless asked otherwise.
+        predictable: (b, n), bool: whether the letter after this token goes on with a copy that has begun.
+        right_keys: (b, n), where ``predictable``: the token that holds the same next letter, the first time.
     """
 
     letters: Tensor
@@ -44,9 +44,9 @@ class RepeatedPieces:
     right_keys: Tensor
 
 
-def draw_repeats(batch_size: int, generator: torch.Generator) -> RepeatedPieces:
+def draw_repeats(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> RepeatedPieces:
     """Draw rows of different letters, then let a piece of each row come again at a random place behind itself."""
-    count = NUM_TOKENS + 1
+    count = num_tokens + 1
     letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
     length = torch.randint(SHORTEST_PIECE, LONGEST_PIECE + 1, (batch_size,), generator=generator)
     gap = (torch.rand(batch_size, generator=generator) * (count - 2 * length + 1)).long()
@@ -115,15 +115,19 @@ class AttentionOnly(nn.Module):
         self.embedding = nn.Embedding(NUM_LETTERS, NUM_HIDDENS)
         self.output = nn.Linear(NUM_HIDDENS, NUM_LETTERS, bias=False)
         layers = nn.ModuleList(RotaryAttention(num_heads, keys_from_before) for _ in range(num_layers))
-        self.layers = cast(Sequence[RotaryAttention], layers)  # to torch, they are any modules
+        self.layers = cast(Sequence[MultiHeadAttention], layers)  # to torch, they are any modules
         self.norms = nn.ModuleList(nn.LayerNorm(NUM_HIDDENS) for _ in range(num_layers + 1))
 
     def forward(self, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
         """(b, n) integers → (b, n, NUM_LETTERS). ``head_mask``, (num_layers, num_heads): 0 switches a head off."""
-        X = self.embedding(letters)
+        return self.read(self.embedding(letters), head_mask)
+
+    def read(self, X: Tensor, head_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor:
+        """The same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
         for number, (layer, norm) in enumerate(zip(self.layers, self.norms[:-1], strict=True)):
             Y = norm(X)
-            X = X + layer(Y, Y, Y, head_mask=None if head_mask is None else head_mask[number], causal=True)
+            heard = None if head_mask is None else head_mask[number]
+            X = X + layer(Y, Y, Y, head_mask=heard, attn_mask=attn_mask, causal=True)
         return self.output(self.norms[-1](X))
 
     @property
@@ -226,9 +230,9 @@ def train_on_repeats(
     )
 
 
-def held_out_repeats() -> RepeatedPieces:
-    """``HELD_OUT`` rows, always the same, that no training run has seen."""
-    return draw_repeats(HELD_OUT, torch.Generator().manual_seed(HELD_OUT_SEED))
+def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> RepeatedPieces:
+    """Rows, always the same, that no training run has seen."""
+    return draw_repeats(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 
 def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:

@@ -23,11 +23,13 @@ def run():
     return train_on_repeats(SEED, [0, 100, LAST], progress=False)
 
 
-def test_what_is_predictable_has_been_read_before_and_nothing_else_comes_again():
-    rows = draw_repeats(50, torch.Generator().manual_seed(3))
+@pytest.mark.parametrize("num_tokens", [NUM_TOKENS, 48])
+def test_what_is_predictable_has_been_read_before_and_nothing_else_comes_again(num_tokens):
+    rows = draw_repeats(50, torch.Generator().manual_seed(3), num_tokens)
+    assert rows.letters.shape == (50, num_tokens + 1) and rows.predictable.shape == (50, num_tokens)
     for letters, predictable, right_keys in zip(rows.letters.tolist(), rows.predictable, rows.right_keys, strict=True):
         assert 10 <= len(letters) - len(set(letters)) <= 14
-        for t in range(NUM_TOKENS):
+        for t in range(num_tokens):
             earlier = [j for j in range(1, t + 1) if letters[j - 1] == letters[t] and letters[j] == letters[t + 1]]
             assert predictable[t].item() == bool(earlier)
             assert not earlier or earlier == [right_keys[t].item()]

@@ -37,9 +37,9 @@ def test_a_changed_model_changes_no_later_one():
     assert torch.equal(parameters(shipped_model("digits")), before)
 
 
-def test_all_weights_take_less_than_700_kb():
+def test_all_weights_take_less_than_950_kb():
     files = (Path(mha_lib.__file__).with_name("models") / "weights").iterdir()
-    assert 500_000 < sum(file.stat().st_size for file in files) < 700_000
+    assert 500_000 < sum(file.stat().st_size for file in files) < 950_000
 
 
 def test_weights_that_do_not_fit_are_named():

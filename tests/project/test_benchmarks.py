@@ -8,10 +8,11 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import heads, layer, measure, memory, report
+from benchmarks import heads, layer, measure, memory, places, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.heads.kept_results import load_results
+from mha_lib.models.induction import held_out_repeats
 
 SMALL = Cell(2, 8, 16, 4)
 
@@ -166,3 +167,16 @@ def test_a_measure_of_another_model_is_not_put_beside_the_others(few_heads):
     heads.forget(results, ["gates"])
     with pytest.raises(ValueError, match=r"lookups, seed 0: .* trains another model\. Delete"):
         few_heads(results, other_model)
+
+
+def test_a_guess_is_split_by_where_the_right_key_stands_and_how_far_back():
+    """Token by token, against what ``places.guesses`` keeps."""
+    guesses = {"longer": [], "early": [], "late": [], "near": [], "far": []}
+    rows = held_out_repeats(places.NUM_ROWS, places.LONGER)
+    for t, key, letters in ((t, rows.right_keys[row, t], rows.letters[row]) for row, t in rows.predictable.nonzero()):
+        for part in ("longer", "late" if key > 22 else "early", "far" if t - key > 22 else "near"):
+            guesses[part].append(1 / len(set(letters[: t + 1].tolist())))
+    found = places.guesses()
+    assert {part: found[part] for part in guesses} == pytest.approx(
+        {part: sum(shares) / len(shares) for part, shares in guesses.items()}, abs=1e-4
+    )

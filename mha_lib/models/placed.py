@@ -1,0 +1,114 @@
+"""Four ways to tell a token where it stands, on the rows of ``mha_lib.models.induction``, in which a piece comes again.
+
+One model, trained with each of them, and then asked at lengths and with padding that it was not trained on.
+
+Source: learned places and sines, Vaswani et al. 2017, "Attention Is All You Need", section 3.5; rotated ones, Su et al.
+2021, "RoFormer". The sines take the base of our rotation, since our rows are short.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.models.induction import (
+    BATCH_SIZE,
+    LEARNING_RATE,
+    NUM_HIDDENS,
+    NUM_STEPS,
+    AttentionOnly,
+    RepeatedPieces,
+    draw_repeats,
+    letter_losses,
+    rotations,
+)
+from mha_lib.models.shipped import shipped
+from mha_lib.models.training import descend, seeded, single_thread
+
+KINDS = ("rotated", "learned", "sines", "none")
+LONGEST = 64  # as many places as the tables have
+STEPS_TO_SHIP = 3 * NUM_STEPS
+
+
+class Placed(AttentionOnly):
+    """Two layers of two heads that learn of places by one of ``KINDS``.
+
+    "rotated" is ``AttentionOnly``. "learned" and "sines" add a row of ``table``, (LONGEST, NUM_HIDDENS), to each
+    letter; "none" adds nothing.
+
+    Raises:
+        ValueError: ``kind`` is not one of ``KINDS``.
+    """
+
+    def __init__(self, kind: str) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        super().__init__()
+        self.table: Tensor | None = None
+        if kind != "rotated":
+            size = NUM_HIDDENS
+            layers = (MultiHeadAttention(size, 2, query_size=size, key_size=size, value_size=size) for _ in range(2))
+            self.layers = cast(Sequence[MultiHeadAttention], nn.ModuleList(layers))
+        if kind == "learned":
+            self.table = nn.Parameter(torch.randn(LONGEST, NUM_HIDDENS))
+        if kind == "sines":
+            cos, sin = rotations(torch.arange(LONGEST), NUM_HIDDENS)
+            self.table = torch.cat([sin, cos], dim=-1)
+
+    def forward(
+        self,
+        letters: Tensor,
+        head_mask: Tensor | None = None,
+        padding: Tensor | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """(b, n) integers → (b, n, NUM_LETTERS).
+
+        Args:
+            head_mask: (num_layers, num_heads); 0 switches a head off.
+            padding: (b, n), True where there is no token; nobody looks there. Left out, all are tokens.
+            places: (b, n), the rows of ``table`` to add; left out, 0, 1, 2, … by column.
+        """
+        X = self.embedding(letters)
+        if self.table is not None:
+            X = X + (self.table[: letters.shape[1]] if places is None else self.table[places])
+        return self.read(X, head_mask, None if padding is None else ~padding[:, None, None])
+
+
+def train_placed(kind: str, seed: int, steps: int = NUM_STEPS) -> Placed:
+    """A model of one of ``KINDS``, trained as ``train_on_repeats`` does, in eval mode."""
+    with single_thread(), seeded(seed) as generator:
+        model = Placed(kind)
+        batches = (draw_repeats(BATCH_SIZE, generator).letters for _ in range(steps))
+        descend(model, (letter_losses(model, letters).mean() for letters in batches), LEARNING_RATE)
+    return model.eval()
+
+
+def weights_name(kind: str) -> str:
+    """The name under which such a model ships."""
+    return f"places_{kind}"
+
+
+def placed_model(kind: str) -> Placed:
+    """The model of one of ``KINDS`` as it ships, trained from seed 0; errors as in ``shipped`` and ``Placed``."""
+    return shipped(weights_name(kind), lambda: Placed(kind))
+
+
+@torch.no_grad()
+def right_letters(
+    model: Placed, rows: RepeatedPieces, left: int = 0, *, masked: bool = True, counted: bool = False
+) -> Tensor:
+    """Which letters the model tells right, (number of predictable letters,), in the order of ``rows.predictable``.
+
+    Args:
+        left: how many columns of padding, all of letter 0, stand before each row.
+        masked: whether nobody looks at the padding.
+        counted: whether places begin at the first token; else they begin at the first column.
+    """
+    letters = nn.functional.pad(rows.letters[:, :-1], (left, 0))
+    padding = (torch.arange(letters.shape[1]) < left).expand(letters.shape)
+    places = (~padding).cumsum(1).sub(1).clamp(min=0) if counted else None
+    logits = model(letters, padding=padding if masked else None, places=places)[:, left:]
+    return (logits.argmax(-1) == rows.letters[:, 1:])[rows.predictable]
