@@ -764,7 +764,7 @@ def _(X, places, base):
 
 @wrong("rope", "Feature j of the first half is turned with feature j of the second")
 def _(X, places, base):
-    """It pairs feature j of the first half with feature j of the second half, as in section 5, not neighbours."""
+    """It pairs feature j of the first half with feature j of the second half, as in section 6, not neighbours."""
     half = X.shape[-1] // 2
     angle = places[:, None] * base ** (-2 * torch.arange(half) / X.shape[-1])
     cos, sin = angle.cos(), angle.sin()
