@@ -21,6 +21,8 @@ ROOT = HERE.parents[1]
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
+PAGES = ("QUESTIONS.md", "TEACHING.md")  # beside the notebooks
+CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
 def bring_to_life(notebook, stem):
@@ -92,12 +94,25 @@ def run(path):
     return notebook, kinds
 
 
+def page(name):
+    """A page beside the notebooks, whose links to cells lead to the names that ``write`` gives them."""
+    text = (notebooks.NOTEBOOKS / name).read_text(encoding="utf-8")
+    return CELL.sub(r"](#\1)", follow_links(text, notebooks.NOTEBOOKS, first_cell.files()))
+
+
+def linked_cells():
+    """The ids of all cells to which a page links."""
+    return {name for page in PAGES for name in CELL.findall((notebooks.NOTEBOOKS / page).read_text(encoding="utf-8"))}
+
+
 def write(notebook, target):
-    """A notebook of the site."""
+    """A notebook of the site; a text to which a page links gets its id as a name."""
     fold(notebook)
+    linked = linked_cells()
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, notebooks.NOTEBOOKS, first_cell.files())
+            cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
 
 
@@ -113,7 +128,7 @@ def front_page(first, paths):
             explorer=f"```{{raw}} html\n{shown}\n```",
             start=f"**[Start here]({paths[0].name})**",
             notebooks="\n".join(entries),
-            others="TEACHING\nsolutions/index",
+            others="\n".join([*(name.removesuffix(".md") for name in PAGES), "solutions/index"]),
         )
     )
 
@@ -143,8 +158,8 @@ def main(folder):
     names = "\n".join(path.stem for path in solutions)
     (folder / "solutions" / "index.md").write_text(f"# Worked solutions\n\n```{{toctree}}\n{names}\n```\n")
     shutil.copy(HERE / "conf.py", folder)
-    notes = (notebooks.NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
-    (folder / "TEACHING.md").write_text(follow_links(notes, notebooks.NOTEBOOKS, first_cell.files()), encoding="utf-8")
+    for name in PAGES:
+        (folder / name).write_text(page(name), encoding="utf-8")
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     (folder / "_static" / "pictures.js").write_text(live.page_script(kinds), encoding="utf-8")
