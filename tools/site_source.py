@@ -105,10 +105,9 @@ def linked_cells():
     return {name for page in PAGES for name in CELL.findall((notebooks.NOTEBOOKS / page).read_text(encoding="utf-8"))}
 
 
-def write(notebook, target):
-    """A notebook of the site; a text to which a page links gets its id as a name."""
+def write(notebook, target, linked=()):
+    """A notebook of the site; a text to which a page links gets its id as a name (a solution's ids may be the same)."""
     fold(notebook)
-    linked = linked_cells()
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, notebooks.NOTEBOOKS, first_cell.files())
@@ -148,7 +147,7 @@ def main(folder):
     with ProcessPoolExecutor(AT_ONCE) as pool:
         for path, (notebook, its_kinds) in zip(stories, pool.map(run, stories), strict=True):
             kinds.update(its_kinds)
-            write(notebook, folder / path.name)
+            write(notebook, folder / path.name, linked_cells())
             if path == stories[0]:
                 (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
             print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
