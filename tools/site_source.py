@@ -102,7 +102,8 @@ def page(name):
 
 def linked_cells():
     """The ids of all cells to which a page links."""
-    return {name for page in PAGES for name in CELL.findall((notebooks.NOTEBOOKS / page).read_text(encoding="utf-8"))}
+    texts = [(notebooks.NOTEBOOKS / name).read_text(encoding="utf-8") for name in PAGES]
+    return {cell for text in texts for cell in CELL.findall(text)}
 
 
 def write(notebook, target, linked=()):
@@ -143,11 +144,11 @@ def main(folder):
     for part in ("_static", "solutions"):
         (folder / part).mkdir(parents=True)
     stories = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
-    kinds = set()
+    kinds, linked = set(), linked_cells()
     with ProcessPoolExecutor(AT_ONCE) as pool:
         for path, (notebook, its_kinds) in zip(stories, pool.map(run, stories), strict=True):
             kinds.update(its_kinds)
-            write(notebook, folder / path.name, linked_cells())
+            write(notebook, folder / path.name, linked)
             if path == stories[0]:
                 (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
             print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)

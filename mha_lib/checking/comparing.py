@@ -68,7 +68,7 @@ class Result:
             return f"{f'place {place} holds' if place else 'the result is'} {yours} instead of {other}"
         if isinstance(self.right, Tensor) and right.is_floating_point() > got.is_floating_point():
             return f"the result must be floating-point numbers, yours are {got.dtype}"
-        if right.dtype == torch.bool != got.dtype:  # as a mask, 1.0 is not True
+        if right.dtype == torch.bool and got.dtype != torch.bool:  # as a mask, 1.0 is not True
             return f"the result must be bool, yours is {got.dtype}"
         return None
 
