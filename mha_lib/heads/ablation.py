@@ -65,7 +65,7 @@ def evaluate(
     accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64)
     with torch.no_grad(), measuring(model):
         for number, setting in enumerate(settings if label is None else progress_bar(settings, len(settings), label)):
-            changes = [_blend(*pair) for pair in zip(setting, early_substitutes, strict=True)]
+            changes = [blend(*pair) for pair in zip(setting, early_substitutes, strict=True)]
             with heads_seen_by(early, changes):
                 queries, context, lengths = model.before_last_attention(batch.inputs, batch.valid_lens)
             base, parts = _last_attention(last, queries, context, lengths, last_substitute)
@@ -91,24 +91,28 @@ def evaluate_all(
     return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
 
 
-def losses_without_each(model: Encoder, batch: Batch, task: Task, label: str | None = None) -> Tensor:
+def losses_without_each(
+    model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
+) -> Tensor:
     """The loss of every answer without each head in turn, for models of many layers: zeros stand in the head's place.
 
     They are in nats, (num_blocks, num_heads, *batch.targets.shape). What comes before the head's layer runs once for
-    all. ``label`` is written beside a progress bar; left out, there is none.
+    all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
+    which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_shape(model)
+    kept = torch.ones(num_blocks, num_heads) if kept is None else kept
     losses = torch.empty(num_blocks, num_heads, *batch.targets.shape)
     blocks = list(model.blocks.values())
     with torch.no_grad(), measuring(model):
         X = model.embedding(batch.inputs)
         for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
-            for head, gates in enumerate(1 - torch.eye(num_heads)):
+            for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads))):
                 Y = block(X, X, batch.valid_lens, gates)
-                for later in blocks[number + 1 :]:
-                    Y = later(Y, Y, batch.valid_lens, None)
+                for later, there in zip(blocks[number + 1 :], kept[number + 1 :], strict=True):
+                    Y = later(Y, Y, batch.valid_lens, there)
                 losses[number, head] = task.losses(model.output(Y), batch.targets)
-            X = block(X, X, batch.valid_lens, None)
+            X = block(X, X, batch.valid_lens, kept[number])
     return losses
 
 
@@ -184,6 +188,11 @@ def always(heads: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda _: heads
 
 
+def blend(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
+    """An observer for ``heads_seen_by``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
+    return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
+
+
 @contextmanager
 def heads_seen_by(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
@@ -200,11 +209,6 @@ def heads_seen_by(
 
 def _on_output(observer: Callable[[Tensor], Tensor | None]) -> Callable:
     return lambda module, arguments, output: observer(output)
-
-
-def _blend(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
-    return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
 
 
 def _last_attention(

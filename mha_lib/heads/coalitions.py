@@ -134,12 +134,23 @@ def spearman(first: Tensor, second: Tensor) -> float:
     return torch.corrcoef(pair)[0, 1].item()
 
 
-def blocks_alone(shares: Tensor) -> float:
-    """How good a guess is that gives every head its block's mean: its rank correlation with the shares.
+def guess_by_blocks(shares: Tensor) -> Tensor:
+    """A guess that knows the blocks alone: every head gets the mean of its block. (num_blocks, num_heads) → same."""
+    return shares.mean(dim=1, keepdim=True).expand_as(shares)
 
-    ``shares`` is (num_blocks, num_heads).
+
+def blocks_alone(shares: Tensor) -> float:
+    """How good ``guess_by_blocks`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
+    return spearman(guess_by_blocks(shares), shares)
+
+
+def shuffled_in_blocks(importance: Tensor, seed: int) -> Tensor:
+    """Another order that cuts as many heads of each block at every size: values change places inside their block.
+
+    Chance of the same shape for a measure (num_blocks, num_heads): what it keeps of this is which block comes when.
     """
-    return spearman(shares.mean(dim=1, keepdim=True).expand_as(shares), shares)
+    places = torch.rand(importance.shape, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+    return importance.gather(1, places)
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:

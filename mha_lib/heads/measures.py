@@ -2,7 +2,8 @@
 
 Every measure returns float64, and higher means more important. ``kept`` (num_blocks, num_heads), where a measure takes
 it, says which heads are still there: so a measure can be taken again after each cut. A measure that draws takes
-``seed``, and nothing else decides what it draws.
+``seed``, and nothing else decides what it draws. A gradient has a sign, which says whether the head takes loss away or
+adds some; ``signed`` keeps it, and without it every example counts by its absolute value.
 """
 
 import torch
@@ -49,7 +50,12 @@ def leave_one_out(
 
 
 def gate_gradient(
-    model: Transformer, batch: Batch, task: Task, normalise: bool = False, kept: Tensor | None = None
+    model: Transformer,
+    batch: Batch,
+    task: Task,
+    normalise: bool = False,
+    kept: Tensor | None = None,
+    signed: bool = False,
 ) -> Tensor:
     """How steeply the loss changes with the head's gate: E_x |∂L(x) / ∂ξ_h| at ξ = 1.
 
@@ -58,31 +64,49 @@ def gate_gradient(
 
     Args:
         normalise: whether each block's values are divided by their ℓ2 norm.
+        signed: whether it is −E_x ∂L(x) / ∂ξ_h, the first-order guess at what the head's absence costs.
 
-    Source: Michel, Levy, Neubig 2019, section 4.1; the norm as in Molchanov et al. 2017.
+    Source: Michel, Levy, Neubig 2019, section 4.1; the norm as in Molchanov et al. 2017; with its sign it is
+    attribution patching towards zero, Nanda 2023, "Attribution Patching: Activation Patching At Industrial Scale".
     """
     kept = _kept(model, kept)
-    gates = kept.expand(len(batch), -1, -1).clone()
-    importance = _gradient(model, batch, task, gates).abs().mean(dim=0) * kept
+    importance = _over_examples(gate_gradients(model, batch, task, kept), signed) * kept
     return torch.nn.functional.normalize(importance, dim=1) if normalise else importance
 
 
-def path_gradient(model: Transformer, batch: Batch, task: Task, steps: int = 20, kept: Tensor | None = None) -> Tensor:
+def gate_gradients(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
+    """How each example's loss falls as a gate opens, −∂L(x) / ∂ξ_h: (batch, num_blocks, num_heads).
+
+    ``gates`` (num_blocks, num_heads) are where it is taken.
+    """
+    return -_gradient(model, batch, task, gates.expand(len(batch), -1, -1).clone())
+
+
+def path_gradient(
+    model: Transformer,
+    batch: Batch,
+    task: Task,
+    steps: int = 20,
+    kept: Tensor | None = None,
+    signed: bool = True,
+) -> Tensor:
     """The loss that each head takes away while all gates open together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
 
     The values add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints that stands for
     the integral. They are the Aumann–Shapley values of the gates, the Shapley values' counterpart for heads that join
     bit by bit: that the two agree is partly built in.
 
+    Args:
+        signed: without it, the mean over examples of the absolute value of what stands above. It adds up to nothing.
+
     Source: Aumann & Shapley 1974, "Values of Non-Atomic Games"; Sundararajan, Taly, Yan 2017, "Axiomatic Attribution
     for Deep Networks"; for heads Hao et al. 2021, "Self-Attention Attribution" (there, along the attention weights).
     """
     kept = _kept(model, kept)
-    total = torch.zeros(kept.shape, dtype=torch.float64)
+    total = torch.zeros(len(batch), *kept.shape, dtype=torch.float64)
     for step in range(steps):
-        gates = ((step + 0.5) / steps * kept).expand(len(batch), -1, -1).clone()
-        total -= _gradient(model, batch, task, gates).mean(dim=0)
-    return total / steps * kept
+        total += gate_gradients(model, batch, task, (step + 0.5) / steps * kept)
+    return _over_examples(total / steps, signed) * kept
 
 
 def completeness_residual(path_gradients: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
@@ -138,6 +162,11 @@ def monte_carlo_shapley(
         lambda sets: _values(model, batch, task, sets.view(-1, *shape), score),
         shape[0] * shape[1], num_orders, seed,
     ).view(shape)  # fmt: skip
+
+
+def _over_examples(gradients: Tensor, signed: bool) -> Tensor:
+    """(batch, num_blocks, num_heads) → the mean over examples, (num_blocks, num_heads)."""
+    return (gradients if signed else gradients.abs()).mean(dim=0)
 
 
 def _values(

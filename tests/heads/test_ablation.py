@@ -179,14 +179,16 @@ def test_blocks_with_different_numbers_of_heads():
         head_shape(model)
 
 
-def test_losses_without_each_head_are_those_of_gates_one_by_one():
+@pytest.mark.parametrize("some_gone", [False, True])
+def test_losses_without_each_head_are_those_of_gates_one_by_one(some_gone):
     model = encoder(num_layers=3, num_heads=2)
     batch = examples(model)
-    found = losses_without_each(model, batch, TASK)
+    there = torch.tensor([[1.0, 0], [1, 1], [0, 1]]) if some_gone else torch.ones(3, 2)
+    found = losses_without_each(model, batch, TASK, kept=there if some_gone else None)
     assert found.shape == (3, 2, *batch.targets.shape)
     for block in range(3):
         for head in range(2):
-            gates = torch.ones(3, 2)
+            gates = there.clone()
             gates[block, head] = 0
             with torch.no_grad():
                 expected = TASK.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets)

@@ -11,6 +11,7 @@ from mha_lib.heads.coalitions import (
     area,
     best_sets,
     greedy,
+    guess_by_blocks,
     heads_in,
     mean_curve,
     mean_ranks,
@@ -19,6 +20,7 @@ from mha_lib.heads.coalitions import (
     sampled_shapley,
     sets_kept,
     shapley,
+    shuffled_in_blocks,
     spearman,
     worst_sets,
 )
@@ -134,6 +136,22 @@ def test_greedy_draws_between_heads_that_cost_the_same():
     values = sets[:, :2].any(dim=1) + 2.0 * sets[:, 2]
     orders = {tuple(greedy(values, seed).argsort().tolist()) for seed in range(20)}
     assert orders == {(0, 1, 2), (1, 0, 2)}
+
+
+def test_a_guess_by_blocks_knows_nothing_else():
+    shares = torch.tensor([[1.0, 4.0, 1.0], [0.0, -3.0, 0.0]])
+    assert guess_by_blocks(shares).tolist() == [[2, 2, 2], [-1, -1, -1]]
+
+
+def test_orders_shuffled_in_their_blocks_cut_as_many_heads_of_each_at_every_size():
+    importance = torch.rand(4, 5, generator=torch.Generator().manual_seed(3))
+    others = [shuffled_in_blocks(importance, seed) for seed in range(30)]
+    for size in range(21):
+        counts = [(ranks(order) <= size).sum(dim=1).tolist() for order in (importance, *others)]
+        assert all(count == counts[0] for count in counts)
+    firsts = torch.stack([other.argmax(dim=1) for other in others])
+    assert all(len(column.unique()) == 5 for column in firsts.T)  # any head of a block may come first
+    assert torch.equal(others[0], shuffled_in_blocks(importance, 0))
 
 
 def test_area_is_the_mean_of_the_curve():

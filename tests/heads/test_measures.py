@@ -116,6 +116,27 @@ def test_gate_gradient_equals_one_example_at_a_time(model, batch, kept):
     torch.testing.assert_close(gate_gradient(model, batch, TASK, kept=kept), expected)
 
 
+def test_a_gate_gradient_with_its_sign_guesses_what_a_slightly_closed_gate_costs(model, batch, kept):
+    def cost(block, head):
+        closed = without(kept, block, head)
+        little = kept + 1e-6 * (closed - kept)
+        return (mean_loss(model, batch, little) - mean_loss(model, batch, kept)) / 1e-6
+
+    with torch.no_grad():
+        expected = values_of_heads(model, cost)
+    found = gate_gradient(model, batch, TASK, kept=kept, signed=True)
+    assert (found < 0).any() and (found > 0).any()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_path_gradient_without_sign_counts_each_example(model, batch, kept):
+    middles = (0.25, 0.75)
+    each = -sum(gradients_one_by_one(model, batch, middle * kept) for middle in middles) / len(middles)
+    for signed, expected in ((True, each.mean(dim=0)), (False, each.abs().mean(dim=0))):
+        found = path_gradient(model, batch, TASK, steps=2, kept=kept, signed=signed)
+        torch.testing.assert_close(found, expected * kept)
+
+
 @pytest.mark.parametrize("some_gone", [False, True])
 def test_path_gradient_equals_differences_along_the_path(model, batch, kept, some_gone):
     end, width = kept if some_gone else torch.ones_like(kept), 1e-6
