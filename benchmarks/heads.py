@@ -20,6 +20,7 @@ from statistics import median
 from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.heads.company import relations
+from mha_lib.heads.controls import controls
 from mha_lib.heads.league import MEASURES, Measure, compare, planted_controls, summarise, sweep
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
@@ -45,6 +46,7 @@ RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
     "company": relations,
     "planted": planted_controls,
     **{name: partial(measured, task=name) for name in TASKS},
+    **{f"controls, {name}": partial(controls, task=name) for name in TASKS},
 }
 BY_MEASURE = {"planted": "ranks"} | dict.fromkeys(TASKS, "orders")  # where in a result the measures stand
 

@@ -2,42 +2,54 @@
 
 Each part is written as soon as it is done, into results/real_heads, so that a run that was cut short goes on where it
 stopped; at the end all parts become real_heads.json in the library, where notebooks read them. Parts may be named as
-arguments, so that two processes can share the work. One thread each; some twenty minutes of CPU time in all.
+arguments, so that two processes can share the work. One thread each; no part takes more than a quarter of an hour of
+CPU time. What is measured of every row is too large to keep: it lies in results/subset, and is made anew if it is gone.
 
-Texts: rows of 64 tokens. Measures see three rows of scikit-learn's descriptions (and, for comparison, three of this
-project's prose); cuts are judged on sixteen others, eight of each kind.
+``real_texts`` says what is read, ``real_cuts`` what is cut and beside which chance, ``word_circuit`` follows one head.
 """
 
 import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from benchmarks import real_cuts as cuts
 from benchmarks.kept import kept_file, rounded, write_compact
+from benchmarks.real_cuts import SHAPE, loss_of
+from benchmarks.real_texts import (
+    CHOSEN_ON,
+    JUDGED_ON,
+    REPEATED,
+    TASK,
+    drawn,
+    judged,
+    pool,
+    repeats,
+    second_time,
+)
+from benchmarks.word_circuit import circuit, without
 from mha_lib import heads
 from mha_lib.heads.ablation import always, heads_seen_by, measuring
-from mha_lib.models.prose import descriptions, own_prose
-from mha_lib.models.smollm2 import NextToken, SmolLM2, smollm2
+from mha_lib.heads.controls import OF_EACH, SIGNED
+from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
 
-PARTS_FOLDER = Path(__file__).with_name("results") / "real_heads"
+RESULTS = Path(__file__).with_name("results")
+PARTS_FOLDER, ROWS_FOLDER = RESULTS / "real_heads", RESULTS / "subset"
 DIGITS = 4  # after the point
-ROW = 64  # tokens
-SEEN_ROWS = 3  # of each kind of text
-REPEATED, CHOSEN_ON, JUDGED_ON = 24, 6, 12  # random tokens that come twice; sequences to choose heads on; others
-CUTS = (13, 27, 54, 81)  # of 270 heads: 5, 10, 20 and 30 %
-RANDOM_ORDERS = 10
-RANDOM_CUTS = (27, 81)  # the cuts that random orders make, to save time
-TASK = NextToken()
+SEEN_ROWS = 24  # of prose, that measures see
+RANDOM_TENS = 20
 
 
 def main(names: list[str]) -> None:
     """Measure what is not there yet, and write the results once all parts are."""
-    PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
+    for folder in (PARTS_FOLDER, ROWS_FOLDER):
+        folder.mkdir(parents=True, exist_ok=True)
     model = smollm2()
     with measuring(model):
         for name in names or PARTS:
@@ -57,57 +69,82 @@ def part(model: SmolLM2, name: str):
     return json.loads(file.read_text())
 
 
-def rows(model: SmolLM2, texts: list[str]) -> Tensor:
-    """The first tokens of each text that has enough: (number, ROW)."""
-    ids = (model.tokenize(text)[:ROW] for text in texts)
-    return torch.tensor([row for row in ids if len(row) == ROW])
+# What is measured of every row
 
 
-def texts(model: SmolLM2) -> dict[str, Batch]:
-    """What measures see of both kinds of text, and what cuts are judged on."""
-    theirs, ours = rows(model, descriptions()), rows(model, own_prose())
-    judged = torch.cat([theirs[SEEN_ROWS:], ours[SEEN_ROWS:]])
-    kinds = {"descriptions": theirs[:SEEN_ROWS], "own prose": ours[:SEEN_ROWS], "judged": judged}
-    return {name: TASK.examples(ids) for name, ids in kinds.items()}
+def of_rows(name: str, measure: Callable[[], Tensor]) -> Tensor:
+    """A tensor that is too large for the results, measured now or before."""
+    file = ROWS_FOLDER / f"{name}.pt"
+    if not file.exists():
+        start = time.process_time()
+        torch.save(measure(), file)
+        print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
+    return torch.load(file)
 
 
-def repeats(number: int, seed: int) -> Batch:
-    """Random tokens that come twice: (number, 2 · REPEATED)."""
-    ids = torch.randint(1000, 40_000, (number, REPEATED), generator=torch.Generator().manual_seed(seed))
-    return TASK.examples(torch.cat([ids, ids], dim=1))
+def gradients(model: SmolLM2, kind: str) -> Tensor:
+    """Of each row of a pool: (rows, 30, 9)."""
+    return of_rows(f"gradients on {kind}", lambda: cuts.row_gradients(model, pool(model, kind)))
 
 
-def second_time(losses: Tensor) -> Tensor:
-    """The mean loss of each sequence where its tokens come again: all but the first, which nothing foretells."""
-    return losses[..., REPEATED + 1 :].mean(dim=-1)
+def seen(model: SmolLM2) -> Batch:
+    """The rows of prose that all measures of the league see."""
+    return pool(model, "prose")[drawn(SEEN_ROWS, 0)]
 
 
-def without(*gone: tuple[int, int]) -> Tensor:
-    """Gates that switch these heads off."""
-    gates = torch.ones(30, 9)
-    for place in gone:
-        gates[place] = 0
-    return gates
+def costs(model: SmolLM2) -> Tensor:
+    """Single costs on these rows: (rows, 30, 9)."""
+    return of_rows("costs on prose", lambda: cuts.row_costs(model, seen(model)))
 
 
-def loss_of(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor:
-    """The mean loss of each row."""
-    return TASK.loss(model, batch, gates).mean(dim=1)
+def costs_of_judged(model: SmolLM2) -> Tensor:
+    """The same on the judged texts: no measure, but what measures are held against."""
+    return of_rows("costs on judged", lambda: cuts.row_costs(model, judged(model)))
+
+
+def on_path(model: SmolLM2) -> Tensor:
+    """Gradients on the way from no head to all, at the even points and at the odd ones: (GRID, rows, 30, 9)."""
+
+    def quarter(start: int) -> Tensor:
+        return of_rows(f"path from {start}", lambda: cuts.path(model, seen(model), range(start, cuts.GRID, 4)))
+
+    return torch.stack([quarter(start) for start in range(4)], dim=1).flatten(0, 1)
+
+
+def of_seen(model: SmolLM2) -> dict[str, Tensor]:
+    """The gate gradient and single costs of each row that measures see: (rows, 30, 9)."""
+    return {"gate gradient": gradients(model, "prose")[drawn(SEEN_ROWS, 0)], "leave one out": costs(model)}
+
+
+def orders(model: SmolLM2) -> dict[str, Tensor]:
+    """Importance by name: every measure, of the same rows, and orders that look at no text."""
+    looks = {
+        "confidence": heads.confidence(model, seen(model), TASK),
+        "output norm": heads.output_norm(model, seen(model), TASK),
+        "leave one out, on repeats": torch.tensor(part(model, "costs on repeats")["mean"]),
+    }
+    return cuts.orders(of_seen(model), on_path(model), looks)
+
+
+def leaders(model: SmolLM2) -> dict[str, Tensor]:
+    """The orders that are held against chance of their own shape."""
+    of_each = {name: cuts.forms(each) for name, each in of_seen(model).items()}
+    return {f"{name} | {form}": of_each[name][form] for form in (OF_EACH, SIGNED) for name in of_each}
+
+
+# Parts
 
 
 def of_all(model: SmolLM2) -> dict:
-    """The loss of each row with all heads and with none."""
-    return {
-        name: {"all": loss_of(model, batch), "none": loss_of(model, batch, torch.zeros(30, 9))}
-        for name, batch in texts(model).items()
-    }
+    """The loss of each judged row with all heads and with none."""
+    batch = judged(model)
+    return {"all": loss_of(model, batch), "none": loss_of(model, batch, torch.zeros(SHAPE))}
 
 
 def costs_on_prose(model: SmolLM2) -> dict:
     """What each head's absence costs, mean over rows and its standard error: (30, 9)."""
-    batch = texts(model)["descriptions"]
-    each = heads.losses_without_each(model, batch, TASK).mean(dim=-1) - loss_of(model, batch)  # (30, 9, rows)
-    return {"mean": each.mean(dim=-1), "error": each.std(dim=-1) / len(batch) ** 0.5}
+    each = costs(model)
+    return {"mean": each.mean(dim=0), "error": each.std(dim=0) / len(each) ** 0.5}
 
 
 def costs_on_repeats(model: SmolLM2) -> dict:
@@ -131,132 +168,103 @@ def costs_on_repeats(model: SmolLM2) -> dict:
 
 def induction(model: SmolLM2) -> dict:
     """Heads that were chosen on some sequences, taken out on others: the loss of each sequence the second time."""
-    costs = torch.tensor(part(model, "costs on repeats")["mean"])
-    order = costs.flatten().argsort(descending=True).tolist()
+    found = torch.tensor(part(model, "costs on repeats")["mean"])
+    order = found.flatten().argsort(descending=True).tolist()
     places = [divmod(number, 9) for number in order]
-    judged, prose = repeats(JUDGED_ON, seed=1), texts(model)["judged"]
-    whole = TASK.loss(model, judged)
-    found = {
+    random, prose = repeats(JUDGED_ON, seed=1), judged(model)
+    whole = TASK.loss(model, random)
+    result = {
         "first time": whole[:, :REPEATED].mean(dim=1),
         "second time": second_time(whole),
         "places": places[:10],
         "without each": {
-            str(tuple(place)): second_time(TASK.loss(model, judged, without(place))) for place in (*places[:4], (18, 6))
+            str(tuple(place)): second_time(TASK.loss(model, random, without(place))) for place in (*places[:4], (18, 6))
         },
-        "without the first ten": second_time(TASK.loss(model, judged, without(*places[:10]))),
+        "without the first ten": second_time(TASK.loss(model, random, without(*places[:10]))),
         "prose": loss_of(model, prose),
         "prose without": {str(place): loss_of(model, prose, without(place)) for place in places[:4]},
         "prose without the first ten": loss_of(model, prose, without(*places[:10])),
     }
     without_others = []
-    for seed in range(RANDOM_ORDERS):
-        drawn = torch.randperm(260, generator=torch.Generator().manual_seed(seed))[:10]
-        others = [places[10 + number] for number in drawn.tolist()]
-        without_others.append(second_time(TASK.loss(model, judged, without(*others))))
-    return found | {"without ten others": without_others}
+    for seed in range(RANDOM_TENS):
+        chosen = torch.randperm(260, generator=torch.Generator().manual_seed(seed))[:10]
+        others = [places[10 + number] for number in chosen.tolist()]
+        without_others.append(second_time(TASK.loss(model, random, without(*others))))
+    return result | {"without ten others": without_others}
 
 
 def later_heads(model: SmolLM2) -> dict:
-    """What the first heads on repeats cost there while all heads of later layers are free, and while they are frozen.
+    """What the first heads on repeats cost there: later layers free, their heads frozen, and their networks as well.
 
-    Frozen, they say what they say with all heads there. One mean a sequence.
+    What is frozen says what it says with all heads there. One mean a sequence.
     """
-    judged = repeats(JUDGED_ON, seed=1)
-    said = heads.head_outputs(model, judged)
-    whole = second_time(TASK.loss(model, judged))
+    random = repeats(JUDGED_ON, seed=1)
+    said, fed = heads.head_outputs(model, random), feed_forward_outputs(model, random)
+    whole = second_time(TASK.loss(model, random))
     found = {}
     for layer, head in part(model, "induction")["places"][:6]:
         gates, later = without((layer, head)), slice(layer + 1, None)
-        free = second_time(TASK.loss(model, judged, gates)) - whole
+
+        def cost(gates: Tensor = gates) -> Tensor:
+            return second_time(TASK.loss(model, random, gates)) - whole
+
+        free = cost()
         with heads_seen_by(model.attentions[later], [always(kept) for kept in said[later]]):
-            frozen = second_time(TASK.loss(model, judged, gates)) - whole
-        found[str((layer, head))] = {"free": free, "frozen": frozen}
+            frozen = cost()
+            with ExitStack() as hooks:
+                for number in range(layer, len(fed)):  # its own layer's network comes after it, too
+                    hooks.enter_context(
+                        networks(model)[number].register_forward_hook(lambda *_, kept=fed[number]: kept)
+                    )
+                both = cost()
+        found[str((layer, head))] = {"free": free, "frozen": frozen, "networks frozen, too": both}
     return found
 
 
-def gradients(model: SmolLM2) -> dict:
-    """Gate gradients on both kinds of text, and path gradients, with what these should add up to."""
-    seen = texts(model)
-    none = torch.zeros(30, 9)
-    due = {name: (loss_of(model, seen[name], none) - loss_of(model, seen[name])).mean() for name in ("descriptions",)}
-    return {
-        "gate gradient": heads.gate_gradient(model, seen["descriptions"], TASK),
-        "gate gradient, other text": heads.gate_gradient(model, seen["own prose"], TASK),
-        "path gradient, 8 steps": heads.path_gradient(model, seen["descriptions"], TASK, steps=8),
-        "due": due["descriptions"],
-    }
+def feed_forward_outputs(model: SmolLM2, batch: Batch) -> list[Tensor]:
+    """What every layer's feed-forward network adds, with all heads there."""
+    found: list[Tensor] = []
+    with torch.no_grad(), ExitStack() as hooks:
+        for network in networks(model):
+            hooks.enter_context(network.register_forward_hook(lambda *call: found.append(call[-1])))
+        model(batch.inputs)
+    return found
 
 
-def long_path(model: SmolLM2) -> Tensor:
-    """The path gradient once more, in 40 steps."""
-    return heads.path_gradient(model, texts(model)["descriptions"], TASK, steps=40)
+def networks(model: SmolLM2) -> list[nn.Module]:
+    """The feed-forward network of every layer."""
+    return [block.get_submodule("feed_forward") for block in model.blocks.values()]
 
 
-def looks(model: SmolLM2) -> dict:
-    """Measures that need no gradient and no ablation."""
-    seen = texts(model)["descriptions"]
-    return {
-        "confidence": heads.confidence(model, seen, TASK),
-        "output norm": heads.output_norm(model, seen, TASK),
-    }
-
-
-def orders(model: SmolLM2) -> dict[str, Tensor]:
-    """Importance by name: every measure above, and orders that look at no text."""
-    one_out = torch.tensor(part(model, "costs on prose")["mean"])
-    gradient, look = (part(model, name) for name in ("gradients", "looks"))
-    layers = torch.arange(30.0)[:, None].expand(30, 9)
-    gate = torch.tensor(gradient["gate gradient"])
-    by_name = {
-        "gate gradient": gate,
-        "gate gradient, other text": torch.tensor(gradient["gate gradient, other text"]),
-        "gate gradient, normalised": torch.nn.functional.normalize(gate, dim=1),
-        "path gradient": torch.tensor(part(model, "long path")),
-        "leave one out": one_out,
-        "leave one out, absolute": one_out.abs(),
-        "leave one out, on repeats": torch.tensor(part(model, "costs on repeats")["mean"]),
-        "confidence": torch.tensor(look["confidence"]),
-        "output norm": torch.tensor(look["output norm"]),
-        "early layers stay": -layers,
-        "late layers stay": layers,
-    }
-    draws = {
-        f"random {seed}": torch.rand(30, 9, generator=torch.Generator().manual_seed(seed))
-        for seed in range(RANDOM_ORDERS)
-    }
-    return by_name | draws
-
-
-def cuts(model: SmolLM2) -> dict:
-    """The loss of each row after heads were cut by each order."""
-    judged = texts(model)["judged"]
-    found = {}
-    for name, importance in orders(model).items():
-        file = PARTS_FOLDER / f"cuts, {name}.json"
-        if not file.exists():
-            place = heads.ranks(importance)  # 1 is the most important
-            chosen = RANDOM_CUTS if name.startswith("random") else CUTS
-            losses = {str(cut): loss_of(model, judged, (place <= 270 - cut).float()) for cut in chosen}
-            write_compact(file, rounded(losses, DIGITS))
-        found[name] = json.loads(file.read_text())
+def of_single_heads_gone(model: SmolLM2) -> dict:
+    """What three heads cost on repeats where they give way to zeros, to their mean or to another sequence's words."""
+    random = repeats(JUDGED_ON, seed=1)
+    whole = second_time(TASK.loss(model, random))
+    found: dict[str, dict] = {}
+    for ablation in ("zero", "mean", "resample"):
+        instead = heads.substitutes_for(model, random, ablation)
+        for place in ((1, 4), (16, 0), (18, 6)):
+            changes = [cuts.blend(*pair) for pair in zip(without(place), instead, strict=True)]
+            with heads_seen_by(model.attentions, changes):
+                found.setdefault(str(place), {})[ablation] = second_time(TASK.loss(model, random)) - whole
     return found
 
 
 def speed(model: SmolLM2) -> dict:
     """How many times faster the model is without heads, cut for real: CPU time, side by side with the whole one."""
-    gate = torch.tensor(part(model, "gradients")["gate gradient"])
-    judged = texts(model)["judged"][:4]
+    gate = leaders(model)[f"gate gradient | {OF_EACH}"]
+    batch = judged(model)[:4]
     found = {}
     for cut in (27, 81):
         pruned = heads.prune(model, heads.best_heads(model, gate, 270 - cut))
-        masked = (heads.ranks(gate) <= 270 - cut).float()
-        change = (TASK.loss(pruned, judged) - TASK.loss(model, judged, masked)).abs().max()
+        masked = cuts.kept(gate, cut)
+        change = (TASK.loss(pruned, batch) - TASK.loss(model, batch, masked)).abs().max()
         ratios = []
-        for _ in range(3):
-            whole = cpu_seconds(lambda: TASK.loss(model, judged))
+        for _ in range(5):
+            whole = cpu_seconds(lambda: TASK.loss(model, batch))
             ratios.append([whole / cpu_seconds(run) for run in (
-                lambda pruned=pruned: TASK.loss(pruned, judged),
-                lambda masked=masked: TASK.loss(model, judged, masked),
+                lambda pruned=pruned: TASK.loss(pruned, batch),
+                lambda masked=masked: TASK.loss(model, batch, masked),
             )])  # fmt: skip
         found[str(cut)] = {
             "pruned": torch.tensor(ratios)[:, 0].median(),
@@ -276,14 +284,24 @@ def cpu_seconds(run: Callable) -> float:
 
 PARTS: dict[str, Callable] = {
     "of all": of_all,
-    "gradients": gradients,
-    "looks": looks,
     "costs on repeats": costs_on_repeats,
-    "costs on prose": costs_on_prose,
     "induction": induction,
     "later heads": later_heads,
-    "long path": long_path,
-    "cuts": cuts,
+    "word circuit": circuit,
+    "three heads gone": of_single_heads_gone,
+    "costs on prose": costs_on_prose,
+    "calibrated on prose": lambda model: cuts.calibrated(model, judged(model), gradients(model, "prose")),
+    "calibrated on docstrings": lambda model: cuts.calibrated(model, judged(model), gradients(model, "docstrings")),
+    "path": lambda model: cuts.path_sums(model, seen(model), on_path(model)),
+    "cuts": lambda model: cuts.of_orders(model, judged(model), orders(model), costs_of_judged(model)),
+    "chance": lambda model: cuts.chance(model, judged(model), leaders(model)),
+    "gate gradient, taken again": lambda model: cuts.gate_gradient_again(
+        model, judged(model), pool(model, "prose"), gradients(model, "prose")
+    ),
+    "leave one out, taken again": lambda model: cuts.costs_again(model, judged(model), seen(model), costs(model)),
+    "other ablations": lambda model: cuts.ablated(
+        model, judged(model), heads.head_means(model, seen(model)), dict(list(leaders(model).items())[:2])
+    ),
     "speed": speed,
 }
 

@@ -1,0 +1,273 @@
+"""Cuts of SmolLM2's heads beside every control: signs, chance of the same shape, calibration texts, kinds of "gone".
+
+Every function here measures one part of ``benchmarks.real_heads`` and says what it needs. Losses are those of the
+sixteen judged texts, in nats, by cut and text. Cuts run in products of bfloat16 where the processor has them, which
+moves a loss by less than 0.005 nats; gradients in single precision, for the path's would be noise otherwise.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from benchmarks.real_texts import TASK, drawn
+from mha_lib import heads
+from mha_lib.heads.ablation import blend, heads_seen_by, measuring
+from mha_lib.heads.coalitions import guess_by_blocks, shuffled_in_blocks
+from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
+from mha_lib.heads.measures import gate_gradients
+from mha_lib.models.smollm2 import SmolLM2
+from mha_lib.models.tasks import Batch
+
+SHAPE = (30, 9)
+NUM_HEADS = 270
+CUTS = (13, 27, 54, 81)  # 5, 10, 20 and 30 % of the heads
+LARGE_CUTS = CUTS[1:]
+DRAWS = 20
+CALIBRATION_ROWS = 3, 24, 48
+STEP = 27  # heads cut between two looks, where a measure is taken again
+ROWS_AT_ONCE = 8
+GRID = 80  # points of the path; the even and the odd ones are two grids of half as many
+
+Losses = dict[str, Tensor]  # by number of heads cut: (texts,)
+
+
+@contextmanager
+def fast_products() -> Iterator[None]:
+    """Products in bfloat16 inside; exact ones afterwards."""
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def loss_of(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor:
+    """The mean loss of each row."""
+    with fast_products():
+        return TASK.loss(model, batch, gates).mean(dim=1)
+
+
+def kept(importance: Tensor, cut: int) -> Tensor:
+    """Gates that are 0 for the ``cut`` least important heads."""
+    return (heads.ranks(importance) <= NUM_HEADS - cut).float()
+
+
+def losses(model: SmolLM2, judged: Batch, importance: Tensor, cuts=CUTS) -> Losses:
+    """What is lost of each text after each cut in this order: its loss with what is left."""
+    return {str(cut): loss_of(model, judged, kept(importance, cut)) for cut in cuts}
+
+
+def forms(of_each: Tensor) -> dict[str, Tensor]:
+    """A measure of each row, positive where the head takes loss away, (rows, 30, 9), with its sign and without."""
+    mean = of_each.mean(dim=0)
+    return {SIGNED: mean, OF_EACH: of_each.abs().mean(dim=0), OF_MEAN: mean.abs()}
+
+
+# What is measured of every row
+
+
+def row_gradients(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor:
+    """How each row's loss falls as each gate opens: (rows, 30, 9)."""
+    gates = torch.ones(SHAPE) if gates is None else gates
+    parts = (batch[start : start + ROWS_AT_ONCE] for start in range(0, len(batch), ROWS_AT_ONCE))
+    return torch.cat([gate_gradients(model, part, TASK, gates) for part in parts])
+
+
+def row_costs(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor:
+    """What each head's absence costs each row, of those that are there: (rows, 30, 9)."""
+    with fast_products():
+        without = heads.losses_without_each(model, batch, TASK, kept=gates).mean(dim=-1)  # (30, 9, rows)
+    return (without - loss_of(model, batch, gates)).permute(2, 0, 1).double()
+
+
+def path(model: SmolLM2, batch: Batch, points: range) -> Tensor:
+    """The gradients of each row at some points of the GRID: (points, rows, 30, 9)."""
+    return torch.stack([row_gradients(model, batch, torch.full(SHAPE, (point + 0.5) / GRID)) for point in points])
+
+
+# The path
+
+
+def path_sums(model: SmolLM2, batch: Batch, gradients: Tensor) -> dict:
+    """What the path gradient adds up to by grid, what is due, and what happens on the way.
+
+    Args:
+        gradients: (GRID, rows, 30, 9).
+    """
+    at = [point / 20 for point in range(21)] + [(point + 0.5) / GRID for point in range(GRID)]
+    on_the_way = {f"{alpha:.5f}": loss_of(model, batch, torch.full(SHAPE, alpha)).mean() for alpha in sorted(at)}
+    sums = {name: gradients[points].mean(dim=(0, 1)).sum() for name, points in GRIDS.items()}
+    return {
+        "due": on_the_way["0.00000"] - on_the_way["1.00000"],
+        "sums": sums,
+        "loss": on_the_way,
+        "slope": gradients.sum(dim=(2, 3)).mean(dim=1),  # of the loss along the path, mean over rows: (GRID,)
+        "slope of each row": gradients.sum(dim=(2, 3)).T,
+    }
+
+
+GRIDS = {"even": slice(0, None, 2), "odd": slice(1, None, 2), "all": slice(None)}
+
+
+# Orders and their cuts
+
+
+def orders(of_seen: Mapping[str, Tensor], on_path: Tensor, looks: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Importance by name, of the same rows: what has a sign in three forms, and what has none.
+
+    Args:
+        of_seen: measures of each row, (rows, 30, 9), by name.
+        on_path: (GRID, rows, 30, 9).
+        looks: measures that have no sign, by name.
+    """
+    layers = torch.arange(30.0)[:, None].expand(SHAPE)
+    signed = dict(of_seen) | {
+        f"path gradient, {name} points": on_path[points].mean(0) for name, points in GRIDS.items()
+    }
+    by_name = {f"{name} | {form}": order for name, each in signed.items() for form, order in forms(each).items()}
+    by_name["gate gradient, normalised"] = torch.nn.functional.normalize(by_name[f"gate gradient | {OF_EACH}"], dim=1)
+    return {**by_name, **looks, "early layers stay": -layers, "late layers stay": layers}
+
+
+def of_orders(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor], of_judged: Tensor) -> dict:
+    """For each order its cuts, and how it agrees with single costs on the judged texts themselves.
+
+    Args:
+        of_judged: these costs, (texts, 30, 9): an order of absolute values is held against theirs.
+    """
+    truth = forms(of_judged)
+    return {
+        name: losses(model, judged, order)
+        | {
+            "spearman": heads.spearman(order, truth[SIGNED]),
+            "spearman, absolute": heads.spearman(order, truth[OF_EACH]),
+            "negative": int((order < 0).sum()),
+        }
+        for name, order in by_name.items()
+    }
+
+
+# Chance
+
+
+def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict[str, list[Losses]]:
+    """Cuts by chance, DRAWS of each kind: free; and of the same shape as each of these orders.
+
+    "as many of each layer": what a measure cuts, from other heads of the same layers. "its layers spared": at random,
+    but where it cuts no head of a layer, neither does chance. "the layer alone": every head counts as the mean of its
+    layer.
+    """
+    found = {"free": [losses(model, judged, random(draw)) for draw in range(DRAWS)]}
+    for name, order in by_name.items():
+        shaped = (shuffled_in_blocks(order, draw) for draw in range(DRAWS))
+        found[f"as many of each layer: {name}"] = [losses(model, judged, other, LARGE_CUTS) for other in shaped]
+        found[f"its layers spared: {name}"] = [
+            {str(cut): loss_of(model, judged, kept(random(draw) + spared(order, cut), cut)) for cut in LARGE_CUTS}
+            for draw in range(DRAWS)
+        ]
+        guess = guess_by_blocks(order)
+        noise = 1e-9 * order.abs().max()  # breaks ties
+        found[f"the layer alone: {name}"] = [
+            losses(model, judged, guess + noise * random(draw), LARGE_CUTS) for draw in range(DRAWS)
+        ]
+    return found
+
+
+def random(draw: int) -> Tensor:
+    """An order that knows nothing."""
+    return torch.rand(SHAPE, generator=torch.Generator().manual_seed(draw)).double()
+
+
+def spared(order: Tensor, cut: int) -> Tensor:
+    """1 for all heads of the layers of which this order cuts none: (30, 1)."""
+    return kept(order, cut).all(dim=1, keepdim=True).double()
+
+
+def calibrated(model: SmolLM2, judged: Batch, gradients: Tensor) -> dict:
+    """Cuts by the gate gradient of many draws of rows, by number of rows and form: lists of losses.
+
+    Args:
+        gradients: of each row of a pool, (rows, 30, 9).
+    """
+
+    def of_draw(number: int, form: str, draw: int) -> Losses:
+        return losses(model, judged, forms(gradients[drawn(number, draw)])[form], LARGE_CUTS)
+
+    return {
+        str(number): {form: [of_draw(number, form, draw) for draw in range(DRAWS)] for form in (OF_EACH, SIGNED)}
+        for number in CALIBRATION_ROWS
+    }
+
+
+def again(model: SmolLM2, judged: Batch, look, first: Tensor) -> Losses:
+    """Cuts by a measure that is taken again after every STEP heads.
+
+    Args:
+        look: gates → importance of the heads that are left.
+        first: what it says with all heads there.
+    """
+    gates, order, found = torch.ones(SHAPE), first, {}
+    for cut in LARGE_CUTS:
+        importance = order.masked_fill(gates == 0, -torch.inf)  # what is gone stays gone
+        gates = kept(importance, cut)
+        found[str(cut)] = loss_of(model, judged, gates)
+        if cut != LARGE_CUTS[-1]:
+            order = look(gates)
+    return found
+
+
+def gate_gradient_again(model: SmolLM2, judged: Batch, batch: Batch, gradients: Tensor) -> list[Losses]:
+    """The gate gradient, absolute values of each row, taken again after every STEP heads: of each draw of 24 rows."""
+
+    def look(gates: Tensor, part: Batch) -> Tensor:
+        return row_gradients(model, part, gates).abs().mean(dim=0)
+
+    found = []
+    for draw in range(DRAWS):
+        chosen = drawn(24, draw)
+        first = forms(gradients[chosen])[OF_EACH]
+        found.append(again(model, judged, lambda gates, part=batch[chosen]: look(gates, part), first))
+    return found
+
+
+def costs_again(model: SmolLM2, judged: Batch, batch: Batch, costs: Tensor) -> Losses:
+    """Single costs, absolute values of each row, taken again after every STEP heads."""
+
+    def look(gates: Tensor) -> Tensor:
+        return row_costs(model, batch, gates).abs().mean(dim=0)
+
+    return again(model, judged, look, forms(costs)[OF_EACH])
+
+
+# Other meanings of "gone"
+
+
+def ablated(model: SmolLM2, judged: Batch, means: list[Tensor], by_name: Mapping[str, Tensor]) -> dict:
+    """The same cuts where heads that are off give way to their mean, or to what they say about the next text.
+
+    Args:
+        means: what each head says on average over the rows that measures see, for each layer (9, 64).
+        by_name: orders; DRAWS random ones stand beside them.
+    """
+    said = heads.head_outputs(model, judged)
+    substitutes = {
+        "mean": [mean[:, None] for mean in means],
+        "resample": [layer.roll(-1, dims=0) for layer in said],
+    }
+    chosen = dict(by_name) | {f"random {draw}": random(draw) for draw in range(DRAWS)}
+    return {
+        ablation: {
+            name: {str(cut): substituted(model, judged, kept(order, cut), instead) for cut in LARGE_CUTS}
+            for name, order in chosen.items()
+        }
+        for ablation, instead in substitutes.items()
+    }
+
+
+def substituted(model: SmolLM2, batch: Batch, gates: Tensor, substitutes: list[Tensor]) -> Tensor:
+    """The mean loss of each row where heads that are off give way to substitutes."""
+    changes = [blend(*pair) for pair in zip(gates, substitutes, strict=True)]
+    with measuring(model), heads_seen_by(model.attentions, changes):
+        return loss_of(model, batch)
