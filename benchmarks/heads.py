@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.heads.company import relations
 from mha_lib.heads.controls import controls
+from mha_lib.heads.intervals import interval
 from mha_lib.heads.league import MEASURES, Measure, compare, planted_controls, summarise, sweep
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
@@ -128,7 +131,7 @@ def report(results: Mapping[str, Sequence[dict]]) -> str:
     parts = [f"# What measures of a head's importance are worth, {seeds}", EXPLANATION]
     for name, caption in TASKS.items():
         parts += [f"## {caption}", markdown(HEAD, [row(*item) for item in summarise(results[name], ENOUGH).items()])]
-        parts += [what_blocks_tell(results[name])]
+        parts += [what_blocks_tell(results[name]), CONTROLS, table_of_controls(results[f"controls, {name}"])]
     planted = results["planted"]
     change = max(result["change"] for result in planted)
     parts += ["## Planted controls", f"Largest change of an output by planting: {change:.0e}.", table_of_costs(planted)]
@@ -145,6 +148,36 @@ accuracy with the best five heads, before and after 300 and 600 steps of trainin
 area where the measure saw training data instead of held-out data. Heads of equal importance have no order: areas are
 means over all orders that they could have (of the greedy search: over 100 searches), and which five heads are kept is
 drawn. All that a measure draws, and which heads are planted, comes from the model's own seed."""
+
+
+CONTROLS = """\
+Beside chance, and by sign. *Can go*: heads that can be cut before more than one answer in a hundred is lost, counted
+order by order. *Own shape*: orders that cut as many heads of each block at every size. In brackets: 95 % intervals over
+the seeds. Rank correlations are with exact Shapley values; those of absolute values with their absolute values."""
+
+
+def table_of_controls(results: Sequence[dict]) -> str:
+    """Areas against random orders and against orders of the same shape, by measure and sign."""
+    rows = {name: [result["orders"][name] for result in results] for name in results[0]["orders"]}
+    for name, forms in results[0]["forms"].items():
+        rows |= {f"{name}, {form}": [result["forms"][name][form] for result in results] for form in forms}
+    random = torch.tensor([row["area"] for row in rows["random"]])
+    body = []
+    for name, row in sorted(rows.items(), key=lambda item: -mean_of(item[1], "area")):
+        areas = torch.tensor([one["area"] for one in row])
+        shaped = [torch.tensor([one["shaped_area"] for one in row])] if "shaped_area" in row[0] else []
+        beyond = [f"{mean:+.3f} ({low:+.3f} to {high:+.3f})" for mean, low, high in (
+            interval(areas - chance) for chance in (random, *shaped)
+        )]  # fmt: skip
+        agreement = f"{mean_of(row, 'spearman'):.2f}" if "spearman" in row[0] else ""
+        beyond += [""] * (2 - len(beyond))
+        body.append([name, f"{areas.mean():.3f}", *beyond, f"{mean_of(row, 'removable'):.1f}", agreement])
+    return markdown(("order of heads", "area", "above random", "above its own shape", "can go", "Spearman"), body)
+
+
+def mean_of(rows: Sequence[dict], key: str) -> float:
+    """The mean over the seeds."""
+    return sum(row[key] for row in rows) / len(rows)
 
 
 def what_blocks_tell(results: Sequence[dict]) -> str:

@@ -6,14 +6,14 @@ tried: some heads *frozen* in the model without it, and in the whole model some 
 it*. Five heads are chosen on other sequences than those that are judged. One part of ``benchmarks.real_heads``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from benchmarks.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
 from mha_lib import heads
-from mha_lib.heads.ablation import heads_seen_by, measuring
+from mha_lib.heads.ablation import measuring, saying
 from mha_lib.models.smollm2 import SmolLM2
 from mha_lib.models.tasks import Batch
 
@@ -35,37 +35,18 @@ def without(*gone: Place) -> Tensor:
     return gates
 
 
-def put_words(words: Sequence[Tensor], places: Sequence[Place]) -> dict[int, Callable[[Tensor], Tensor]]:
-    """By layer, an observer for ``heads_seen_by`` that lets the heads in these places say these words."""
-    by_layer: dict[int, list[int]] = {}
-    for layer, head in places:
-        by_layer.setdefault(layer, []).append(head)
-
-    def observer(layer: int) -> Callable[[Tensor], Tensor]:
-        def put(said: Tensor) -> Tensor:
-            said = said.clone()
-            said[:, by_layer[layer]] = words[layer][:, by_layer[layer]]
-            return said
-
-        return put
-
-    return {layer: observer(layer) for layer in by_layer}
-
-
 class Judge:
     """The loss of the second time, of each sequence, above that of the whole model."""
 
     def __init__(self, model: SmolLM2, batch: Batch):
         self.model, self.batch = model, batch
         self.whole = heads.head_outputs(model, batch)
-        self.lacking = self._outputs_without(TELLER)
+        self.lacking = heads.head_outputs(model, batch, without(TELLER))
         self.loss = second_time(TASK.loss(model, batch))
 
     def cost(self, gone: Sequence[Place] = (), words: Sequence[Tensor] = (), places: Sequence[Place] = ()) -> Tensor:
         """Without some heads, and while those in ``places`` say these words: (sequences,)."""
-        changes = put_words(words, places)
-        attentions = [self.model.attentions[layer] for layer in changes]
-        with measuring(self.model), heads_seen_by(attentions, list(changes.values())):
+        with measuring(self.model), saying(self.model, words, places):
             return second_time(TASK.loss(self.model, self.batch, without(*gone))) - self.loss
 
     def frozen(self, places: Sequence[Place]) -> Tensor:
@@ -75,12 +56,6 @@ class Judge:
     def misled(self, places: Sequence[Place]) -> Tensor:
         """In the whole model, while these heads say what they say without the teller."""
         return self.cost([], self.lacking, places)
-
-    def _outputs_without(self, gone: Place) -> list[Tensor]:
-        found: list[Tensor] = []
-        with torch.no_grad(), measuring(self.model), heads_seen_by(self.model.attentions, [found.append] * 30):
-            self.model(self.batch.inputs, None, without(gone))
-        return found
 
 
 def circuit(model: SmolLM2) -> dict:

@@ -8,6 +8,7 @@ from mha_lib.heads.ablation import (
     head_outputs,
     head_shape,
     losses_without_each,
+    saying,
     substitutes_for,
 )
 from mha_lib.heads.coalitions import (

@@ -4,7 +4,7 @@ An attention's output is W_o's bias + Σ ξ_h head_h W_o⁽ʰ⁾ with a gate ξ_
 a substitute: zeros, its own mean, or what it says about another example.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -134,11 +134,14 @@ def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") ->
     return [heads.roll(-1, dims=0) for heads in head_outputs(model, batch)]
 
 
-def head_outputs(model: Transformer, batch: Batch) -> list[Tensor]:
-    """What every head says, before W_o: for each block (batch, num_heads, num_queries, head_size)."""
+def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
+    """What every head says, before its gate and W_o: for each block (batch, num_heads, num_queries, head_size).
+
+    ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
+    """
     found: list[Tensor] = []
     with torch.no_grad(), measuring(model), heads_seen_by(model.attentions, [found.append] * len(model.blocks)):
-        model(batch.inputs, batch.valid_lens)
+        model(batch.inputs, batch.valid_lens, head_mask)
     return found
 
 
@@ -191,6 +194,36 @@ def always(heads: Tensor) -> Callable[[Tensor], Tensor]:
 def blend(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
     """An observer for ``heads_seen_by``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
     return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
+
+
+@contextmanager
+def saying(model: Transformer, words: Sequence[Tensor], places: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Inside, the heads in these places say these words, whatever they hear: single paths through a model, one by one.
+
+    Heads that say what they say with all heads there are *frozen*: an earlier head's absence goes past them. In the
+    whole model, heads that say what they say without an earlier one hear of its absence alone.
+
+    Args:
+        words: for each block, what its heads are to say, as from ``head_outputs``.
+        places: (block, head) of each head that says it.
+
+    Raises:
+        ValueError: there is no such head.
+
+    Source: path patching, as in Wang et al. 2023, "Interpretability in the Wild".
+    """
+    by_block: dict[int, list[int]] = {}
+    for block, head in places:
+        if not (0 <= block < len(model.blocks) and 0 <= head < model.attentions[block].num_heads):
+            raise ValueError(f"places must be (block, head) of heads that the model has, got {(block, head)}")
+        by_block.setdefault(block, []).append(head)
+
+    def put(block: int) -> Callable[[Tensor], Tensor]:
+        chosen = torch.tensor(by_block[block])
+        return lambda said: said.index_copy(1, chosen, words[block][:, chosen])
+
+    with heads_seen_by([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
+        yield
 
 
 @contextmanager

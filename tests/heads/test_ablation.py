@@ -14,7 +14,9 @@ from mha_lib.heads.ablation import (
     head_means,
     head_outputs,
     head_shape,
+    heads_seen_by,
     losses_without_each,
+    saying,
     substitutes_for,
 )
 from mha_lib.heads.coalitions import heads_in
@@ -193,3 +195,36 @@ def test_losses_without_each_head_are_those_of_gates_one_by_one(some_gone):
             with torch.no_grad():
                 expected = TASK.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets)
             torch.testing.assert_close(found[block, head], expected.float(), rtol=0, atol=1e-5)
+
+
+def test_heads_that_say_given_words_are_heard_and_no_others_change():
+    model = encoder(num_layers=3, num_heads=2)
+    batch = examples(model)
+    without = torch.tensor([[0.0, 1], [1, 1], [1, 1]])
+    whole, lacking = head_outputs(model, batch), head_outputs(model, batch, without)
+    assert all(torch.equal(*pair) == (block == 0) for block, pair in enumerate(zip(whole, lacking, strict=True)))
+
+    def output(*arguments):
+        with torch.no_grad():
+            return model(batch.inputs, batch.valid_lens, *arguments)
+
+    before = output(without)
+    heard: list = []
+    with saying(model, whole, [(1, 1)]), heads_seen_by(model.attentions, [heard.append] * 3):
+        output(without)
+    torch.testing.assert_close(heard[1][:, 0], lacking[1][:, 0])  # not frozen: says what it says without the head
+    torch.testing.assert_close(heard[1][:, 1], whole[1][:, 1])
+    with saying(model, lacking, [(block, head) for block in (1, 2) for head in (0, 1)]):
+        misled = output()
+    assert not torch.allclose(misled, output())
+    with saying(model, whole, [(1, 0), (1, 1), (2, 0), (2, 1)]):
+        torch.testing.assert_close(output(), output())
+    assert torch.equal(output(without), before)  # nothing stays behind
+
+
+@pytest.mark.parametrize("place", [(3, 0), (0, 2), (-1, 0)])
+def test_a_head_that_the_model_lacks_says_nothing(place):
+    model = encoder(num_layers=3, num_heads=2)
+    with pytest.raises(ValueError, match=r"places must be \(block, head\) of heads that the model has, got"):
+        with saying(model, [], [place]):
+            pass

@@ -239,7 +239,7 @@ def results():
 
 def test_there_are_thirty_models_of_each_kind_and_planting_changes_none(results):
     assert {name: len(found) for name, found in results.heads.items()} == dict.fromkeys(
-        ("lookups", "dates", "planted", "company"), 30
+        ("lookups", "dates", "planted", "company", "controls, lookups", "controls, dates"), 30
     )
     assert all(len(results.tuned(task, "greedy")) == 8 for task in ("lookups", "dates"))
     assert max(result["change"] for result in results.heads["planted"]) <= 1e-4
