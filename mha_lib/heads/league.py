@@ -82,6 +82,7 @@ SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "
 PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
     "leave one out, zero, loss": "N + 1 forward",
     "gate gradient": "1 forward, 1 backward",
+    "leave one out, zero, loss, taken again": "N (N + 1) / 2 forward",
     "path gradient": "20 forward, 20 backward",
     "path gradient, taken again": "20 N forward, 20 N backward",
     "confidence": "1 forward",
