@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mha_lib import heads
-from mha_lib.exercises import fair_shares, head_importance
+from mha_lib.exercises import fair_shares, head_importance, own_importance
 
 
 def test_the_shares_are_those_of_the_library():
@@ -29,6 +29,7 @@ def test_shares_in_single_orders_are_what_heads_add():
     ("shares", "words"),
     [
         ([40, 20, 20], "in per cent"),
+        ([20, 0, 30], "add up to 50.00: they look like per cent"),
         ([0.2, 0.2, 0.4], "not in the order A, B, C"),
         ([0.5, 0.1, 0.2], "in 3 of the orders, as in ABC, BAC, CAB."),  # (0.5, 0, 0.3), (0.2, 0.3, 0.3), (0.8, 0, 0)
         ([0.35, 0.15, 0.3], "in 2 of the orders, as in ABC, BAC."),
@@ -46,3 +47,20 @@ def test_the_truth_is_the_mean_over_orders():
         sets = torch.tensor([0, *itertools.accumulate(2**head for head in order)])
         total[list(order)] += table[sets].diff()
     assert heads.spearman(total, head_importance.truths()[1].flatten()) > 0.9
+
+
+def half_out(model, batch, task):
+    """As leave-one-out, but the head only goes half."""
+    halves = torch.ones(8, 8).fill_diagonal_(0.5).view(8, *head_importance.SHAPE)
+    costs = [task.accuracy(model, batch) - task.accuracy(model, batch, gates) for gates in halves]
+    return torch.tensor(costs).view(head_importance.SHAPE)
+
+
+def with_means(model, batch, task):
+    return heads.leave_one_out(model, batch, task, "mean")
+
+
+def test_a_weak_measure_is_asked_in_whose_company_it_asks_and_told_what_it_is_close_to():
+    near, far = own_importance(half_out).text, own_importance(with_means).text
+    assert "Its order is nearly that of leave-one-out (rank correlation 0.97)" in near and "nearly" not in far
+    assert "In whose company does it ask" in near and "In whose company does it ask" in far
