@@ -4,7 +4,7 @@ And how far exact Shapley values agree with each other, if another score or anot
 asks all this of one small model, so that ``sweep`` can ask it of many.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 
 import torch
@@ -19,6 +19,7 @@ from mha_lib.heads.ablation import (
     head_shape,
     heads_seen_by,
     measuring,
+    saying,
 )
 from mha_lib.heads.coalitions import blocks_alone, shapley, spearman
 from mha_lib.heads.measures import (
@@ -84,6 +85,35 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
     free = costs()
     with heads_seen_by(later, [always(kept) for kept in said]):
         return {"free": free, "frozen": costs()}
+
+
+def heard_by(
+    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
+) -> dict[str, Tensor]:
+    """Who hears a head? The loss of every answer, in nats, where only some later heads hear of its absence, or all but.
+
+    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, without the head; ``frozen``, without it,
+    but the listeners say what they say with it; ``misled``, with it, but the listeners say what they say without it.
+    If these listeners are all who hear the head, ``frozen`` is as low as ``whole``, and ``misled`` as high as ``cut``.
+
+    Args:
+        head: (block, head).
+        listeners: (block, head) of later ones.
+    """
+    gone = torch.ones(head_shape(model))
+    gone[head] = 0
+    with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
+
+    def losses(mask: Tensor | None, words: list[Tensor], places: Collection[tuple[int, int]]) -> Tensor:
+        with torch.no_grad(), measuring(model), saying(model, words, places):
+            return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
+
+    return {
+        "whole": losses(None, with_it, ()),
+        "cut": losses(gone, with_it, ()),
+        "frozen": losses(gone, with_it, listeners),
+        "misled": losses(None, without_it, listeners),
+    }
 
 
 def agreement_within(importances: Mapping[str, Tensor], reference: Tensor) -> dict[str, list[float]]:

@@ -1,8 +1,8 @@
 """What an order of heads is worth beside fair chance: with its sign and without, and against chance of its own shape.
 
-Chance has three forms here. A *random* order knows nothing. The *guess by blocks* knows which block matters, and
-nothing else. An order that is *shuffled in its blocks* cuts as many heads of each block as a measure does, at every
-size: what a measure is worth beyond that, it owes to telling heads of one block apart.
+Chance has three forms here. A *random* order knows nothing. *The layers alone* is a guess that knows which block
+matters, and nothing else. An order that is *shuffled in its blocks* cuts as many heads of each block as a measure does,
+at every size: what a measure is worth beyond that, it owes to telling heads of one block apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
 
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
-GUESS = "guess by blocks"
+GUESS = "the layers alone"
 GRADIENTS: Mapping[str, Mapping[str, Measure]] = {  # what has a sign in every example
     "gate gradient": {SIGNED: partial(gate_gradient, signed=True), OF_EACH: gate_gradient},
     "path gradient": {SIGNED: path_gradient, OF_EACH: partial(path_gradient, signed=False)},

@@ -4,13 +4,16 @@ import copy
 
 import pytest
 import torch
+from head_models import TASK, encoder, examples
 
 from mha_lib import heads
+from mha_lib.heads.ablation import head_outputs
 from mha_lib.heads.company import (
     MEASURES,
     agreement_within,
     costs_with_later_frozen,
     exact_references,
+    heard_by,
     natural_twins,
     relations,
 )
@@ -91,3 +94,44 @@ def test_relations_hold_all_of_it(tmp_path, monkeypatch):
     assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
     assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
     assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6
+
+
+def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
+    model = encoder(num_layers=3, num_heads=2)
+    batch = examples(model)
+    later = [(block, head) for block in (1, 2) for head in (0, 1)]
+
+    def losses(*changed, gates=None):
+        """With words of chosen heads put in place by hand."""
+
+        def put(block):
+            def hook(module, arguments, output):
+                output = output.clone()
+                for head, words in ((head, words) for place, head, words in changed if place == block):
+                    output[:, head] = words
+                return output
+
+            return model.attentions[block].attention.register_forward_hook(hook)
+
+        hooks = [put(block) for block in range(3)]
+        with torch.no_grad():
+            found = TASK.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets)
+        for hook in hooks:
+            hook.remove()
+        return found
+
+    gone = torch.ones(3, 2)
+    gone[0, 1] = 0
+    whole, lacking = head_outputs(model, batch), head_outputs(model, batch, gone)
+    for listeners in ([(1, 0)], later):
+        found = heard_by(model, batch, TASK, (0, 1), listeners)
+        torch.testing.assert_close(found["whole"], losses())
+        torch.testing.assert_close(found["cut"], losses(gates=gone))
+        frozen = [(block, head, whole[block][:, head]) for block, head in listeners]
+        misled = [(block, head, lacking[block][:, head]) for block, head in listeners]
+        torch.testing.assert_close(found["frozen"], losses(*frozen, gates=gone))
+        torch.testing.assert_close(found["misled"], losses(*misled))
+        assert not torch.allclose(found["frozen"], found["cut"]) and not torch.allclose(found["misled"], found["whole"])
+    free_and_frozen = costs_with_later_frozen(model, batch, TASK)
+    cost = found["frozen"].double().mean() - found["whole"].double().mean()
+    torch.testing.assert_close(cost, free_and_frozen["frozen"][1])

@@ -33,7 +33,7 @@ def cut():
 
 def test_everything_is_there_and_can_be_kept(found):
     assert json.loads(json.dumps(found)) == found
-    assert set(found["orders"]) == {"oracle", "greedy", "guess by blocks", "random", "output norm",
+    assert set(found["orders"]) == {"oracle", "greedy", "the layers alone", "random", "output norm",
                                     "gate gradient, taken again", f"{LOSS}, taken again"}  # fmt: skip
     assert {name: len(forms) for name, forms in found["forms"].items()} == {
         "gate gradient": 3, "path gradient": 3, LOSS: 2, "Shapley, exact": 2,
