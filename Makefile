@@ -65,7 +65,7 @@ bench-births: install ## see heads come into being with eight seeds: three minut
 bench-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.places
 
-bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: half an hour; needs make real-models
+bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: two hours; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes

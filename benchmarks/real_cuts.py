@@ -153,13 +153,13 @@ def of_orders(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor], of_j
 
 
 def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict[str, list[Losses]]:
-    """Cuts by chance, DRAWS of each kind: free; and of the same shape as each of these orders.
+    """Cuts by chance in the shape of each of these orders, DRAWS of each kind.
 
     "as many of each layer": what a measure cuts, from other heads of the same layers. "its layers spared": at random,
     but where it cuts no head of a layer, neither does chance. "the layer alone": every head counts as the mean of its
     layer.
     """
-    found = {"free": [losses(model, judged, random(draw)) for draw in range(DRAWS)]}
+    found = {}
     for name, order in by_name.items():
         shaped = (shuffled_in_blocks(order, draw) for draw in range(DRAWS))
         found[f"as many of each layer: {name}"] = [losses(model, judged, other, LARGE_CUTS) for other in shaped]

@@ -1,9 +1,10 @@
 """What survives on a real language model: heads of SmolLM2 measured and cut, ``python -m benchmarks.real_heads``.
 
-Each part is written as soon as it is done, into results/real_heads, so that a run that was cut short goes on where it
-stopped; at the end all parts become real_heads.json in the library, where notebooks read them. Parts may be named as
-arguments, so that two processes can share the work. One thread each; no part takes more than a quarter of an hour of
-CPU time. What is measured of every row is too large to keep: it lies in results/subset, and is made anew if it is gone.
+Each part is written as soon as it is done, so that a run that was cut short goes on where it stopped; at the end all
+parts become real_heads.json in the library, where notebooks read them. Delete that file to measure anew. Parts may be
+named as arguments, so that two processes can share the work. One thread each; a part takes a quarter of an hour of CPU
+time at most, on a machine with nothing else to do. What is measured of every row is too large to keep, and is made anew
+if it is gone.
 
 ``real_texts`` says what is read, ``real_cuts`` what is cut and beside which chance, ``word_circuit`` follows one head.
 """
@@ -35,12 +36,11 @@ from benchmarks.real_texts import (
 from benchmarks.word_circuit import TELLER, circuit, without
 from mha_lib import heads
 from mha_lib.heads.ablation import always, heads_seen_by, measuring
-from mha_lib.heads.controls import OF_EACH
+from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
 
-RESULTS = Path(__file__).with_name("results")
-PARTS_FOLDER, ROWS_FOLDER = RESULTS / "real_heads", RESULTS / "subset"
+PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "real_heads"  # git ignores it
 DIGITS = 4  # after the point
 SEEN_ROWS = 24  # of prose, that measures see
 PATH_ROWS = 12  # the first of them, for the path alone, which takes 80 times as long
@@ -49,25 +49,32 @@ RANDOM_TENS = 20
 
 def main(names: list[str]) -> None:
     """Measure what is not there yet, and write the results once all parts are."""
-    for folder in (PARTS_FOLDER, ROWS_FOLDER):
-        folder.mkdir(parents=True, exist_ok=True)
+    PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
     model = smollm2()
     with measuring(model):
         for name in names or PARTS:
             part(model, name)
-    if all((PARTS_FOLDER / f"{name}.json").exists() for name in PARTS):
-        found = {name: json.loads((PARTS_FOLDER / f"{name}.json").read_text()) for name in PARTS}
-        write_compact(kept_file("real_heads"), found)
+    found = measured_before()
+    if found.keys() >= PARTS.keys():
+        write_compact(kept_file("real_heads"), {name: found[name] for name in PARTS})
+
+
+def measured_before() -> dict:
+    """All parts that are there, those of this run before those that the library keeps."""
+    kept = kept_file("real_heads")
+    found = json.loads(kept.read_text()) if kept.exists() else {}
+    return found | {file.stem: json.loads(file.read_text()) for file in PARTS_FOLDER.glob("*.json")}
 
 
 def part(model: SmolLM2, name: str):
     """A part of the results, measured now or before."""
-    file = PARTS_FOLDER / f"{name}.json"
-    if not file.exists():
+    found = measured_before()
+    if name not in found:
         start = time.process_time()
-        write_compact(file, rounded(PARTS[name](model), DIGITS))
+        found[name] = rounded(PARTS[name](model), DIGITS)
+        write_compact(PARTS_FOLDER / f"{name}.json", found[name])
         print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
-    return json.loads(file.read_text())
+    return found[name]
 
 
 # What is measured of every row
@@ -75,7 +82,7 @@ def part(model: SmolLM2, name: str):
 
 def of_rows(name: str, measure: Callable[[], Tensor]) -> Tensor:
     """A tensor that is too large for the results, measured now or before."""
-    file = ROWS_FOLDER / f"{name}.pt"
+    file = PARTS_FOLDER / f"{name}.pt"
     if not file.exists():
         start = time.process_time()
         torch.save(measure(), file)
@@ -129,9 +136,21 @@ def orders(model: SmolLM2) -> dict[str, Tensor]:
     return cuts.orders(of_seen(model), on_path(model), looks)
 
 
-def leaders(model: SmolLM2) -> dict[str, Tensor]:
-    """The orders that are held against chance of their own shape."""
-    return {f"{name} | {OF_EACH}": cuts.forms(each)[OF_EACH] for name, each in of_seen(model).items()}
+def leaders(model: SmolLM2, *forms: str) -> dict[str, Tensor]:
+    """The orders that are held against chance of their own shape, in these forms."""
+    of_each = {name: cuts.forms(each) for name, each in of_seen(model).items()}
+    return {f"{name} | {form}": of_each[name][form] for form in forms for name in of_each}
+
+
+def chance_for(measure: str) -> Callable[[SmolLM2], dict]:
+    """Cuts by chance in the shape of a measure, with its sign and without."""
+
+    def of(model: SmolLM2) -> dict:
+        by_name = leaders(model, OF_EACH, SIGNED)
+        mine = {name: order for name, order in by_name.items() if name.startswith(measure)}
+        return cuts.chance(model, judged(model), mine)
+
+    return of
 
 
 # Parts
@@ -146,13 +165,13 @@ def of_all(model: SmolLM2) -> dict:
 def costs_on_prose(model: SmolLM2) -> dict:
     """What each head's absence costs, mean over rows and its standard error: (30, 9).
 
-    ``teller's ranks``: that of one head among all, by the mean over three of these rows, for each of several draws.
+    ``ranks by three``: that of one head among all, by the mean over three of these rows, for each of several draws.
     """
     each, ranks = costs(model), []
     for draw in range(cuts.DRAWS):
         three = torch.randperm(len(each), generator=torch.Generator().manual_seed(draw))[:3]
         ranks.append(int(heads.ranks(each[three].mean(dim=0))[TELLER]))
-    return {"mean": each.mean(dim=0), "error": each.std(dim=0) / len(each) ** 0.5, "teller's ranks": ranks}
+    return {"mean": each.mean(dim=0), "error": each.std(dim=0) / len(each) ** 0.5, "ranks by three": ranks}
 
 
 def costs_on_repeats(model: SmolLM2) -> dict:
@@ -260,7 +279,7 @@ def of_single_heads_gone(model: SmolLM2) -> dict:
 
 def speed(model: SmolLM2) -> dict:
     """How many times faster the model is without heads, cut for real: CPU time, side by side with the whole one."""
-    gate = leaders(model)[f"gate gradient | {OF_EACH}"]
+    gate = leaders(model, OF_EACH)[f"gate gradient | {OF_EACH}"]
     batch = judged(model)[:4]
     found = {}
     for cut in (27, 81):
@@ -302,13 +321,17 @@ PARTS: dict[str, Callable] = {
     "calibrated on docstrings": lambda model: cuts.calibrated(model, judged(model), gradients(model, "docstrings")),
     "path": lambda model: cuts.path_sums(model, seen(model)[:PATH_ROWS], on_path(model)),
     "cuts": lambda model: cuts.of_orders(model, judged(model), orders(model), costs_of_judged(model)),
-    "chance": lambda model: cuts.chance(model, judged(model), leaders(model)),
+    "chance": lambda model: {
+        "free": [cuts.losses(model, judged(model), cuts.random(draw)) for draw in range(cuts.DRAWS)]
+    },
+    "chance, gate gradient": chance_for("gate gradient"),
+    "chance, leave one out": chance_for("leave one out"),
     "gate gradient, taken again": lambda model: cuts.gate_gradient_again(
         model, judged(model), pool(model, "prose"), gradients(model, "prose")
     ),
     "leave one out, taken again": lambda model: cuts.costs_again(model, judged(model), seen(model), costs(model)),
     "other ablations": lambda model: cuts.ablated(
-        model, judged(model), heads.head_means(model, seen(model)), leaders(model)
+        model, judged(model), heads.head_means(model, seen(model)), leaders(model, OF_EACH)
     ),
     "speed": speed,
 }

@@ -1,9 +1,12 @@
 """Kept results are what the commands that make them wrote."""
 
 import pytest
+import torch
 
 from benchmarks import heads, places, pruning_speed
-from mha_lib.heads import kept_results
+from mha_lib.heads import coalitions, kept_columns, kept_results
+from mha_lib.heads.controls import OF_EACH, SIGNED
+from mha_lib.heads.intervals import removable
 
 
 def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
@@ -21,3 +24,38 @@ def test_unknown_results_are_refused():
         ValueError, match="name must be one of heads, pruning_speed, births, places, real_heads, got 'speed'"
     ):
         kept_results.load_results("speed")
+
+
+@pytest.mark.parametrize("task", ["lookups", "dates"])
+def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_measured(task):
+    models = kept_columns.SmallModels(task)
+    for order in ("gate gradient", "path gradient", "leave one out, zero, loss", "output norm", "Shapley, exact"):
+        controlled = [
+            result["forms"][order][OF_EACH if order == "gate gradient" else SIGNED]
+            if order in result["forms"]
+            else result["orders"][order]
+            for result in models.controlled
+        ]
+        areas = [result["orders"][order]["area"] for result in models.compared]
+        assert models.column(order).tolist() == pytest.approx(areas)
+        assert areas == pytest.approx([row["area"] for row in controlled], abs=2e-4)  # another run, the same models
+        curves = torch.tensor([result["orders"][order]["curve"] for result in models.compared])
+        if order != "leave one out, zero, loss":  # kept curves are rounded
+            assert models.column(order, "removable").tolist() == [removable(curve) for curve in curves]
+    signed = [result["forms"]["gate gradient"][SIGNED]["area"] for result in models.controlled]
+    assert models.column("gate gradient", form=SIGNED).tolist() == pytest.approx(signed)
+    assert "the layers alone" in models.orders and len(models.column("the layers alone")) == 30
+
+
+def test_losses_of_cuts_stand_above_the_whole_model_text_by_text():
+    cuts = kept_columns.LanguageModelCuts()
+    order, kind = f"gate gradient | {OF_EACH}", "free"
+    expected = torch.tensor(cuts.real["cuts"][order]["54"]) - torch.tensor(cuts.real["of all"]["all"])
+    torch.testing.assert_close(cuts.lost(order, 54), expected)
+    draws = torch.tensor([draw["54"] for draw in cuts.real["chance"][kind]]) - torch.tensor(cuts.real["of all"]["all"])
+    torch.testing.assert_close(cuts.drawn(kind, 54), draws.mean(dim=1))
+    torch.testing.assert_close(cuts.drawn(cuts.real["chance"][kind], 54), draws.mean(dim=1))
+    threshold = draws.mean(dim=1).sort().values[6:8].mean()  # between two draws
+    cuts.real["cuts"]["between"] = {"54": (cuts.whole + threshold).tolist()}
+    assert cuts.better(kind, "between", 54) == 7
+    assert coalitions.ranks(torch.tensor(cuts.real["costs on prose"]["mean"])).max() == 270
