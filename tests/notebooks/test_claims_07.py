@@ -13,6 +13,8 @@ from mha_lib.models.shipped import shipped_figures
 
 TEXT = text_of("07_head_importance", "08_head_pruning", "report_what_survives")
 LEAVE_ONE_OUT, BY_LOSS = "leave one out, zero, accuracy", "leave one out, zero, loss"
+BY_WEIGHTS = "confidence", "minus entropy"
+BY_MEANS = "leave one out, mean, loss"
 AGAIN = "path gradient, taken again"
 TASKS = "lookups", "dates"
 TAKEN_ONCE = (
@@ -105,6 +107,32 @@ def path_gradient_comes_next(results: Results, task: str) -> bool:
     return not any(value >= here for value in found.values())
 
 
+def beyond_shape(results: "Results", task: str, order: str) -> torch.Tensor:
+    """How much of an order's area chance of its own shape does not reach."""
+    found = [
+        result["forms"][order][SIGNED] if order in result["forms"] else result["orders"][order]
+        for result in results.heads[f"controls, {task}"]
+    ]
+    return torch.tensor([row["area"] - row["shaped_area"] for row in found])
+
+
+def path_settles(results: "Results") -> bool:
+    """Whether path gradients add up to what is due on every model, better with more steps."""
+    sums = [result["path_sums"] for task in TASKS for result in results.heads[f"controls, {task}"]]
+    lacking = {steps: max(abs(found[steps] - found["due"]) for found in sums) for steps in ("20", "40")}
+    return lacking["20"] < 0.0125 and lacking["40"] < 0.0045 and min(found["due"] for found in sums) > 1
+
+
+def sign_of_the_gate(results: "Results") -> bool:
+    """Whether it raises the area on the look-ups, lets no head go there, and is worse than chance on the dates."""
+    signed, each = (results.form("lookups", "gate gradient", form) for form in (SIGNED, OF_EACH))
+    return (
+        heads.interval(signed - each)[1] > 0
+        and results.form("lookups", "gate gradient", SIGNED, "removable").max() == 0
+        and heads.interval(results.form("dates", "gate gradient", SIGNED) - results.column("dates", "random"))[2] < 0
+    )
+
+
 def level(differences: torch.Tensor) -> bool:
     """Whether thirty models do not tell which is ahead, and the difference is small."""
     mean, low, high = heads.interval(differences)
@@ -129,13 +157,13 @@ def within(results: Results) -> dict[str, list[float]]:
 
 # Words of the notebooks, and what they mean in the results.
 CLAIMS = {
-    "a fifth or more of what attention does is *no one's* by this measure (in each of thirty models": lambda r: (
+    "in all of them a fifth or more goes missing in this way": lambda r: (
         r.column("lookups", LEAVE_ONE_OUT, "sum") <= 0.8 * r.column("lookups", "Shapley, exact", "sum")
     ).all(),
     "in all thirty models: together it costs at least 0.05 more than one by one": lambda r: (
         r.company("twins", "together") - r.company("twins", "alone").sum(dim=1) >= 0.05
     ).all(),
-    "freezing the later heads takes away two fifths or more of what the heads of layer 0 cost": lambda r: (
+    "In all thirty models freezing takes away two fifths or more of the cost": lambda r: (
         r.company("later", "frozen").sum(dim=1) <= 0.6 * r.company("later", "free").sum(dim=1)
     ).all(),
     "The cancelling pair does in all thirty what it does here": lambda r: (
@@ -144,24 +172,39 @@ CLAIMS = {
     "and the twins in 26: one by one they cost at most 0.05, and at least 0.1 together": lambda r: (
         ((r.cost("twins, one", "twins, other").amax(dim=0) <= 0.05) & (r.cost("twins, both")[0] >= 0.1)).sum() == 26
     ),
-    "among the first three by zero ablation, and by the gate's gradient": lambda r: (
-        max(r.ranks(name, "constant").max() for name in (LEAVE_ONE_OUT, "gate gradient")) <= 3
+    "It stands *first* by zero ablation, by the gate's gradient, and by the path gradient and the Shapley": lambda r: (
+        all(
+            r.ranks(name, "constant").median() == 1
+            for name in (LEAVE_ONE_OUT, "gate gradient", "path gradient", "Shapley, 50 orders")
+        )
     ),
-    "put it *first or second*": lambda r: r.ranks("Shapley, 50 orders", "constant").max() <= 2,
-    "it is what it is, 13th or later": lambda r: r.ranks("leave one out, mean, loss", "constant").min() >= 13,
-    "puts the unheard head among the first nine": lambda r: r.ranks("output norm", "unheard").max() <= 9,
-    "a place among the first twelve, in three models the very first": lambda r: (
-        r.ranks("confidence", "dead").max() <= 12 and (r.ranks("confidence", "dead") == 1).sum() == 3
+    "Put its *mean* in its place, and it stands 16th": lambda r: r.ranks(BY_MEANS, "constant").quantile(0.5) == 16,
+    "the unheard head stands fourth; it should be among the last five": lambda r: (
+        r.ranks("output norm", "unheard").quantile(0.5) == 4
     ),
-    "even the Shapley values of section 5": lambda r: r.ranks("Shapley, 50 orders", "cancelling").max() <= 7,
-    "the reference of loss and means has a mean of 0.75, and in one of them (seed 22) it stands at −0.12": lambda r: (
-        r.company("references", "loss, mean").mean().round(decimals=2) == 0.75
-        and r.company("references", "loss, mean").min().round(decimals=2) == -0.12
-        and r.company("references", "loss, mean").argmin() == 22
+    "Confidence puts it in the middle (median 9; a random order, 9.5)": lambda r: (
+        r.ranks("confidence", "dead").quantile(0.5) == 9
     ),
-    "on average no measure of these beats a guess that does nothing else": lambda r: (
-        max(agreement(r, name) for name in ("output norm", LEAVE_ONE_OUT, "gate gradient", "confidence"))
+    "they put both heads at the front. The Shapley values are fooled, too": lambda r: (
+        all(
+            r.ranks(name, "cancelling").max() <= 4 for name in (LEAVE_ONE_OUT, BY_MEANS, "gate gradient", "output norm")
+        )
+        and r.ranks("Shapley, 50 orders", "cancelling").max() <= 7
+    ),
+    "one ends near the front, the other near the end": lambda r: (
+        r.ranks("path gradient", "cancelling").amax(dim=1).min() >= 17
+        and r.ranks("path gradient", "cancelling").amin(dim=1).median() <= 3
+    ),
+    "in two of the thirty, ours and that of *loss, mean* have nothing to do with each other": lambda r: (
+        (r.company("references", "loss, mean").abs() < 0.13).sum() == 2
+        and r.company("references", "loss, mean").mean() > 0.7
+    ),
+    "On average no other measure of these beats *the layers alone*": lambda r: (
+        max(agreement(r, name) for name in ("output norm", LEAVE_ONE_OUT, "gate gradient", *BY_WEIGHTS))
         <= r.blocks_alone("lookups").mean()
+    ),
+    "and the path gradient beats them in 24 of the thirty models": lambda r: (
+        (r.column("lookups", "path gradient", "spearman") > r.blocks_alone("lookups")).sum() == 24
     ),
     "came close to the order of the Shapley values in one model, and went against it in another": lambda r: (
         r.column("lookups", LEAVE_ONE_OUT, "spearman").max() > 0.85
@@ -172,16 +215,21 @@ CLAIMS = {
         {(name, layer) for name, layers in within(r).items() for layer in (0, 1) if layers[layer] >= 0.5}
         == {("path gradient", 0), ("path gradient", 1), ("leave one out", 0)}
     ),
-    "The norm of what a head says agrees best, on average, and the gate's gradient least": lambda r: (
+    "In layer 1, confidence, entropy and norm cannot be told from a measure that knows nothing": lambda r: all(
+        low < 0 < high
+        for name in (*BY_WEIGHTS, "output norm")
+        for _, low, high in [heads.interval(r.company("within", name)[:, 1])]
+    ),
+    "The path gradient agrees best, on average, and the gate's gradient least": lambda r: (
         agreement(r, "gate gradient")
-        < min(agreement(r, name) for name in (LEAVE_ONE_OUT, "confidence", "minus entropy"))
-        <= max(agreement(r, name) for name in (LEAVE_ONE_OUT, "confidence", "minus entropy"))
-        < agreement(r, "output norm")
+        < min(agreement(r, name) for name in (LEAVE_ONE_OUT, "output norm", *BY_WEIGHTS))
+        <= max(agreement(r, name) for name in (LEAVE_ONE_OUT, "output norm", *BY_WEIGHTS))
+        < agreement(r, "path gradient")
     ),
-    "five heads of the greedy order are back at 0.99 in all eight models": lambda r: (
-        r.tuned("lookups", "greedy").min() >= 0.99
+    "five heads of the greedy order are back at 0.98 in all eight models": lambda r: (
+        r.tuned("lookups", "greedy").min() >= 0.98
     ),
-    "five by exact Shapley value reach 0.98 in six of them, five random ones in one": lambda r: (
+    "five by exact Shapley value in six of them, five random ones in one": lambda r: (
         [(r.tuned("lookups", name) >= 0.98).sum() for name in ("Shapley, exact", "random")] == [6, 1]
     ),
     "our worst five stayed below 0.9 after 600 steps": lambda r: (
@@ -191,24 +239,29 @@ CLAIMS = {
     "the best keep 0.38 to 0.74 more of the answers right in each of thirty models": lambda r: (
         gap(r).min().round(decimals=2) == 0.38 and gap(r).max().round(decimals=2) == 0.74
     ),
-    "By chance 0.8 of the twelve heads can go, and who knows the layers alone gets rid of 1.0": lambda r: (
+    "By random orders 0.8 of the twelve heads can go, and who knows the layers alone gets rid of 1.0": lambda r: (
         [round(r.chance("lookups", order, "removable"), 1) for order in ("random", GUESS)] == [0.8, 1.0]
     ),
-    "most measures that are taken once do little more than chance here": lambda r: (
-        sum(r.can_go("lookups", name) < 1.75 for name in TAKEN_ONCE) >= 7 and r.can_go("lookups", "greedy") > 2.5
+    "confidence do about as well; the Shapley values and the path gradient reach 1.2": lambda r: (
+        all(abs(r.can_go("lookups", name) - 0.85) < 0.2 for name in ("gate gradient", "confidence"))
+        and all(1.1 < r.can_go("lookups", name) < 1.25 for name in ("Shapley, exact", "path gradient"))
+    ),
+    "What reaches 2.2 or more is trained for it, or asks again after every cut": lambda r: (
+        {name for name in r.orders("lookups") if name != "oracle" and r.can_go("lookups", name) > 2.15}
+        == {"hard-concrete gates", "greedy", f"{BY_LOSS}, taken again"}
     ),
     "Greedy search asks again after every cut, and sees that. The Shapley values cannot": lambda r: (
         r.ahead("lookups", "greedy", "Shapley, exact") == 30
-        and r.can_go("lookups", "greedy") > 2.5
+        and r.chance("lookups", "greedy", "removable") > 2.5
         and r.can_go("lookups", "Shapley, exact") < 1.5
     ),
-    "agrees with the Shapley values better than any other measure but the sampled ones": lambda r: (
-        path_gradient_comes_next(r, "lookups")
+    "better than any other measure that is taken once, but the sampled ones": lambda r: path_gradient_comes_next(
+        r, "lookups"
     ),
     "For cutting, taken once, it is worth what the layers alone are worth": lambda r: level(
         r.column("lookups", "path gradient") - r.guess("lookups")
     ),
-    "Asking again after every cut helps the path gradient on both tasks": lambda r: all(
+    "asking the path gradient again after every cut helps it": lambda r: all(
         r.ahead(task, AGAIN, "path gradient") >= 29 for task in TASKS
     ),
     "greedy search is ahead of the Shapley values in all sixty models": lambda r: (
@@ -217,8 +270,14 @@ CLAIMS = {
     "Confidence, ahead of random orders in every model of the look-ups, is behind them in most": lambda r: (
         r.ahead("lookups", "confidence", "random") == 30 and r.ahead("dates", "random", "confidence") > 20
     ),
-    "leave-one-out by accuracy offers no order there, while the loss": lambda r: (
+    "leave-one-out by accuracy offers no order there. (The loss changes even where no answer does.)": lambda r: (
         r.column("dates", LEAVE_ONE_OUT, "tied").min() >= 10 and r.column("dates", BY_LOSS, "tied").max() == 0
+    ),
+    "it is ahead of the gate's gradient, though on the dates only in 20 of thirty": lambda r: (
+        [r.ahead(task, "path gradient", "gate gradient") for task in TASKS] == [30, 20]
+    ),
+    "single costs by *loss* are ahead of chance": lambda r: all(
+        r.ahead(task, BY_LOSS, "random") > 20 for task in TASKS
     ),
     "by chance as well: 5.1 of twelve, and 5.8 by the layers alone": lambda r: (
         [round(r.chance("dates", order, "removable"), 1) for order in ("random", GUESS)] == [5.1, 5.8]
@@ -226,17 +285,74 @@ CLAIMS = {
     '"six heads can go by exact Shapley values" is hardly a finding': lambda r: (
         0 < r.can_go("dates", "Shapley, exact") - r.chance("dates", GUESS, "removable") < 0.5
     ),
+    "has nothing of that kind, and neither have single costs by loss; exact Shapley values": lambda r: (
+        all(level(beyond_shape(r, "lookups", name)) for name in ("path gradient", BY_LOSS))
+        and all(
+            0 < heads.interval(beyond_shape(r, "lookups", name))[1] and beyond_shape(r, "lookups", name).mean() < 0.03
+            for name in ("Shapley, exact", "output norm", "confidence")
+        )
+    ),
+    "On the dates none of these is more than a few thousandths above its shape": lambda r: all(
+        abs(beyond_shape(r, "dates", name).mean()) < 0.005 and (beyond_shape(r, "lookups", "confidence").mean() > 0.01)
+        for name in ("Shapley, exact", "output norm", "confidence", "path gradient", BY_LOSS)
+    ),
+    "chance reaches 0.8 of twelve on the look-ups and 5.1 on the dates, the layers alone 1.0 and 5.8": lambda r: (
+        [[round(r.chance(task, order, "removable"), 1) for task in TASKS] for order in ("random", GUESS)]
+        == [[0.8, 5.1], [1.0, 5.8]]
+    ),
+    "exact Shapley values 1.2 and 6.0, greedy search 2.6 and 7.9": lambda r: (
+        [round(r.can_go(task, "Shapley, exact"), 1) for task in TASKS] == [1.2, 6.0]
+        and [round(r.chance(task, "greedy", "removable"), 1) for task in TASKS] == [2.6, 7.9]
+    ),
+    "within 0.012 nats with 20 steps and within 0.004 with 40, on all sixty models": lambda r: path_settles(r),
+    "with 20 steps the sum is off by at most 0.012 nats on all sixty, and with 40 by 0.004": lambda r: path_settles(r),
+    "The sign of the gate's gradient raises its area on the look-ups, and hurts on the dates": lambda r: (
+        heads.interval(r.form("lookups", "gate gradient", SIGNED) - r.form("lookups", "gate gradient", OF_EACH))[1] > 0
+        and heads.interval(r.form("dates", "gate gradient", SIGNED) - r.form("dates", "gate gradient", OF_EACH))[2] < 0
+    ),
+    "are ahead of random orders on the look-ups, and lose more than every random order": lambda r: all(
+        heads.interval(r.column("lookups", name) - r.column("lookups", "random"))[1] > 0
+        for name in ("confidence", "output norm")
+    ),
+    "is little ahead of random orders on the look-ups, and behind them if each layer's is normalised": lambda r: (
+        0 < heads.interval(r.column("lookups", "gate gradient") - r.column("lookups", "random"))[1]
+        and (r.column("lookups", "gate gradient") - r.column("lookups", "random")).mean() < 0.04
+        and heads.interval(r.column("lookups", "gate gradient, normalised") - r.column("lookups", "random"))[2] < 0
+    ),
     "The path gradient and the Shapley values have next to no negative heads": lambda r: all(
         r.negatives(task, name) < 1 for task in TASKS for name in ("path gradient", "Shapley, exact")
     ),
     "of the gate's twelve gradients most are negative on both": lambda r: all(
         r.negatives(task, "gate gradient") > 6 for task in TASKS
     ),
-    "Its sign helps on the look-ups, and on the dates it makes the order worse than a random one": lambda r: (
-        heads.interval(r.form("lookups", "gate gradient", SIGNED) - r.form("lookups", "gate gradient", OF_EACH))[1] > 0
-        and heads.interval(r.form("dates", "gate gradient", SIGNED) - r.column("dates", "random"))[2] < 0
+    "On the look-ups its sign raises the area, but then no head at all can go; on the dates it makes": sign_of_the_gate,
+    "Its sign raises the area on the look-ups, where then no head can go, and makes its order worse": sign_of_the_gate,
+    "Exact Shapley values are, by 0.02, and so is the signed gate gradient": lambda r: (
+        [round(beyond_shape(r, "lookups", name).mean().item(), 2) for name in ("Shapley, exact", "gate gradient")]
+        == [0.02, 0.02]
     ),
-    "With signs they are level on the look-ups; in every other comparison the path gradient is ahead": lambda r: (
+    "the path gradient and single costs by loss rise on both tasks, and stand above their shape": lambda r: all(
+        heads.interval(r.column(task, f"{name}, taken again") - r.column(task, name))[1] > 0
+        and heads.interval(beyond_shape(r, task, f"{name}, taken again"))[1] > 0
+        for task in TASKS
+        for name in ("path gradient", BY_LOSS)
+    ),
+    "the gate's gradient rises on the dates and falls on the look-ups": lambda r: (
+        heads.interval(r.column("dates", "gate gradient, taken again") - r.column("dates", "gate gradient"))[1] > 0
+        and heads.interval(r.column("lookups", "gate gradient, taken again") - r.column("lookups", "gate gradient"))[2]
+        < 0
+    ),
+    "the other five agree with the first one, accuracy and zeros, at 0.75 to 0.94 by rank, on average": lambda r: (
+        [
+            round(end(r.company("references", name).mean().item() for name in r.heads["company"][0]["references"]), 2)
+            for end in (min, max)
+        ]
+        == [0.75, 0.94]
+    ),
+    "A guess that knows the layers alone agrees at 0.80": lambda r: (
+        r.blocks_alone("lookups").mean().round(decimals=2) == 0.8
+    ),
+    "With signs they are level on the look-ups; in the other five comparisons its mean area is higher": lambda r: (
         level(r.form("lookups", "path gradient", SIGNED) - r.form("lookups", "gate gradient", SIGNED))
         and all(
             heads.interval(r.form(task, "path gradient", form) - r.form(task, "gate gradient", form))[1] > 0
@@ -249,7 +365,7 @@ CLAIMS = {
         level(r.form("lookups", name, SIGNED) - r.form("lookups", name, SIGNED, "shaped_area"))
         for name in ("path gradient", BY_LOSS)
     ),
-    "on the dates all that is above it is a few thousandths": lambda r: all(
+    "On the dates all that is above it is a few thousandths": lambda r: all(
         0 < (r.form("dates", name, form) - r.form("dates", name, form, "shaped_area")).mean() < 0.005
         for name, form in (("path gradient", SIGNED), (BY_LOSS, SIGNED), ("Shapley, exact", SIGNED))
     ),
@@ -302,7 +418,7 @@ def opposite(value):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_06_holds_for_another_seed_and_its_model_is_as_good_as_the_one_that_ships(monkeypatch):
+def test_07_holds_for_another_seed_and_its_model_is_as_good_as_the_one_that_ships(monkeypatch):
     def on_a_quarter(model, batch, *others, **options):  # 4096 sets, three times, would take most of the time
         return evaluate_all(model, batch[: len(batch) // 4], *others, **options)
 
