@@ -156,7 +156,7 @@ def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict
     """Cuts by chance in the shape of each of these orders, DRAWS of each kind.
 
     "as many of each layer": what a measure cuts, from other heads of the same layers. "its layers spared": at random,
-    but where it cuts no head of a layer, neither does chance. "the layer alone": every head counts as the mean of its
+    but where it cuts no head of a layer, neither does chance. "the layers alone": every head counts as the mean of its
     layer.
     """
     found = {}
@@ -169,7 +169,7 @@ def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict
         ]
         guess = guess_by_blocks(order)
         noise = 1e-9 * order.abs().max()  # breaks ties
-        found[f"the layer alone: {name}"] = [
+        found[f"the layers alone: {name}"] = [
             losses(model, judged, guess + noise * random(draw), LARGE_CUTS) for draw in range(DRAWS)
         ]
     return found

@@ -43,7 +43,7 @@ def test_the_forms_of_a_measure():
 def test_chance_has_the_shape_that_it_says(order, gates_cut):
     found = cuts.chance(None, None, {"mine": order})
     assert {kind: len(draws) for kind, draws in found.items()} == dict.fromkeys(
-        ("as many of each layer: mine", "its layers spared: mine", "the layer alone: mine"), cuts.DRAWS
+        ("as many of each layer: mine", "its layers spared: mine", "the layers alone: mine"), cuts.DRAWS
     )
     numbers = [int((gates == 0).sum()) for gates in gates_cut]
     assert numbers == [*cuts.LARGE_CUTS] * (3 * cuts.DRAWS)
