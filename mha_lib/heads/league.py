@@ -91,6 +91,8 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
     "Shapley, 50 orders": "50 N forward",
     "Shapley, exact": "2^N forward",
     "greedy": "N (N + 1) / 2 forward",
+    "oracle": "2^N forward",
+    "the layers alone": "2^N forward",
     "random": "none",
 }
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
