@@ -373,6 +373,9 @@ CLAIMS = {
         and round(r.real["path"]["due"], 1) == 5.2
     ),
     "its slope at single points is as steep as 285 nats": lambda r: round(max(r.real["path"]["slope"])) == 285,
+    "Hardly anything is gained, and up to half a nat is lost": lambda r: (
+        all(0.95 < row["pruned"] < 1.1 for row in r.real["speed"].values()) and 0.3 < r.mean(GATE, 81) < 0.55
+    ),
     "The two grids differ by more than two nats, and both are far from what is due": lambda r: (
         abs(r.real["path"]["sums"]["even"] - r.real["path"]["sums"]["odd"]) > 2
         and min(abs(r.real["path"]["sums"][grid] - r.real["path"]["due"]) for grid in ("even", "odd")) > 3
