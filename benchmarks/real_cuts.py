@@ -5,15 +5,16 @@ sixteen judged texts, in nats, by cut and text. Cuts run in products of bfloat16
 moves a loss by less than 0.005 nats; gradients in single precision, for the path's would be noise otherwise.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from benchmarks.real_texts import TASK, drawn
 from mha_lib import heads
-from mha_lib.heads.ablation import blend, heads_seen_by, measuring
+from mha_lib.heads.ablation import blend, heads_seen_by
 from mha_lib.heads.coalitions import guess_by_blocks, shuffled_in_blocks
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_lib.heads.measures import gate_gradients
@@ -23,10 +24,9 @@ from mha_lib.models.tasks import Batch
 SHAPE = (30, 9)
 NUM_HEADS = 270
 CUTS = (13, 27, 54, 81)  # 5, 10, 20 and 30 % of the heads
-LARGE_CUTS = CUTS[1:]
+LARGE_CUTS = CUTS[1:]  # a measure that is taken again looks after each of them
 DRAWS = 20
 CALIBRATION_ROWS = 3, 24, 48
-STEP = 27  # heads cut between two looks, where a measure is taken again
 ROWS_AT_ONCE = 8
 GRID = 80  # points of the path; the even and the odd ones are two grids of half as many
 
@@ -49,14 +49,14 @@ def loss_of(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor
         return TASK.loss(model, batch, gates).mean(dim=1)
 
 
-def kept(importance: Tensor, cut: int) -> Tensor:
-    """Gates that are 0 for the ``cut`` least important heads."""
-    return (heads.ranks(importance) <= NUM_HEADS - cut).float()
+def kept(importance: Tensor, cut: int, seed: int = 0) -> Tensor:
+    """Gates that are 0 for the ``cut`` least important heads; ``seed`` draws the order of equals."""
+    return (heads.ranks(importance, seed) <= NUM_HEADS - cut).float()
 
 
-def losses(model: SmolLM2, judged: Batch, importance: Tensor, cuts=CUTS) -> Losses:
+def losses(model: SmolLM2, judged: Batch, importance: Tensor, cuts=CUTS, seed: int = 0) -> Losses:
     """What is lost of each text after each cut in this order: its loss with what is left."""
-    return {str(cut): loss_of(model, judged, kept(importance, cut)) for cut in cuts}
+    return {str(cut): loss_of(model, judged, kept(importance, cut, seed)) for cut in cuts}
 
 
 def forms(of_each: Tensor) -> dict[str, Tensor]:
@@ -96,15 +96,14 @@ def path_sums(model: SmolLM2, batch: Batch, gradients: Tensor) -> dict:
     Args:
         gradients: (GRID, rows, 30, 9).
     """
-    at = [point / 20 for point in range(21)] + [(point + 0.5) / GRID for point in range(GRID)]
-    on_the_way = {f"{alpha:.5f}": loss_of(model, batch, torch.full(SHAPE, alpha)).mean() for alpha in sorted(at)}
+    at = [point / 20 for point in range(21)]
+    on_the_way = {f"{alpha:.5f}": loss_of(model, batch, torch.full(SHAPE, alpha)).mean() for alpha in at}
     sums = {name: gradients[points].mean(dim=(0, 1)).sum() for name, points in GRIDS.items()}
     return {
         "due": on_the_way["0.00000"] - on_the_way["1.00000"],
         "sums": sums,
         "loss": on_the_way,
         "slope": gradients.sum(dim=(2, 3)).mean(dim=1),  # of the loss along the path, mean over rows: (GRID,)
-        "slope of each row": gradients.sum(dim=(2, 3)).T,
     }
 
 
@@ -167,10 +166,8 @@ def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict
             {str(cut): loss_of(model, judged, kept(random(draw) + spared(order, cut), cut)) for cut in LARGE_CUTS}
             for draw in range(DRAWS)
         ]
-        guess = guess_by_blocks(order)
-        noise = 1e-9 * order.abs().max()  # breaks ties
         found[f"the layers alone: {name}"] = [
-            losses(model, judged, guess + noise * random(draw), LARGE_CUTS) for draw in range(DRAWS)
+            losses(model, judged, guess_by_blocks(order), LARGE_CUTS, draw) for draw in range(DRAWS)
         ]
     return found
 
@@ -201,73 +198,61 @@ def calibrated(model: SmolLM2, judged: Batch, gradients: Tensor) -> dict:
     }
 
 
-def again(model: SmolLM2, judged: Batch, look, first: Tensor) -> Losses:
-    """Cuts by a measure that is taken again after every STEP heads.
+def again(model: SmolLM2, judged: Batch, look: Callable[[Tensor], Tensor], first: Tensor) -> Losses:
+    """Cuts by the absolute values of each row of a measure that is taken again after each of LARGE_CUTS.
 
     Args:
-        look: gates → importance of the heads that are left.
+        look: gates → the measure of each row, of the heads that are left, (rows, 30, 9).
         first: what it says with all heads there.
     """
-    gates, order, found = torch.ones(SHAPE), first, {}
+    gates, of_each, found = torch.ones(SHAPE), first, {}
     for cut in LARGE_CUTS:
-        importance = order.masked_fill(gates == 0, -torch.inf)  # what is gone stays gone
+        importance = forms(of_each)[OF_EACH].masked_fill(gates == 0, -torch.inf)  # what is gone stays gone
         gates = kept(importance, cut)
         found[str(cut)] = loss_of(model, judged, gates)
         if cut != LARGE_CUTS[-1]:
-            order = look(gates)
+            of_each = look(gates)
     return found
 
 
 def gate_gradient_again(model: SmolLM2, judged: Batch, batch: Batch, gradients: Tensor) -> list[Losses]:
-    """The gate gradient, absolute values of each row, taken again after every STEP heads: of each draw of 24 rows."""
-
-    def look(gates: Tensor, part: Batch) -> Tensor:
-        return row_gradients(model, part, gates).abs().mean(dim=0)
-
-    found = []
-    for draw in range(DRAWS):
-        chosen = drawn(24, draw)
-        first = forms(gradients[chosen])[OF_EACH]
-        found.append(again(model, judged, lambda gates, part=batch[chosen]: look(gates, part), first))
-    return found
+    """The gate gradient, taken again, of each draw of 24 rows."""
+    draws = [drawn(24, draw) for draw in range(DRAWS)]
+    return [again(model, judged, partial(row_gradients, model, batch[rows]), gradients[rows]) for rows in draws]
 
 
 def costs_again(model: SmolLM2, judged: Batch, batch: Batch, costs: Tensor) -> Losses:
-    """Single costs, absolute values of each row, taken again after every STEP heads."""
-
-    def look(gates: Tensor) -> Tensor:
-        return row_costs(model, batch, gates).abs().mean(dim=0)
-
-    return again(model, judged, look, forms(costs)[OF_EACH])
+    """Single costs, taken again."""
+    return again(model, judged, partial(row_costs, model, batch), costs)
 
 
 # Other meanings of "gone"
 
 
-def ablated(model: SmolLM2, judged: Batch, means: list[Tensor], by_name: Mapping[str, Tensor]) -> dict:
+def ablated(model: SmolLM2, judged: Batch, seen: Batch, by_name: Mapping[str, Tensor]) -> dict:
     """The same cuts where heads that are off give way to their mean, or to what they say about the next text.
 
     Args:
-        means: what each head says on average over the rows that measures see, for each layer (9, 64).
+        seen: the rows that measures see, over which means are taken.
         by_name: orders; DRAWS random ones stand beside them.
     """
-    said = heads.head_outputs(model, judged)
     substitutes = {
-        "mean": [mean[:, None] for mean in means],
-        "resample": [layer.roll(-1, dims=0) for layer in said],
+        "mean": heads.substitutes_for(model, seen, "mean"),
+        "resample": heads.substitutes_for(model, judged, "resample"),
     }
     chosen = dict(by_name) | {f"random {draw}": random(draw) for draw in range(DRAWS)}
-    return {
-        ablation: {
-            name: {str(cut): substituted(model, judged, kept(order, cut), instead) for cut in LARGE_CUTS}
-            for name, order in chosen.items()
-        }
-        for ablation, instead in substitutes.items()
-    }
+    found: dict[str, dict[str, Losses]] = {ablation: {name: {} for name in chosen} for ablation in substitutes}
+    for ablation, instead in substitutes.items():
+        for name, order in chosen.items():
+            for cut in LARGE_CUTS:
+                with substituted(model, kept(order, cut), instead):
+                    found[ablation][name][str(cut)] = loss_of(model, judged)
+    return found
 
 
-def substituted(model: SmolLM2, batch: Batch, gates: Tensor, substitutes: list[Tensor]) -> Tensor:
-    """The mean loss of each row where heads that are off give way to substitutes."""
+@contextmanager
+def substituted(model: SmolLM2, gates: Tensor, substitutes: list[Tensor]) -> Iterator[None]:
+    """Inside, heads that are off give way to these substitutes."""
     changes = [blend(*pair) for pair in zip(gates, substitutes, strict=True)]
-    with measuring(model), heads_seen_by(model.attentions, changes):
-        return loss_of(model, batch)
+    with heads_seen_by(model.attentions, changes):
+        yield

@@ -271,8 +271,7 @@ def of_single_heads_gone(model: SmolLM2) -> dict:
     for ablation in ("zero", "mean", "resample"):
         instead = heads.substitutes_for(model, random, ablation)
         for place in ((1, 4), (16, 0), (18, 6)):
-            changes = [cuts.blend(*pair) for pair in zip(without(place), instead, strict=True)]
-            with heads_seen_by(model.attentions, changes):
+            with cuts.substituted(model, without(place), instead):
                 found.setdefault(str(place), {})[ablation] = second_time(TASK.loss(model, random)) - whole
     return found
 
@@ -330,9 +329,7 @@ PARTS: dict[str, Callable] = {
         model, judged(model), pool(model, "prose"), gradients(model, "prose")
     ),
     "leave one out, taken again": lambda model: cuts.costs_again(model, judged(model), seen(model), costs(model)),
-    "other ablations": lambda model: cuts.ablated(
-        model, judged(model), heads.head_means(model, seen(model)), leaders(model, OF_EACH)
-    ),
+    "other ablations": lambda model: cuts.ablated(model, judged(model), seen(model), leaders(model, OF_EACH)),
     "speed": speed,
 }
 

@@ -25,6 +25,7 @@ from mha_lib.heads.coalitions import (
 from mha_lib.heads.intervals import removable
 from mha_lib.heads.league import (
     GREEDY,
+    GUESS,
     MEASURES,
     NUM_SEARCHES,
     ORACLE,
@@ -40,7 +41,6 @@ from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
 
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
-GUESS = "the layers alone"
 GRADIENTS: Mapping[str, Mapping[str, Measure]] = {  # what has a sign in every example
     "gate gradient": {SIGNED: partial(gate_gradient, signed=True), OF_EACH: gate_gradient},
     "path gradient": {SIGNED: path_gradient, OF_EACH: partial(path_gradient, signed=False)},

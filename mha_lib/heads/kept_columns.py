@@ -6,8 +6,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from mha_lib.heads.controls import GUESS, OF_EACH, SIGNED
+from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.heads.kept_results import load_results
+from mha_lib.heads.league import GUESS
 
 
 class SmallModels:

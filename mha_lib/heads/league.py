@@ -79,6 +79,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
+GUESS = "the layers alone"  # every head counts as the mean of its block
 PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
     "leave one out, zero, loss": "N + 1 forward",
     "gate gradient": "1 forward, 1 backward",
@@ -92,7 +93,7 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
     "Shapley, exact": "2^N forward",
     "greedy": "N (N + 1) / 2 forward",
     "oracle": "2^N forward",
-    "the layers alone": "2^N forward",
+    GUESS: "2^N forward",
     "random": "none",
 }
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least

@@ -77,9 +77,13 @@ def gate_gradient(
 def gate_gradients(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
     """How each example's loss falls as a gate opens, −∂L(x) / ∂ξ_h: (batch, num_blocks, num_heads).
 
-    ``gates`` (num_blocks, num_heads) are where it is taken.
+    ``gates`` (num_blocks, num_heads) are where it is taken; L(x) is an example's mean loss.
     """
-    return -_gradient(model, batch, task, gates.expand(len(batch), -1, -1).clone())
+    own = gates.expand(len(batch), -1, -1).clone().requires_grad_()  # each example has gates of its own
+    with measuring(model):
+        output = model(batch.inputs, batch.valid_lens, own)
+        loss = task.losses(output, batch.targets).flatten(start_dim=1).mean(dim=1).sum()
+        return -torch.autograd.grad(loss, own)[0].double()
 
 
 def path_gradient(
@@ -175,15 +179,6 @@ def _values(
     """What each setting of the gates is worth: accuracy, or minus the loss."""
     scores = evaluate(model, batch, task, gates, substitutes)
     return scores.accuracy if score == "accuracy" else -scores.loss
-
-
-def _gradient(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
-    """∂L(x) / ∂ξ for each example x at its own ``gates`` (batch, num_blocks, num_heads); L(x) is its mean loss."""
-    with measuring(model):
-        gates.requires_grad_()
-        output = model(batch.inputs, batch.valid_lens, gates)
-        loss = task.losses(output, batch.targets).flatten(start_dim=1).mean(dim=1).sum()
-        return torch.autograd.grad(loss, gates)[0].double()
 
 
 def _attention_weights(model: Transformer, batch: Batch) -> list[Tensor]:
