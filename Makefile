@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-places bench-real bench-notebooks \
-	bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
+.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
+	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -67,6 +67,9 @@ bench-places: install ## ask four kinds of places at lengths and with padding ne
 
 bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: two hours; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
+
+bench-next-word: install ## cut heads of SmolLM2 and see what it says next, on 78 texts: eleven minutes; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.next_word
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks

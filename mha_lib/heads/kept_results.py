@@ -10,6 +10,7 @@ COMMANDS = {
     "births": "make bench-births",
     "places": "make bench-places",
     "real_heads": "make bench-real",
+    "next_word": "make bench-next-word",
 }
 
 
@@ -26,6 +27,8 @@ def load_results(name: str) -> dict | list:
             scores of the heads, and losses without a head. "places": for each of ``RUNS`` of ``benchmarks/places.py``
             what five seeds give, by the names of its ``COLUMNS``, and the same for a guess. "real_heads": what was
             measured on the language model SmolLM2, part by part, as the functions of ``benchmarks/real_heads.py`` say.
+            "next_word": what that model says next on texts that nobody chose, with heads cut, as
+            ``benchmarks/next_word.py`` says.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

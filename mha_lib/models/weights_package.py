@@ -51,6 +51,11 @@ class WeightsPackage:
             raise ImportError(self.how_to_get(self.requirement))
         return Path(spec.origin).parent / path
 
+    def is_there(self) -> bool:
+        """Whether the package and its readers are installed; whether its files are sound, ``read`` says."""
+        needed = [self._module, *(reader.split("==")[0] for reader in self.readers)]
+        return all(find_spec(module) for module in needed)
+
     def reader(self, module: str) -> ModuleType:
         """One of the packages that read the files, imported; an ImportError says how to get it."""
         try:
