@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mha_lib import pictures
 from mha_lib.models import shipped_model
-from mha_lib.pictures.live import as_json, bundle, page_data
+from mha_lib.pictures.live import as_json, bundle
 from tools.lab_page import FLAGS, Lab, NotebookPage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -206,7 +206,7 @@ def ways_on_pages(browser, folder):
     bare = folder / "canvas.html"
     bare.write_text(
         CANVAS.format(
-            module=bundle("transformer.js").replace("export ", ""), state=as_json(page_data(explorer)["state"])
+            module=bundle("transformer.js").replace("export ", ""), state=as_json(explorer.page_data()["state"])
         )
     )
     ways = {}

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save
 
 import mha_lib
-from mha_lib.models.pretrained import PACKAGE, SHA256, minilm
+from mha_lib.models.pretrained import PACKAGE, minilm
 from mha_lib.models.training import single_thread
 
 FOLDER = Path(mha_lib.__file__).with_name("models") / "sentences"
@@ -35,10 +35,11 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     maps = {str(number): in_255ths(one.weights) for number, one in enumerate(kept)}
     (FOLDER / "maps.safetensors").write_bytes(save(maps))
+    sha256 = PACKAGE.sha256["model/model.safetensors"]
     about = {
         "what": "attention weights in 255ths: for each sentence (6 layers, 12 heads, queries, keys)",
         "model": "sentence-transformers/all-MiniLM-L6-v2, Apache License 2.0",
-        "package": f"{PACKAGE}, MIT License; model.safetensors with SHA-256 {SHA256['model.safetensors']}",
+        "package": f"{PACKAGE.requirement}, MIT License; model.safetensors with SHA-256 {sha256}",
         "sentences": [{"sentence": one.sentence, "tokens": one.tokens} for one in kept],
     }
     (FOLDER / "sentences.json").write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

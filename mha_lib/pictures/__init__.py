@@ -15,6 +15,7 @@ from mha_lib.pictures.live import LivePicture, save_html
 from mha_lib.pictures.mask_explorer import MaskExplorer
 from mha_lib.pictures.mixture_triangle import mixture_triangle
 from mha_lib.pictures.named_tables import NamedTable
+from mha_lib.pictures.next_word_explorer import NextWordExplorer
 from mha_lib.pictures.picture import Picture
 from mha_lib.pictures.scrubber import Scrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer

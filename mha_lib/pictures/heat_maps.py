@@ -170,6 +170,20 @@ def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tupl
         canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
 
 
+def word_width(word: str) -> float:
+    """How wide the box around a word is."""
+    return font(32).getlength(word) / 2 + 14
+
+
+def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
+    """Words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
+    for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
+        frame, width = "query" if i == query else None, word_width(word)
+        canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
+        ink = "white" if is_dark(shades[i]) else "black"
+        canvas.text(x + width / 2, y + 15, word, size=16, anchor="mm", colour=ink)
+
+
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
@@ -184,7 +198,7 @@ def draw_words(
     """
     own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
     fills = [tuple(fill) for fill in rows[head]]
-    widths = [font(32).getlength(word) / 2 + 14 for word in words]
+    widths = [word_width(word) for word in words]
     middles = [sum(widths[:i]) + 4 * i + width / 2 for i, width in enumerate(widths)]
     far = [abs(middle - middles[query]) for middle in middles]
     line = 0.2 * max(far) + 56  # the words' upper edge
@@ -195,11 +209,8 @@ def draw_words(
         if i != query and own[i] >= FAINT:
             bow = middles[query], middles[i], line, 0.2 * far[i] + 6
             canvas.bow(*bow, colour=fills[i], thickness=1 + 6 * float(own[i]))
-    for i, word in enumerate(words):
-        box, chosen = (middles[i] - widths[i] / 2, line, widths[i], 30), "query" if i == query else None
-        canvas.box(*box, fill=fills[i], line=chosen, thickness=2, radius=6)
-        ink = "white" if is_dark(np.array(fills[i])) else "black"
-        canvas.text(middles[i], line + 15, word, size=16, anchor="mm", colour=ink)
+    lefts = [middle - width / 2 for middle, width in zip(middles, widths, strict=True)]
+    write_words(canvas, words, rows[head], lefts, line, query)
     strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
     for layer, strips in enumerate(rows):
         y = line + 48 + 22 * layer

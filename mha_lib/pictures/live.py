@@ -102,6 +102,23 @@ class Place(traitlets.Int):
         return place
 
 
+class OwnText(traitlets.Unicode):
+    """A choice: a text of the reader's own that the picture's ``read`` can read, or none."""
+
+    def __init__(self):
+        super().__init__()
+        choice(self)
+
+    def validate(self, obj: Any, value: Any) -> str:
+        text = super().validate(obj, value)
+        try:
+            if text:
+                obj.read(text)
+        except (ImportError, ValueError) as error:
+            refuse("text", f"one that the model can read ({error})", text)
+        return text
+
+
 class LivePicture(anywidget.AnyWidget):
     """A picture that the browser computes and Python can move. A subclass names its module and its choices.
 
@@ -142,10 +159,38 @@ class LivePicture(anywidget.AnyWidget):
         # In the order in which they are declared, since the places of one may depend on another.
         ordered = {name: first.pop(name) for name in self.choices if name in first}
         super().__init__(title=title, data=data, **ordered, **first)
+        self.on_msg(self._hear)
+
+    def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
+        """What the page gets that asks for something it does not hold: JSON, and bytes.
+
+        Args:
+            question: what it asks, in the picture's own words.
+            share: tells the page how much of a long answer is done, from 0 to 1.
+
+        Raises:
+            ImportError, ValueError: there is no answer; the page shows the message.
+        """
+        raise ValueError(f"{type(self).__name__} answers no questions, got {question}")
+
+    def _hear(self, _widget: Any, question: dict[str, Any], _buffers: Any) -> None:
+        to = question.pop("to")
+        try:
+            answer = self.reply(question, lambda share: self.send({"to": to, "bytes": [], "share": share}))
+        except (ImportError, ValueError) as error:
+            answer = {"error": str(error)}
+        parts = {name: value for name, value in answer.items() if isinstance(value, bytes)}
+        rest = {name: value for name, value in answer.items() if name not in parts}
+        self.send({"to": to, "bytes": list(parts), **rest}, list(parts.values()))
 
     def draw(self) -> tuple[Canvas, str, str]:
         """The present state without a browser: an image, the words that say it whole, and what to notice."""
         raise NotImplementedError
+
+    def page_data(self) -> dict[str, Any]:
+        """All that its module reads on a page without a kernel, and its kind."""
+        state = {name: getattr(self, name) for name in ("title", "data", *self.choices)}
+        return {"kind": self.module, "state": state}
 
     def still(self) -> Picture:
         """The present state as an image with words."""
@@ -199,7 +244,7 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
-    path, state = Path(path), state_of("picture", page_data(picture))
+    path, state = Path(path), state_of("picture", picture.page_data())
     parts = {"title": html.escape(picture.title), "style": style(), "script": page_script([picture.module])}
     path.write_text(PAGE.format(still=picture.still().html("picture"), state=state, **parts), encoding="utf-8")
     return path
@@ -218,12 +263,6 @@ def page_script(kinds: Iterable[str]) -> str:
 def state_of(key: str, state: dict[str, Any]) -> str:
     """What a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
     return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
-
-
-def page_data(picture: LivePicture) -> dict[str, Any]:
-    """All that a picture's module reads, and its kind."""
-    state = {name: getattr(picture, name) for name in ("title", "data", *picture.choices)}
-    return {"kind": picture.module, "state": state}
 
 
 def as_json(state: dict[str, Any]) -> str:

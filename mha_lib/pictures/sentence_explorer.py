@@ -1,29 +1,34 @@
 """A real sentence and real heads, live: choose a word and see where every head of MiniLM looks from there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import traitlets
 
-from mha_lib.models.pretrained import NAMED_HEADS, SentenceMaps, kept_maps
+from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
 from mha_lib.pictures.heat_maps import draw_words
-from mha_lib.pictures.live import LivePicture, Place, shares
+from mha_lib.pictures.live import LivePicture, OwnText, Place, shares
 from mha_lib.pictures.picture import Canvas
+
+MOST_TOKENS = 40  # what a page shows without growing too long
 
 
 class SentenceExplorer(LivePicture):
     """Words to choose from, and the weights of all heads from the chosen word; heads that have a name come first.
 
-    For learners who want to meet heads that do something one can name, before any formula.
+    For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
+    the page asks for sentences of the reader's own.
 
     Args:
         sentences: where every head looks in each of them, as ``MiniLM.maps`` gives it; left out, the twelve sentences
             that ship with the library.
         named: names of heads by (layer, head), from 0.
+        model: from ``minilm()``; left out, the installed one is loaded when the page first asks.
         first: first values of the attributes.
 
     Attributes:
-        example: which sentence is shown.
+        example: which of the sentences is shown, where ``text`` is empty.
+        text: a sentence of one's own, at most 40 tokens with [CLS] and [SEP].
         query: the word that looks, counted from 0 with [CLS].
         layer, head: the head whose weights colour the words.
 
@@ -34,7 +39,8 @@ class SentenceExplorer(LivePicture):
     module = "sentence_explorer"
 
     example = Place(lambda self: len(self.maps))
-    query = Place(lambda self: len(self.maps[self.example].tokens))
+    text = OwnText()
+    query = Place(lambda self: len(self.shown().tokens))
     layer = Place(lambda self: self.maps[0].weights.shape[0])
     head = Place(lambda self: self.maps[0].weights.shape[1])
 
@@ -43,6 +49,7 @@ class SentenceExplorer(LivePicture):
         sentences: Sequence[SentenceMaps] | None = None,
         *,
         named: Mapping[tuple[int, int], str] = NAMED_HEADS,
+        model: MiniLM | None = None,
         **first: Any,
     ):
         self.maps, self.named = list(kept_maps() if sentences is None else sentences), dict(named)
@@ -50,21 +57,49 @@ class SentenceExplorer(LivePicture):
         if len(shapes) != 1:
             raise ValueError(f"sentences must be of one model, with as many layers and heads, got {sorted(shapes)}")
         ((layers, heads),) = shapes
+        self._model, self._own = model, dict[str, SentenceMaps]()
         data = {
-            "weights": b"".join(shares(one.weights) for one in self.maps),
-            "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in self.maps],
+            **packed(self.maps),
             "named": [{"layer": layer, "head": head, "name": name} for (layer, head), name in named.items()],
             "layers": layers,
             "heads": heads,
+            "can_ask": sentences is None and (model is not None or PACKAGE.is_there()),
         }
         super().__init__("Where the heads of a sentence model look", data, **first)
 
-    @traitlets.observe("example")
-    def _stay_among_the_words(self, change):
-        self.query = min(self.query, len(self.maps[change["new"]].tokens) - 1)
+    @traitlets.observe("example", "text")
+    def _stay_among_the_words(self, _change: Any) -> None:
+        self.query = min(self.query, len(self.shown().tokens) - 1)
+
+    def shown(self) -> SentenceMaps:
+        """The sentence that is shown."""
+        return self._own[self.text] if self.text else self.maps[self.example]
+
+    def read(self, text: str) -> SentenceMaps:
+        """Where the heads of MiniLM look in a sentence; it is remembered."""
+        if text not in self._own:
+            self._model = self._model or minilm()
+            one = self._model.maps(text)
+            if not 3 <= len(one.tokens) <= MOST_TOKENS:
+                got = f"{len(one.tokens) - 2} between [CLS] and [SEP]"
+                raise ValueError(f"text must have from 1 to {MOST_TOKENS - 2} tokens, got {got}")
+            self._own[text] = one
+        return self._own[text]
+
+    def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
+        """Where the heads look in ``text``."""
+        found = packed([self.read(question["text"])])
+        return {**found.pop("sentences")[0], **found}
+
+    def page_data(self) -> dict[str, Any]:
+        """As for every picture, and a sentence of one's own."""
+        state = super().page_data()
+        if self.text:
+            state["state"]["data"] = self.data | packed([*self.maps, self.shown()])
+        return state
 
     def draw(self) -> tuple[Canvas, str, str]:
-        one = self.maps[self.example]
+        one = self.shown()
         weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
         own = weights[self.layer, self.head]
         most, head = int(own.argmax()), f"Layer {self.layer}, head {self.head}"
@@ -74,3 +109,11 @@ class SentenceExplorer(LivePicture):
         shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
         alt = f"{one.sentence}. {head}, {looks}. All weights: {shown}."
         return canvas, alt, f"{head}: {looks}. Darker is more weight; below, all heads from the same word."
+
+
+def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
+    """Sentences as the page reads them."""
+    return {
+        "weights": b"".join(shares(one.weights) for one in maps),
+        "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],
+    }

@@ -44,6 +44,7 @@ CASES = {
     ),
     "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
+    "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 

@@ -127,3 +127,40 @@ def test_running_a_cell_again_leaves_nothing_behind(notebook):
     run_cell(opened, 1, times=50)
     run_cell(opened, 2)
     assert output_of(opened, 2) == before
+
+
+SMALL = """
+from types import SimpleNamespace
+from mha_lib.models import smollm2
+smollm2.NUM_HIDDENS, smollm2.FFN_NUM_HIDDENS, smollm2.VOCAB_SIZE = 36, 8, 60
+words = SimpleNamespace(
+    encode=lambda text: SimpleNamespace(ids=[int(word) for word in text.split()]),
+    decode=lambda ids, **_: " ".join(map(str, ids)))
+model = smollm2.SmolLM2(words).eval()
+for parameter in model.parameters():
+    torch.nn.init.normal_(parameter.data, std=0.3)
+"""
+
+
+def test_python_answers_about_a_text_of_ones_own_and_every_view_hears_its_own_answer(notebook):
+    show = "explorer = pictures.NextWordExplorer(model)\nexplorer"
+    opened = notebook(SMALL, show, "explorer.text, len(explorer.cut)", "explorer")
+    first, second = sections(opened, 2)
+    box = first.get_by_role("textbox", name="a text of your own")
+    box.fill("7 31 7 2 50")
+    box.press("Enter")
+    for view in (first, second):
+        view.get_by_role("button", name="31").wait_for()
+    assert first.locator(".slot b").text_content() != "?"
+    for head in (3, 200):
+        first.locator(".head-cell").nth(head).click()
+    for view in (first, second):  # the second asks for itself
+        view.get_by_text("2 heads cut").wait_for()
+    assert first.locator("[aria-label*='without it']").count() == 0
+    first.get_by_role("button", name="what does each head cost alone?").click()
+    first.locator(".head-cell[aria-label*='without it']").nth(269).wait_for()
+    while output_of(opened, 3) != "('7 31 7 2 50', 2)":
+        run_cell(opened, 3)
+    box.fill("1 " * 41)
+    box.press("Enter")
+    first.get_by_text("text must have from 1 to 40 tokens, got 41").wait_for()

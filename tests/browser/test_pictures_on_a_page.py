@@ -5,8 +5,10 @@ import re
 import pytest
 import torch
 from picture_cases import CASES, LivePage, load, violations
+from small_language_model import small_language_model
 
 from mha_lib import pictures
+from mha_lib.heads.kept_results import load_results
 from mha_lib.models import shipped_model
 from mha_lib.models.tasks import Digits
 
@@ -401,3 +403,83 @@ def test_numbers_are_written_with_their_signs(page):
     load(page, "elements.js")
     written = page.evaluate("[Infinity, -Infinity, NaN, -1.234, -0.001].map(value => code.number(value))")
     assert written == ["∞", "−∞", "NaN", "−1.23", "0.00"]
+
+
+FIVE = [156, 157, 158, 168, 169]
+
+
+def chip(page, name):
+    return page.section.get_by_role("button", name=name, exact=True)
+
+
+def test_without_the_induction_heads_another_word_comes_and_draws_of_others_stand_beside_it(live):
+    page = live(pictures.NextWordExplorer())
+    slot, bars = page.section.locator(".slot"), page.section.locator(".next-bar .name")
+    assert "Miller" in slot.text_content() and slot.locator("s").count() == 0
+    words = bars.all_text_contents()
+    chip(page, "induction (5)").click()
+    page.looks()
+    assert (slot.locator("b").text_content(), slot.locator("s").text_content()) == ("Obama", "Miller")
+    assert bars.all_text_contents() == [*words[:9], "Obama"], "the others stand still"
+    cut = page.section.get_by_role("switch", checked=False)
+    assert cut.count() == 5 and "layer 17, head 3, induction" in cut.first.get_attribute("aria-label")
+    row = next(one for one in load_results("next_word")["others"] if one["text"].startswith("Barack"))
+    told = [
+        f"{sum(word != ' Miller' for word in row['words of draws'][where])} of 20 draws of 5 others ({where})"
+        for where in ("same layers", "all heads")
+    ]
+    assert all(words in page.reading() for words in told)
+    seen = set()
+    for _ in range(20):
+        chip(page, "5 others, all heads ⟳").click()
+        page.looks()
+        seen.add(
+            (tuple(cut.evaluate_all("nodes => nodes.map(node => node.ariaLabel)")), slot.locator("b").text_content())
+        )
+        assert cut.count() == 5 and told[1] in page.reading()
+    assert len(seen) == 20
+    assert sum(word != "Miller" for _, word in seen) == int(told[1].split()[0])
+
+
+def test_what_the_page_says_of_any_kept_cut_is_what_was_kept(live):
+    """Words, bars and costs, of random sets of the named heads and of single ones, in a text with signs."""
+    explorer, generator = pictures.NextWordExplorer(example=4), torch.Generator().manual_seed(0)
+    page, kept = live(explorer), explorer.kept[4]
+    marked = [144, *FIVE, 188, 211, 227]
+    share = "fill => +fill.style.getPropertyValue('--p')"
+    for cut in (
+        *([head] for head in (0, 12, 188)),
+        marked,
+        *([marked[i] for i in torch.randperm(9, generator=generator)[:size]] for size in (2, 3, 6)),
+    ):
+        for head in cut:
+            page.section.locator(".head-cell").nth(head).click()
+        page.looks()
+        first = page.section.locator(".slot b").text_content()
+        shares = page.section.locator(".next-bar .fill").evaluate_all(f"fills => fills.map({share})")
+        place = kept.cuts.index(tuple(sorted(cut)))
+        expected = (-kept.nats[place]).exp()
+        if kept.first[place] >= 10:
+            expected[-1] = (-kept.first_nats[place]).exp()
+        assert first == kept.words[kept.first[place]].strip()
+        torch.testing.assert_close(torch.tensor(shares), expected, atol=1e-4, rtol=0)
+        page.section.get_by_role("button", name="all heads on").click()
+
+
+def test_a_cut_that_nobody_kept_is_said_to_be_unknown(live):
+    page = live(pictures.NextWordExplorer(cut=[3, 100]))
+    assert "This page knows each head cut alone" in page.reading()
+    assert page.section.locator(".slot b").text_content() == "?"
+
+
+def test_a_text_of_ones_own_travels_with_its_page(live):
+    own = "w7 w31 w7 w2 w50"
+    page = live(pictures.NextWordExplorer(small_language_model(), text=own, cut=[200, 3]))
+    assert page.section.locator(".next-line .word").all_text_contents() == ["start", *own.split()]
+    assert page.section.locator(".slot b").text_content() != "?"
+    assert page.section.get_by_role("textbox").count() == 0, "nobody would answer"
+
+
+def test_the_page_of_the_next_word_stays_small(tmp_path):
+    page = pictures.save_html(pictures.NextWordExplorer(), tmp_path / "next word.html")
+    assert page.stat().st_size <= 660_000

@@ -156,6 +156,16 @@ PLACES = {
             ("head", 12, "head must be between 0 and 11"),
         ],
     ),
+    "next word": (
+        pictures.NextWordExplorer,
+        [
+            ("example", 8, "example must be between 0 and 7"),
+            ("query", 12, "query must be between 0 and 11"),
+            ("layer", 30, "layer must be between 0 and 29"),
+            ("cut", [3, 270], "cut must be different heads from 0 to 269"),
+            ("cut", [3, 3], r"cut must be different heads .* got \[3, 3\]"),
+        ],
+    ),
     "scrubber": (
         lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
         [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
@@ -224,6 +234,15 @@ def test_the_still_of_masks_names_the_divisor_of_its_scores():
     explorer = pictures.MaskExplorer(torch.tensor([[[6.0, 2.0]]]), divisor=4.0, valid_lens=2)
     words = explorer.still().drawing.words
     assert words[words.index("scores ÷ 4") + 1 :][:2] == ["1.50", "0.50"]
+
+
+def test_the_still_of_the_next_word_tells_what_comes_and_marks_what_is_cut():
+    whole, cut = (pictures.NextWordExplorer(cut=cut) for cut in ((), [156, 157, 158, 168, 169]))
+    assert whole.still().drawing.words[0] == "With all 270 heads: “Miller”"
+    assert cut.still().drawing.words[0] == "Without 5 of 270 heads: “Obama”, not “Miller”"
+    lines = [len(picture.still().drawing.shapes) for picture in (whole, cut)]
+    assert lines[1] == lines[0] + 10, "two lines cross each head that is cut"
+    assert "Miller 0.30" in whole.still().alt and "Miller 0.00" in cut.still().alt
 
 
 def test_a_sentence_of_another_length_keeps_the_word_inside():

@@ -54,6 +54,8 @@ CANVASES = {
     "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
     "slow motion": pictures.SlowMotion,
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
+    "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
+    "next word of signs": lambda: pictures.NextWordExplorer(example=4, cut=[188]),
     "scrubber": lambda: pictures.Scrubber(weights(4, 3, 5, 5), range(4), step=2),
 }
 

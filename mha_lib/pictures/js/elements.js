@@ -130,7 +130,8 @@ function readingLine() {
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
  * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint` and `say`. It returns `nodes` to
- * show, `compute()` for after a choice, `paint()` for every change, and `end()`.
+ * show, `compute()` for after a choice, `paint()` for every change, and `end()`. `ask(question, hear)` puts a question
+ * to Python, and `hear` gets every part of the answer; there is no `ask` on a page without a kernel.
  */
 export function picture(build) {
   const render = ({ model, el }) => {
@@ -170,8 +171,17 @@ export function picture(build) {
       painted.push(...own);
       return element("div", attributes, ...own.map(({ node }) => node));
     };
+    const hearers = new Map();
+    const heard = ({ to, bytes, ...answer }, buffers) =>
+      hearers.get(to)?.({ ...answer, ...Object.fromEntries(bytes.map((name, i) => [name, buffers[i]])) });
+    const ask = model.send && ((question, hear) => {
+      const to = String(Math.random()); // another view of the same picture may be asking, too
+      hearers.set(to, hear);
+      model.send({ ...question, to });
+    });
+    if (ask) model.on("msg:custom", heard);
     const { say } = line, data = model.get("data");
-    const parts = build({ model, data, state, pointer, frame, controls, choose, point, repaint, say });
+    const parts = build({ model, data, state, pointer, frame, controls, choose, point, repaint, say, ask });
     frame.append(...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));
@@ -183,6 +193,7 @@ export function picture(build) {
     show();
     return () => {
       model.off("change", changed);
+      if (ask) model.off("msg:custom", heard);
       resized.disconnect();
       cancelAnimationFrame(asked);
       if (wait) save();

@@ -3,20 +3,37 @@
 import { bytesOf, indexOfLargest } from "./attention.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
+import { ownText } from "./own_text.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 104, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
 const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
 
-export default picture(({ data, state, controls, pointer, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, repaint, say, ask }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
-  const sizes = sentences.map(({ tokens }) => layers * heads * tokens.length ** 2);
-  const starts = sizes.map((_, i) => sizes.slice(0, i).reduce((sum, size) => sum + size, 0));
+  let start = 0;
+  const all = new Map(sentences.map(({ text, tokens }) => {
+    const own = { tokens, weights: numbers.subarray(start, start += layers * heads * tokens.length ** 2) };
+    return [text, own];
+  }));
+  const kept = [...all.values()], current = () => all.get(state.text) ?? kept[state.example];
   let shown = null, fitted = null, words = [], glyphs = [];
 
-  const options = sentences.map(({ text }) => text), lastOf = (i) => sentences[i].tokens.length - 1;
-  const write = (i) => ({ example: Number(i), query: Math.min(state.query, lastOf(i)) });
+  const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
+  const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
   const strip = controls({ example: { label: "sentence", options, write } });
+  const canAsk = Boolean(ask && data.can_ask), asked = new Set();
+  /** Learn a sentence from Python; `tell` hears what is wrong, or nothing, and then `act` may show it. */
+  function learn(text, tell = () => {}, act = repaint) {
+    asked.add(text);
+    ask({ text }, ({ error = "", tokens, weights }) => {
+      tell(error);
+      if (!error) all.set(text, { tokens, weights: bytesOf(weights) }) && act();
+    });
+  }
+  const own = ownText(canAsk, "a sentence of your own", (text, tell) => {
+    learn(text, tell, () => choose({ text, query: inside(all.get(text)) }));
+  });
   const looks = element("p", { class: "looks" }), line = element("div", { class: "words" });
   set(line, { role: "group", "aria-label": "words: choose who looks" });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
@@ -29,13 +46,13 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
 
   /** Where one head looks from one word: weights on all words. */
   function rowAt(layer, head, query) {
-    const count = words.length, start = starts[shown] + ((layer * heads + head) * count + query) * count;
-    return Array.from(numbers.subarray(start, start + count), (share) => share / 255);
+    const count = words.length, start = ((layer * heads + head) * count + query) * count;
+    return Array.from(shown.weights.subarray(start, start + count), (share) => share / 255);
   }
 
-  function rebuild(example) {
-    [shown, fitted, pointer.pointed] = [example, null, null];
-    const { tokens } = sentences[example], hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
+  function rebuild(sentence) {
+    [shown, fitted, pointer.pointed] = [sentence, null, null];
+    const { tokens } = sentence, hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
     const onpointerleave = () => point(null);
     words = tokens.map((token, i) => {
       const kind = token.startsWith("[") ? "word special" : "word";
@@ -94,8 +111,9 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
   }
 
   function paint() {
-    if (state.example !== shown) rebuild(state.example);
-    const { tokens } = sentences[shown], query = Math.min(state.query, tokens.length - 1);
+    if (canAsk && state.text && !all.has(state.text) && !asked.has(state.text)) learn(state.text);
+    if (current() !== shown) rebuild(current());
+    const { tokens } = shown, query = Math.min(state.query, tokens.length - 1);
     const { layer = state.layer, head = state.head } = pointer.pointed ?? {}, weights = rowAt(layer, head, query);
     words.forEach((word, i) => {
       set(word, {
@@ -130,5 +148,5 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
 
   const sentence = element("div", { class: "sentence" }, arcs, line);
   const heading = element("div", { class: "heading" }, from, scale());
-  return { nodes: [strip, names, looks, sentence, heading, grid], paint };
+  return { nodes: [element("div", { class: "texts" }, strip, own), names, looks, sentence, heading, grid], paint };
 });

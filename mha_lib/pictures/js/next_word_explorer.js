@@ -1,0 +1,243 @@
+// The next word of a real language model, and a switch for each of its heads: does the word hold without them?
+
+import { indexOfLargest } from "./attention.js";
+import { button, element, number, picture, roving, set, times } from "./elements.js";
+import { scale } from "./heat_map.js";
+import { isSame, percent, quoted, seen, TEN, textsOf } from "./next_words.js";
+import { ownText } from "./own_text.js";
+
+const DEAREST = 3; // nats where the grey of the switches ends
+const HELPS = 0.1; // nats from which a cut that makes the word likelier is marked
+const SURE = 0.3; // of a word that is less likely than this, many cuts make another
+const UNKNOWN = "This page knows each head cut alone, all sets of the heads with a letter, and the draws. " +
+  "In JupyterLab, where SmolLM2 is installed, every cut is computed.";
+
+export default picture(({ data, state, controls, pointer, choose, point, repaint, say, ask }) => {
+  const { layers, heads, groups, draws, can_ask } = data, count = layers * heads;
+  const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]), canAsk = Boolean(ask && can_ask);
+  const placeOf = (head) => ({ layer: Math.floor(head / heads), head: head % heads });
+  const nameOf = (head) => `layer ${placeOf(head).layer}, head ${placeOf(head).head}`;
+  const roleOf = (head) => groups.find((group) => group.heads.includes(head))?.name;
+  const letterOf = (role) => role.replace("the ", "")[0];
+  const pointing = (what) => ({ onpointerenter: () => point(what), onpointerleave: () => point(null) });
+  const current = () => texts.get(state.text) ?? kept[state.example];
+
+  // The text, and what comes next
+  const write = (i) => ({ example: Number(i), text: "", query: kept[i].n - 1, cut: [] });
+  const strip = controls({ example: { label: "text", options: data.titles, write } });
+  const own = ownText(canAsk, "a text of your own", (text, tell) => {
+    question({ text }, tell, () => choose({ text, query: texts.get(text).n - 1, cut: [] }));
+  });
+  const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose who looks" });
+  const slot = element("span", { class: "slot" }), looks = element("p", { class: "looks" });
+  const gaze = element("p", { class: "title" });
+  const bars = times(TEN, () => {
+    const [name, track, share] = ["name", "track-bar", "share"].map((part) => element("span", { class: part }));
+    const [fill, ghost] = ["fill", "ghost"].map((part) => element("i", { class: part }));
+    track.append(fill, ghost);
+    return { node: element("div", { class: "next-bar" }, name, track, share), name, share, fill, ghost };
+  });
+
+  // A switch for each head
+  const cells = times(count, (head) => {
+    const flip = () => {
+      const cut = state.cut.includes(head) ? state.cut.filter((other) => other !== head) : [...state.cut, head];
+      choose({ cut, ...placeOf(head) });
+    };
+    const onfocus = () => point({ head });
+    return button("", flip, { class: "head-cell", role: "switch", onfocus, ...pointing({ head }) });
+  });
+  const columns = times(layers, (layer) => {
+    const name = element("span", { "aria-hidden": true }, layer);
+    return element("div", { class: "layer-column" }, name, ...cells.slice(layer * heads, (layer + 1) * heads));
+  });
+  // Arrow keys move as one sees it: down a layer's heads, right to the next layer.
+  roving(times(count, (i) => cells[(i % layers) * heads + Math.floor(i / layers)]), layers);
+  const grid = element("div", { class: "head-grid", role: "group", "aria-label": "all heads" }, ...columns);
+  grid.addEventListener("focusout", () => point(null));
+  const letters = groups.map(({ name }) => `${letterOf(name)}: ${name}`).join("; ");
+  const legend =
+    `All ${count} heads by layer; click to cut. Fuller: costs more when cut alone (full: ${DEAREST} nats); ` +
+    `−: without it the word is likelier; ringed: without it another word comes. ${letters}.`;
+
+  // Groups of heads, and as many others
+  /** Cut some heads, and look at the one of them that looks away from the start most. */
+  function cutAll(cut) {
+    const text = current(), query = text.n - 1, away = cut.map((head) => Math.max(...text.look(head, query).slice(1)));
+    choose({ cut, query, ...(cut.length ? placeOf(cut[indexOfLargest(away)]) : {}) });
+  }
+  const drawn = {};
+  function drawAnew(where, cuts) {
+    drawn[where] = ((drawn[where] ?? -1) + 1) % cuts.length;
+    cutAll(cuts[drawn[where]]);
+  }
+  const five = groups[0].heads, both = Object.entries(draws), isDrawn = (cut) => (other) => isSame(cut, other);
+  const chips = [
+    ["all heads on", () => cutAll([]), (cut) => !cut.length],
+    ...groups.map(({ name, heads: own }) => [
+      own.length > 1 ? `${name} (${own.length})` : name,
+      () => cutAll(own),
+      (cut) => isSame(cut, own),
+    ]),
+    ...both.map((
+      [where, cuts],
+    ) => [`5 others, ${where} ⟳`, () => drawAnew(where, cuts), (cut) => cuts.some(isDrawn(cut))]),
+  ].map(([name, act, isOn]) => ({ node: button(name, act, { class: "chip" }), isOn }));
+  const tools = element("div", { class: "tools", role: "group", "aria-label": "cut a group" });
+  tools.append(...chips.map(({ node }) => node));
+
+  // What Python is asked
+  const bar = element("progress", { max: 1, "aria-label": "heads measured", hidden: true });
+  const each = button("what does each head cost alone?", () => {
+    set(bar, { hidden: null, value: 0 });
+    question({ text: current().text, each: true }, () => set(bar, { hidden: true }));
+  });
+  /** Learn what Python answers; `tell` hears what is wrong, or nothing, and then `then` may show it. */
+  function question(what, tell = () => {}, then = () => {}) {
+    ask(what, (answer) => {
+      if (answer.share !== undefined) return set(bar, { value: answer.share });
+      tell(answer.error ?? "");
+      if (answer.error) return;
+      texts.learn(answer);
+      then();
+      repaint();
+    });
+  }
+  const asked = new Set();
+  /** Ask once for what is to be shown and not known: a text, or a cut; beside a group, all draws. */
+  function askFor(text, cut) {
+    const what = state.text && !texts.get(state.text) ? { text: state.text } : { text: text.text, cuts: [cut] };
+    const key = JSON.stringify(what), draws = both.flatMap(([, cuts]) => cuts);
+    if (!canAsk || asked.has(key)) return;
+    asked.add(key);
+    question(isSame(cut, five) || draws.some(isDrawn(cut)) ? { ...what, cuts: [cut, ...draws] } : what);
+  }
+
+  let shown = null, words = [];
+  function rebuild(text) {
+    shown = text;
+    words = text.tokens.map((token, i) => {
+      const kind = { class: i ? "word" : "word special", ...pointing({ key: i }) };
+      return button(i ? seen(token) : "start", () => choose({ query: i }), kind);
+    });
+    line.replaceChildren(...words, slot);
+    roving(words, words.length, (query) => choose({ query }));
+  }
+
+  function paintText(text, head) {
+    const query = Math.min(state.query, text.n - 1), weights = text.look(head, query), role = roleOf(head);
+    words.forEach((word, i) => {
+      set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `weight ${number(weights[i])}` });
+      word.classList.toggle("later", i > query);
+    });
+    const key = pointer.pointed?.key ?? indexOfLargest(weights);
+    const [who, whom] = [query, key].map((i) => i ? quoted(text.tokens[i]) : "the start");
+    const rests = key === 0 && weights[0] > 0.5 ? " It rests there; that does not make it idle." : "";
+    gaze.textContent = `${nameOf(head)}${role ? ` (${role})` : ""}: ${who} looks at ${whom}, ${
+      number(weights[key])
+    }.${rests}`;
+  }
+
+  function paintNext(text, now, cut) {
+    const target = text.words[0], top = now?.first, wrong = now?.changes ? "wrong" : "";
+    const old = wrong ? [element("s", {}, seen(target))] : [];
+    slot.className = `slot ${wrong}`;
+    slot.replaceChildren(
+      element("b", {}, now ? seen(top) : "?"),
+      ...old,
+      element("small", {}, now ? percent(now.firstNats) : ""),
+    );
+    const still = cut.length && now && !wrong ? " still" : "",
+      with_ = cut.length ? `Without ${cut.length} of` : "With all";
+    const bold = element("b", { class: wrong }, now ? quoted(top) : "…"), not = wrong ? `, not ${quoted(target)}` : "";
+    looks.replaceChildren(`${with_} ${count} heads:${still} `, element("span", {}, bold, not));
+    // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
+    const isNew = wrong && !text.words.slice(0, TEN).includes(top);
+    bars.forEach(({ node, name, share, fill, ghost }, i) => {
+      const isLast = isNew && i === TEN - 1, word = isLast ? top : text.words[i];
+      const nats = isLast ? now.firstNats : now?.nats[i], before = isLast ? 0 : Math.exp(-text.whole.nats[i]);
+      name.textContent = seen(word);
+      share.textContent = now ? percent(nats) : "";
+      set(fill, { "--p": now ? Math.exp(-nats).toFixed(4) : 0 });
+      set(ghost, { "--p": before.toFixed(4), hidden: cut.length && before ? null : true });
+      node.className = `next-bar ${word === top ? `most ${wrong}` : ""}`;
+    });
+  }
+
+  function paintHeads(text, cut, pointed) {
+    const singles = text.each();
+    cells.forEach((cell, i) => {
+      const role = roleOf(i), { cost = 0, changes = false, nats } = singles[i] ?? {};
+      const alone = nats ? `; without it ${quoted(text.words[0])} ${percent(nats[0])}` : "";
+      const label = `${nameOf(i)}${role ? `, ${role}` : ""}${alone}`, full = Math.max(0, Math.min(cost / DEAREST, 1));
+      set(cell, { "--cost": full.toFixed(3), "aria-checked": !cut.includes(i), "aria-label": label });
+      set(cell, { text: role ? letterOf(role) : cost <= -HELPS ? "−" : "" });
+      cell.classList.toggle("flips", changes);
+      cell.classList.toggle("pointed", i === pointed);
+    });
+  }
+
+  /** What a cut does to the word, in words. */
+  function effect(text, cut) {
+    const { cost, changes, first, nats } = text.after(cut);
+    const helps = cost <= -HELPS ? ", likelier than with all heads" : "",
+      comes = changes ? `; ${quoted(first)} comes first` : "";
+    return `${quoted(text.words[0])} ${percent(text.whole.nats[0])} → ${percent(nats[0])}${helps}${comes}.`;
+  }
+
+  /** What stands beside a cut: as many others, of the same layers and of all; and the same cut in other texts. */
+  function beside(text, cut) {
+    const hits = (cuts, of) => {
+      const changed = text.changedBy(cuts);
+      return changed === null ? [] : [`${changed} of ${cuts.length} ${of}`];
+    };
+    if (cut.length === 1) {
+      const [head] = cut, { layer } = placeOf(head), others = times(count, (i) => [i]).filter(([i]) => i !== head);
+      const near = others.filter(([i]) => placeOf(i).layer === layer);
+      const told = [...hits(near, "other heads of its layer"), ...hits(others, "of all others")].join(", and ");
+      const elsewhere = kept.filter((other) => other !== text && other.after(cut).changes).length;
+      const breaks = layer < 2 && elsewhere > 2 ? ": it breaks much, which is no sign of a job" : "";
+      return `${
+        told ? ` Cut alone, ${told} change the word.` : ""
+      } In ${elsewhere} other texts this head does${breaks}.`;
+    }
+    const isFive = isSame(cut, five),
+      told = both.flatMap(([where, cuts]) => hits(cuts, `draws of 5 others (${where})`));
+    if (!isFive && !both.some(([, cuts]) => cuts.some(isDrawn(cut)))) return "";
+    const chance = told.length ? ` The word changes in ${told.join(" and in ")}.` : "", singles = text.each();
+    if (!isFive || !singles.length) return chance;
+    const sum = number(five.reduce((total, head) => total + singles[head].cost, 0));
+    return `${chance} Cut one at a time, the five cost ${sum} nats in all; together ${number(text.after(cut).cost)}.`;
+  }
+
+  function paint() {
+    const text = current(), { cut } = state, now = text.after(cut), pointed = pointer.pointed?.head;
+    const head = pointed ?? state.layer * heads + state.head;
+    if (text !== shown) rebuild(text);
+    if (!now || state.text && state.text !== text.text) askFor(text, cut);
+    paintText(text, head);
+    paintNext(text, now, cut);
+    paintHeads(text, cut, head);
+    for (const { node, isOn } of chips) set(node, { "aria-pressed": isOn(cut) });
+    set(each, { hidden: text.each().length || !canAsk ? true : null });
+    const isUnsure = Math.exp(-text.whole.nats[0]) < SURE;
+    const unsure = isUnsure ? " The model is unsure here, and many cuts change an unsure word." : "";
+    const one = !cut.length && pointed !== undefined && text.each().length ? [pointed] : cut;
+    if (one !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, one)}${beside(text, one)}`);
+    else if (!cut.length) say(`Cut heads, and see whether the word holds.${unsure}`);
+    else if (!now) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
+    else {
+      const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;
+      say(`${what} cut: ${effect(text, cut)}${beside(text, cut)}${unsure}`);
+    }
+  }
+
+  const title = (text) => element("p", { class: "title" }, text),
+    row = (name, ...parts) => element("div", { class: name }, ...parts);
+  const result = [row("sentence next-line", line), row("heading", gaze, scale()), looks];
+  const below = [tools, title(legend), grid, each, bar, element("p", { class: "chosen-texts" }, data.chosen)];
+  return {
+    nodes: [row("texts", strip, own), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
+    paint,
+  };
+});
