@@ -21,7 +21,7 @@ def test_the_report_shows_the_kept_results(name, bench):
 
 def test_unknown_results_are_refused():
     with pytest.raises(
-        ValueError, match="name must be one of heads, pruning_speed, births, places, real_heads, got 'speed'"
+        ValueError, match="name must be one of heads, pruning_speed, births, places, real_heads, next_word, got 'speed'"
     ):
         kept_results.load_results("speed")
 
