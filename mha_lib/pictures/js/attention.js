@@ -17,9 +17,16 @@ export function bytesOf({ buffer, byteOffset, byteLength }) {
 /** Whole numbers from their bytes, two each. */
 export const integers = (bytes) => new Uint16Array(bytesOf(bytes).buffer);
 
+/** A float16 from its bits: a sign, five of an exponent, ten of a fraction. (Not every browser has Float16Array.) */
+function half(bits) {
+  const exponent = bits >> 10 & 31, fraction = (bits & 1023) / 1024, sign = bits >> 15 ? -1 : 1;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
+}
+
 /** Tensors by name, as `pack` in live.py laid them one after the other. More than two axes are folded. */
-export function unpack({ parameters, shapes }) {
-  const numbers = new Float32Array(bytesOf(parameters).buffer);
+export function unpack({ parameters, shapes, halves }) {
+  const numbers = halves ? Float32Array.from(integers(parameters), half) : new Float32Array(bytesOf(parameters).buffer);
   let start = 0;
   return Object.fromEntries(shapes.map(([name, shape]) => {
     const columns = shape.at(-1) ?? 1, size = shape.reduce((product, length) => product * length, 1);

@@ -1,31 +1,18 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
 import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { button, drawn, element, heed, number, picture, roving, set, times } from "./elements.js";
+import { drawn, element, heed, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
+import { player } from "./player.js";
 
-const PAUSE = 180; // milliseconds between two steps that play
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, say }) => {
+export default picture((parts) => {
+  const { data, state, pointer, choose, point, say } = parts;
   const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
-  let timer = null;
-
-  const write = (step) => (stop(), { step }), words = (step) => `${steps[step]} of ${steps[last]}`;
-  const strip = controls({ step: { label: "training step", max: last, write, words } });
-  const play = button("▶ play", () => timer ? stop() : start());
-  const forward = () => state.step < last ? choose({ step: state.step + 1 }) : stop();
-  function start() {
-    timer = setInterval(forward, PAUSE);
-    choose({ step: state.step < last ? state.step + 1 : 0 });
-  }
-  function stop() {
-    clearInterval(timer);
-    timer = null;
-    repaint();
-  }
+  const { node, write, paint: paintPlayer, stop } = player(steps, parts);
 
   const lowest = Math.min(...losses), span = Math.max(...losses) - lowest || 1;
   const place = (i) => `${i / Math.max(last, 1) * 100},${36 - (losses[i] - lowest) / span * 32}`;
@@ -60,7 +47,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(node, { "aria-pressed": i === head });
     });
     set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });
-    play.textContent = timer ? "❚❚ pause" : "▶ play";
+    paintPlayer();
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
     const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
     const words = pointer.pointed ? weight : `most weight, ${weight}`;
@@ -69,5 +56,5 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6) });
   maps.append(...cards.map(({ node }) => node));
-  return { nodes: [element("div", { class: "player" }, play, strip), ...chart, maps, scale()], paint, end: stop };
+  return { nodes: [node, ...chart, maps, scale()], paint, end: stop };
 });

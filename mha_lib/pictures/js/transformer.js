@@ -2,7 +2,7 @@
 
 import { attentionWeights, linear, matrix, mix, rowOf } from "./attention.js";
 
-function layerNorm(X, weight, bias) {
+export function layerNorm(X, weight, bias) {
   const Y = matrix(X.rows, X.columns);
   for (let row = 0; row < X.rows; row++) {
     const x = rowOf(X, row), y = rowOf(Y, row);
@@ -15,7 +15,7 @@ function layerNorm(X, weight, bias) {
   return Y;
 }
 
-const added = (X, Y) => matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
+export const added = (X, Y) => matrix(X.rows, X.columns, X.data.map((number, i) => number + Y.data[i]));
 
 /**
  * A model that runs.

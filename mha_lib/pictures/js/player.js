@@ -1,0 +1,26 @@
+// A slider through the steps of a training run, and a button that lets them play.
+
+import { button, element } from "./elements.js";
+
+const PAUSE = 180; // milliseconds between two steps that play
+
+/** The choice `step` of a picture with these `steps`; `write(step)` is what a choice by hand sets. */
+export function player(steps, { state, controls, choose, repaint }) {
+  const last = steps.length - 1, words = (step) => `${steps[step]} of ${steps[last]}`;
+  let timer = null;
+  const write = (step) => (stop(), { step });
+  const strip = controls({ step: { label: "training step", max: last, write, words } });
+  const play = button("▶ play", () => timer ? stop() : start());
+  const forward = () => state.step < last ? choose({ step: state.step + 1 }) : stop();
+  function start() {
+    timer = setInterval(forward, PAUSE);
+    choose({ step: state.step < last ? state.step + 1 : 0 });
+  }
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    repaint();
+  }
+  const paint = () => play.textContent = timer ? "❚❚ pause" : "▶ play";
+  return { node: element("div", { class: "player" }, play, strip), write, paint, stop };
+}
