@@ -6,18 +6,20 @@ import { button, drawn, element, heed, number, picture, roving, set, times } fro
 import { heatMap, scale } from "./heat_map.js";
 import { player } from "./player.js";
 
+const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
+
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, say } = parts, { steps, alphabet, layers, heads } = data;
-  const run = attentionOnly(unpack(data), steps.length, data.base), last = steps.length - 1;
+  const { data, state, controls, pointer, choose, point, say } = parts,
+    { steps, alphabet, layers, heads, tokens } = data;
+  const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
   const places = times(layers * heads, (i) => ({ layer: Math.floor(i / heads), head: i % heads }));
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
-  const isCut = ({ layer, head }, cut = state.cut) => cut.some(([l, h]) => l === layer && h === head);
-  const guess = Math.log(alphabet.length), tokens = data.tokens;
+  const isIn = (cut, place) => cut.some(([layer, head]) => layer === place.layer && head === place.head);
   let row = [], marks = [], whole = null, gated = null, known = [];
 
-  /** At every step: weights, the model's first guess after each letter, and loss and right guesses where it can know. */
+  /** For every step: the weights, the first guess after each letter, and loss and right guesses at the marked letters. */
   function readAt(cut) {
-    const gates = times(layers, (layer) => times(heads, (head) => isCut({ layer, head }, cut) ? 0 : 1));
+    const gates = times(layers, (layer) => times(heads, (head) => isIn(cut, { layer, head }) ? 0 : 1));
     const ids = row.map((letter) => alphabet.indexOf(letter));
     return steps.map((_, step) => {
       const { weights, logits } = run(step, ids.slice(0, -1), gates);
@@ -28,149 +30,124 @@ export default picture((parts) => {
     });
   }
   function compute() {
-    const { letters, cut } = state, isNew = known[0] !== letters;
+    const { letters, cut } = state, isNew = letters !== known[0];
     if (isNew) [row, marks] = [[...letters], foretold([...letters])];
     if (isNew) whole = readAt([]);
-    if (isNew || known[1] !== String(cut)) gated = cut.length ? readAt(cut) : whole;
+    if (isNew || String(cut) !== known[1]) gated = cut.length ? readAt(cut) : whole;
     known = [letters, String(cut)];
   }
 
   const looks = element("p", { class: "looks" }), time = player(steps, parts);
-  const [asGuess, ofWhole, ofGated] = ["guess", "whole", "gated"].map((name) =>
-    drawn("path", { class: `curve-of ${name}` })
-  );
-  const marker = drawn("path", { class: "now" });
+  const curves = Object.keys(CURVES).map((name) => {
+    const attributes = { class: `curve-of ${name}` };
+    return { name, path: drawn("path", attributes), figure: element("span", attributes) };
+  });
+  const legend = element("p", { class: "title keys" }, "loss on the repeat:", ...curves.map(({ figure }) => figure));
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
-  const chart = heed(
-    drawn("svg", shape, asGuess, ofWhole, ofGated, marker),
-    (share) => choose(time.write(Math.round(share * last))),
-  );
-  const figures = ["gated", "whole", "guess"].map((name) => element("span", { class: `curve-of ${name}` }));
-  const legend = element("p", { class: "title keys" }, "loss on the repeat", ...figures);
+  const marker = drawn("path", { class: "now" }),
+    chart = drawn("svg", shape, ...curves.map(({ path }) => path), marker);
+  heed(chart, (share) => choose(time.write(Math.round(share * (steps.length - 1)))));
 
-  const put = (place, letter) => row.map((own, i) => i === place ? letter : own).join("");
-  const options = alphabet, read = () => alphabet.indexOf(row[state.query]);
+  const put = (place, letter) => [...state.letters].map((own, i) => i === place ? letter : own).join("");
+  const read = () => alphabet.indexOf([...state.letters][state.query]);
   const write = (letter) => ({ letters: put(state.query, alphabet[letter]) });
-  const list = controls({ letters: { label: "chosen letter", options, read, write } });
-  const fresh = button("new row", () => choose({ letters: drawRow().join("") }));
-  const tools = element("div", { class: "tools" }, fresh, list);
-
+  const list = controls({ letters: { label: "chosen letter", options: alphabet, read, write } });
+  const fresh = button("new row", () => choose(drawRow()));
   /** Different letters, but that a piece comes again, as `draw_repeats` in models/induction.py draws them. */
   function drawRow() {
     const below = (count) => Math.floor(Math.random() * count), [shortest, longest] = data.piece, count = tokens + 1;
-    const drawn = [...alphabet];
-    for (let i = 0; i < count; i++) drawn.push(...drawn.splice(below(drawn.length - i), 1));
-    const length = shortest + below(longest - shortest + 1), gap = below(count - 2 * length + 1);
-    const start = below(count - 2 * length - gap + 1), copy = start + length + gap, row = drawn.slice(-count);
-    return row.map((letter, i) => i >= copy && i < copy + length ? row[i - length - gap] : letter);
+    const mixed = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b).map(([, letter]) =>
+      letter
+    );
+    const length = shortest + below(longest - shortest + 1), back = length + below(count - 2 * length + 1);
+    const copy = back + below(count - length - back + 1), isCopied = (i) => i >= copy && i < copy + length;
+    return { letters: times(count, (i) => mixed[isCopied(i) ? i - back : i]).join(""), query: copy + 1 };
   }
 
   const words = times(tokens + 1, (i) => {
     const hover = { onpointerenter: () => point({ key: i }), onpointerleave: () => point(null) };
-    const word = button("", () => (word.focus(), choose({ query: i })), { class: "word", ...hover });
-    return word;
+    return button("", () => (words[i].focus(), choose({ query: i })), { class: "word", ...hover });
   });
   const answers = words.map(() => element("span", { class: "said" }));
-  const pairs = words.map((word, i) => element("span", {}, word, answers[i]));
-  const line = element(
-    "div",
-    { class: "letters", role: "group", "aria-label": "letters: choose one, type another" },
-    ...pairs,
-  );
+  const line = element("div", { class: "letters", role: "group", "aria-label": "letters: choose one, type another" });
+  line.append(...words.map((word, i) => element("span", {}, word, answers[i])));
   const stopAt = roving(words, words.length, (query) => choose({ query }));
   line.addEventListener("keydown", (event) => {
-    const place = words.indexOf(document.activeElement), next = Math.min(place + 1, tokens);
+    const place = words.indexOf(event.target), query = Math.min(place + 1, tokens);
     if (place < 0 || !alphabet.includes(event.key) || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    words[next].focus();
-    choose({ letters: put(place, event.key), query: next });
+    words[query].focus();
+    choose({ letters: put(place, event.key), query });
   });
 
   const cards = places.map((place) => {
-    const flip = () => {
-      const others = state.cut.filter(([layer, head]) => layer !== place.layer || head !== place.head);
-      choose({ cut: isCut(place) ? others : [...others, [place.layer, place.head]].sort() });
-    };
-    const at = (cell) => ({ ...place, query: Math.floor(cell / tokens) });
-    const onpick = (cell) => choose(at(cell));
+    const others = () => state.cut.filter((pair) => !isIn([pair], place));
+    const flip = () => choose({ cut: isIn(state.cut, place) ? others() : [...others(), [place.layer, place.head]] });
+    const toggle = button([element("i", { class: "track" }), nameOf(place)], flip, { class: "switch", role: "switch" });
+    const at = (cell) => ({ ...place, query: Math.floor(cell / tokens) }), onpick = (cell) => choose(at(cell));
     const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % tokens });
     const map = heatMap(tokens, tokens, { class: "map", gap: 0.04, "aria-hidden": true, onpick, onhover });
-    const toggle = button([element("i", { class: "track" }), nameOf(place)], flip, { class: "switch" });
-    set(toggle, { role: "switch", onfocus: () => choose(place) });
-    const top = element("div", { class: "card-top" }, toggle);
-    return {
-      ...place,
-      map,
-      toggle,
-      node: element("div", { class: "card", onclick: () => choose(place) }, top, map.node),
-    };
+    const band = drawn("path", { class: "query" }), top = element("div", { class: "card-top" }, toggle);
+    map.over.append(band);
+    toggle.addEventListener("focus", () => choose(place));
+    return { place, map, band, toggle, node: element("div", { class: "card" }, top, map.node) };
   });
   roving(cards.map(({ toggle }) => toggle), cards.length);
-  const grid = { class: "layer births", role: "group", "aria-label": "heads", "--heads": cards.length, "--narrow": 2 };
+  const grid = { class: "layer", role: "group", "aria-label": "heads", "--heads": cards.length, "--narrow": 2 };
   const maps = element("div", grid, ...cards.map(({ node }) => node));
 
   function paintChart(step) {
-    const losses = [...gated, ...whole].map(({ loss }) => loss).filter(Number.isFinite);
-    const top = Math.max(guess, ...losses) * 1.06, y = (loss) => 40 - 40 * loss / top;
-    const pathOf = (all) => `M${all.map(({ loss }, i) => `${100 * i / Math.max(last, 1)},${y(loss)}`).join("L")}`;
-    set(asGuess, { d: `M0,${y(guess)}H100` });
-    set(ofWhole, { d: marks.length ? pathOf(whole) : "" });
-    set(ofGated, { d: marks.length ? pathOf(gated) : "" });
-    set(marker, { d: `M${100 * step / Math.max(last, 1)},0V40` });
-    const told = (loss) => Number.isFinite(loss) ? number(loss) : "–";
-    const cut = state.cut.length ? "without the heads cut" : "as it is";
-    const texts = [
-      `${cut} ${told(gated[step].loss)}`,
-      `with all heads ${told(whole[step].loss)}`,
-      `a guess ${number(guess)}`,
-    ];
-    texts.forEach((text, i) => set(figures[i], { text }));
+    const guess = Math.log(alphabet.length), losses = { guess: steps.map(() => guess) };
+    [losses.whole, losses.gated] = [whole, gated].map((all) => all.map(({ loss }) => loss));
+    const top = Math.max(...Object.values(losses).flat().filter(Number.isFinite));
+    const x = (i) => 100 * i / last, y = (loss) => 39 - 38 * loss / top;
+    for (const { name, path, figure } of curves) {
+      const own = losses[name], isKnown = Number.isFinite(own[step]);
+      set(path, { d: isKnown ? `M${own.map((loss, i) => `${x(i)},${y(loss)}`).join("L")}` : "" });
+      set(figure, { text: `${CURVES[name]} ${isKnown ? number(own[step]) : "–"}` });
+    }
+    set(marker, { d: `M${x(step)},0V40` });
   }
 
   function paint() {
-    const { step } = state, now = gated[step], { layer, head, query, key } = { ...seen(), ...pointer.pointed };
+    const { step, cut } = state, now = gated[step];
+    const { layer = state.layer, head = state.head, query = state.query, key } = pointer.pointed ?? {};
     const own = query < tokens ? rowOf(now.weights[layer][head], query) : [];
-    const cut = places.filter((place) => isCut(place)).map(nameOf).join(" and ");
     const result = marks.length
       ? [`${number(now.loss, 1)} nats`, "on the repeat,", `${now.right} of ${marks.length}`, "letters right"]
       : ["nothing to foretell:", "no piece of this row comes again"];
-    const bold = result.map((text, i) => element(i % 2 ? "span" : "b", {}, text));
-    const heard = cut ? `without ${cut}` : "all heads are on";
-    looks.replaceChildren(`Step ${steps[step]}:`, ...bold, element("small", {}, heard));
+    const gone = places.filter((place) => isIn(cut, place)).map(nameOf).join(" and ");
+    const heard = gone ? `without ${gone}` : "all heads are on";
+    const told = result.map((text, i) => element(i % 2 ? "span" : "b", {}, text));
+    looks.replaceChildren(`Step ${steps[step]}:`, ...told, element("small", {}, heard));
     time.paint();
     paintChart(step);
     words.forEach((word, i) => {
-      const isMarked = marks.includes(i), given = i ? now.guesses[i - 1] : "", isRight = given === row[i];
-      const says = i ? `, guessed ${given}${isMarked ? isRight ? ", right" : ", wrong" : ""}` : "";
-      set(word, { text: row[i], "--w": (own[i] ?? 0).toFixed(3), "aria-pressed": i === state.query });
-      set(word, { "aria-label": `${row[i]}${says}`, title: `weight ${number(own[i] ?? 0)}` });
-      set(answers[i], { text: given, class: `said ${isMarked ? isRight ? "right" : "wrong" : ""}` });
+      const isMarked = marks.includes(i),
+        given = now.guesses[i - 1] ?? "",
+        verdict = given === row[i] ? "right" : "wrong";
+      const guessed = `, guessed ${given}${isMarked ? `, ${verdict}` : ""}`, weight = own[i] ?? 0;
+      set(word, { text: row[i], "--w": weight.toFixed(3), "aria-pressed": i === state.query });
+      set(word, { "aria-label": `${row[i]}${i ? guessed : ""}`, title: `weight ${number(weight)}` });
+      set(answers[i], { text: given, class: `said ${isMarked ? verdict : ""}` });
     });
     if (!line.contains(document.activeElement)) stopAt(state.query);
-    for (const { map, toggle, node, ...place } of cards) {
+    for (const { place, map, band, toggle, node } of cards) {
       map.show(now.weights[place.layer][place.head].data);
-      map.mark("row", (cell) => Math.floor(cell / tokens) === query);
-      node.classList.toggle("off", isCut(place));
+      set(band, { d: query < tokens ? `M0,${query}H${tokens}V${query + 1}H0Z` : "" });
+      node.classList.toggle("off", isIn(cut, place));
       node.classList.toggle("pointed", place.layer === layer && place.head === head);
-      set(toggle, { "aria-checked": !isCut(place), "aria-label": nameOf(place) });
+      set(toggle, { "aria-checked": !isIn(cut, place) });
     }
     const to = key ?? indexOfLargest(own), most = key === undefined ? "most weight" : "a weight";
-    const from = query < tokens
-      ? `From ${row[query]} at ${query}, ${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${
-        row[to]
-      } at ${to}.`
-      : `The last letter, ${row[query]}, is foretold and not read.`;
-    say(`Step ${steps[step]}, ${heard}: ${result.join(" ")}. ${from}`);
+    const looking = `${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${row[to]} at ${to}`;
+    const from = `From ${row[query]} at ${query}, ${looking}.`, end = `${row[query]} at the end is foretold, not read.`;
+    say(`Step ${steps[step]}, ${heard}: ${result.join(" ")}. ${query < tokens ? from : end}`);
   }
-  const seen = () => ({ layer: state.layer, head: state.head, query: state.query });
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
-  const note = element(
-    "p",
-    { class: "title keys" },
-    "below each letter, what the model took it for beforehand:",
-    ...samples,
-  );
-  const nodes = [looks, time.node, legend, chart, tools, note, line, maps, scale()];
+  const words_ = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
+  const nodes = [looks, time.node, legend, chart, element("div", { class: "tools" }, fresh, list)];
+  nodes.push(element("p", { class: "title keys" }, words_, ...samples), line, maps, scale());
   return { nodes, compute, paint, end: time.stop };
 });
