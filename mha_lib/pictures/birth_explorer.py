@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.models import induction
-from mha_lib.pictures.heat_maps import draw_words
+from mha_lib.pictures.heat_maps import draw_maps
 from mha_lib.pictures.live import LivePicture, Place, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
@@ -26,7 +26,8 @@ class BirthExplorer(LivePicture):
     compute with parameters rounded to float16.
 
     Args:
-        run: what ``train_on_repeats`` kept; up to 20 of its steps are shown, the first and the last among them.
+        run: what ``train_on_repeats`` kept; 20 of its steps are shown (all, if it kept fewer), evenly chosen, the
+            first and the last among them.
         letters: the first value of the attribute; left out, a row that the training did not see.
         alphabet: the model's 64 letters, in order.
         first: first values of the other attributes.
@@ -55,7 +56,7 @@ class BirthExplorer(LivePicture):
             raise ValueError(f"alphabet must hold {induction.NUM_LETTERS} different letters, got {alphabet!r}")
         self.run, self.alphabet, last = run, alphabet, len(run.steps) - 1
         self.shape = run.sizes["num_layers"], run.sizes["num_heads"]
-        shown = sorted({*range(0, last, max(math.ceil(last / (MOST_STEPS - 1)), 1)), last})
+        shown = sorted({round(i) for i in torch.linspace(0, last, MOST_STEPS).tolist()})
         self.steps, states = [run.steps[i] for i in shown], [run.states[i] for i in shown]
         parameters = {name: torch.stack([state[name] for state in states]) for name in states[0]}  # (steps, …) each
         data = pack(parameters, halves=True) | {
@@ -64,7 +65,8 @@ class BirthExplorer(LivePicture):
             **{"layers": self.shape[0], "heads": self.shape[1]},
         }
         row = "".join(alphabet[i] for i in induction.held_out_repeats().letters[0]) if letters is None else letters
-        first = {"step": len(shown) - 1, "letters": row, "cut": []} | first
+        query = next(iter(foretold(row)), 0)
+        first = {"step": len(shown) - 1, "letters": row, "query": query, "cut": []} | first
         super().__init__("A model that learns to foretell a piece that comes again", data, **first)
 
     @traitlets.validate("letters")
@@ -97,18 +99,18 @@ class BirthExplorer(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         (losses, guesses, weights), (whole, _, _), row = self.read(self.cut), self.read(), self.letters
-        *gone, name = (f"layer {layer}, head {head}" for layer, head in [*self.cut, (self.layer, self.head)])
+        heads = [f"layer {layer}, head {head}" for layer, head in itertools.product(*map(range, self.shape))]
+        gone = [f"layer {layer}, head {head}" for layer, head in self.cut]
         state = f"Step {self.steps[self.step]}, {'without ' + ' and '.join(gone) if gone else 'all heads are on'}"
         result, places = "nothing to foretell, no piece of this row comes again", foretold(row)
         if places:
             right, before = sum(guesses[i - 1] == row[i] for i in places), [i - 1 for i in places]
             result = f"{losses[before].mean():.2f} nats on the repeat, {right} of {len(places)} letters right"
             result += f" (with all heads {whole[before].mean():.2f} nats, a guess {math.log(len(self.alphabet)):.2f})"
-        shown = F.pad(weights, (0, 1, 0, 1))[:, :, self.query]  # none looks at the last letter, and it at none
-        canvas = draw_words(row, shown, self.query, (self.layer, self.head), (f"{state}:", result))
-        own = ", ".join(f"{a} {w:.2f}" for a, w in zip(row, shown[self.layer, self.head].tolist(), strict=True))
-        alt = f"{state}: {result}. Row {row}, guessed after each letter {guesses}. "
-        return canvas, f"{alt}{name} from {row[self.query]}: {own}.", f"{state}: {result}. Darker is more weight."
+        titles = [f"{name}, cut" if name in gone else name for name in heads]
+        canvas = draw_maps(list(weights.flatten(0, 1)), titles, 4, 200)
+        alt = f"{state}: {result}. Row {row}, guessed after each letter {guesses}."
+        return canvas, alt, f"{state}: {result}."
 
 
 def foretold(row: str) -> list[int]:

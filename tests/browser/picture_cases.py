@@ -6,7 +6,7 @@ import re
 import torch
 from axe_playwright_python.sync_playwright import Axe
 
-from mha_lib import pictures
+from mha_lib import models, pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import bundle
 from tools.lab_page import PATIENCE, Heard
@@ -32,6 +32,15 @@ def training_run():
     return torch.stack([(step * scores).softmax(-1) for step in range(5)])
 
 
+@functools.cache
+def born():
+    """Three steps of two layers of two heads, made to count more than eighty steps of training would."""
+    run = models.train_on_repeats(seed=3, keep=range(0, 81, 40), progress=False)
+    for state in run.states:
+        state |= {name: 8 * value for name, value in state.items() if "W_o" in name}
+    return run
+
+
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
@@ -45,6 +54,7 @@ CASES = {
     "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
+    "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),
     "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 

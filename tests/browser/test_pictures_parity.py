@@ -1,13 +1,16 @@
 """What JavaScript computes is what torch computes, to 1e-5, with random gates and lengths."""
 
 import base64
+import itertools
 
 import pytest
 import torch
-from picture_cases import NEXT_FRAME, LivePage, load, model, points
+from picture_cases import NEXT_FRAME, LivePage, born, load, model, points
+from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention, pictures
 from mha_lib.models.tasks import find_task
+from mha_lib.pictures import birth_explorer
 from mha_lib.pictures.live import pack
 
 pytestmark = pytest.mark.browser
@@ -177,3 +180,91 @@ def test_slow_motion(page, tmp_path):
             shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
         live.heard.end()
+
+
+def rounded(model):
+    """A model with the numbers that travel to the page, which have half precision."""
+    model.load_state_dict({name: tensor.half() for name, tensor in model.state_dict().items()})
+    return model
+
+
+def test_a_model_being_born_computes_what_torch_computes(page):
+    """Weights, logits and what can be foretold, of random rows without random heads, from the numbers that travel."""
+    explorer, generator, cases, expected = pictures.BirthExplorer(born()), torch.Generator().manual_seed(0), [], []
+    for i in range(9):
+        step, letters = i % 3, 5 if i % 2 else 64
+        row, gates = torch.randint(letters, (33,), generator=generator), torch.rand(2, 2, generator=generator).round()
+        model = rounded(explorer.run.model_at(explorer.steps[step]))
+        with torch.no_grad():
+            expected.append((model(row[None, :-1], gates)[0], model.attention_weights[:, 0]))
+        cases.append({"step": step, "row": row.tolist(), "gates": gates.tolist()})
+    load(page, "attention_only.js")
+    data = explorer.data | {"parameters": base64.b64encode(explorer.data["parameters"]).decode()}
+    run = """({ data, cases }) => {
+        const tensors = code.unpack({ ...data, parameters: bytes(data.parameters) });
+        const run = code.attentionOnly(tensors, data.steps.length, data.base);
+        return cases.map(({ step, row, gates }) => {
+            const { weights, logits } = run(step, row.slice(0, -1), gates);
+            return [[...logits.data], weights.flat().flatMap(head => [...head.data]), code.foretold(row)];
+        });
+    }"""
+    found = page.evaluate(run, {"data": data, "cases": cases})
+    for (own_logits, own_weights, places), (logits, weights), case in zip(found, expected, cases, strict=True):
+        torch.testing.assert_close(torch.tensor(own_logits), logits.flatten(), rtol=0, atol=1e-4)
+        torch.testing.assert_close(torch.tensor(own_weights), weights.flatten(), rtol=0, atol=1e-5)
+        after, known = {}, []  # letter -> the one that came after it last; where that came again
+        for i, (letter, next_one) in enumerate(itertools.pairwise(case["row"]), start=1):
+            if after.get(letter) == next_one:
+                known.append(i)
+            after[letter] = next_one
+        assert places == known
+        assert birth_explorer.foretold("".join(explorer.alphabet[letter] for letter in case["row"])) == known
+    assert sum(len(places) for _, _, places in found) > 10
+
+
+def test_half_precision_is_read_to_the_last_bit(page):
+    numbers = torch.cat(
+        [
+            torch.randn(500, generator=torch.Generator().manual_seed(0)),
+            torch.tensor([0.0, -0.0, 6e-8, -3e-5, 6.1e-5, 65504.0]),
+        ]
+    ).reshape(-1, 2)
+    load(page, "attention.js")
+    packed = pack({"numbers": numbers}, halves=True)
+    sent = packed | {"parameters": base64.b64encode(packed["parameters"]).decode()}
+    read = "sent => [...code.unpack({ ...sent, parameters: bytes(sent.parameters) }).numbers.data]"
+    assert page.evaluate(read, sent) == numbers.half().float().flatten().tolist()
+
+
+def test_stepping_cutting_and_typing_show_the_loss_that_torch_finds(page, tmp_path):
+    live, run, row = LivePage(page, tmp_path, pictures.BirthExplorer(born())), born(), torch.arange(11).repeat(3)
+    live.section.locator(".letters button").first.focus()
+    page.keyboard.type("abcdefghijk" * 3)
+    for step, cut in ((2, []), (1, [(1, 0)]), (0, [(0, 0), (1, 1)])):
+        live.section.get_by_label("training step").fill(str(step))
+        switches = [live.section.get_by_role("switch", name=f"layer {layer}, head {head}") for layer, head in cut]
+        for switch in switches:
+            switch.click()
+        live.looks()
+        model = rounded(run.model_at(run.steps[step]))
+        with torch.no_grad():
+            logits = model(row[None, :-1], model.all_but(*cut))[0]
+        losses = F.cross_entropy(logits, row[1:], reduction="none")[11:]
+        right = (logits.argmax(dim=-1) == row[1:])[11:].sum().item()
+        shown = live.section.locator(".looks").text_content()
+        assert f"Step {run.steps[step]}:" in shown and f"{right} of 21" in shown
+        legend = live.section.locator(".keys .gated").text_content()
+        assert float(legend.split()[-1]) == pytest.approx(losses.mean().item(), abs=0.006)
+        for switch in switches:
+            switch.click()
+    live.section.locator(".letters button").nth(11).focus()
+    page.keyboard.type("lmnopqrstuvwxyzABCDEFG")
+    live.looks()
+    assert "no piece of this row comes again" in live.section.locator(".looks").text_content()
+    for _ in range(3):
+        live.section.get_by_role("button", name="new row").click()
+        live.looks()
+        shown, drawn = live.section.locator(".letters .word"), live.section.locator(".letters .said:is(.right, .wrong)")
+        count = len(set(shown.all_text_contents()))
+        assert 33 - 14 <= count <= 33 - 10, "a piece of 10 to 14 letters comes again, and all others differ"
+        assert drawn.count() == 33 - count - 1, "all letters of it but the first can be foretold"

@@ -14,7 +14,7 @@ import torch
 import traitlets
 from PIL import Image
 
-from mha_lib import pictures
+from mha_lib import models, pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import MODULES, bundle, pack
 from mha_lib.pictures.shared_with_js import colours, weight_colours
@@ -107,6 +107,11 @@ def test_a_saved_page_needs_nothing_else(model, tmp_path):
     assert page.count("<img alt=") == 1
 
 
+@functools.cache
+def born(**sizes):
+    return models.train_on_repeats(seed=1, keep=range(3), progress=False, **sizes)
+
+
 PLACES = {
     "digits": (
         lambda **first: pictures.HeadExplorer(reader(), **first),
@@ -166,6 +171,18 @@ PLACES = {
             ("cut", [3, 3], r"cut must be different heads .* got \[3, 3\]"),
         ],
     ),
+    "births": (
+        lambda **first: pictures.BirthExplorer(born(), **first),
+        [
+            ("step", 3, "step must be between 0 and 2"),
+            ("layer", 2, "layer must be between 0 and 1"),
+            ("query", 33, "query must be between 0 and 32"),
+            ("letters", "abc", "letters must be 33 letters of abc"),
+            ("letters", "!" * 33, "letters must be 33 letters of abc"),
+            ("cut", [(1, 0), (0, 2)], r"cut must be a list of \(layer, head\), each below \(2, 2\)"),
+            ("cut", 3, r"cut must be a list of \(layer, head\), .* got 3"),
+        ],
+    ),
     "scrubber": (
         lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
         [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
@@ -206,6 +223,11 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
+        (
+            lambda: pictures.BirthExplorer(born(keys_from_before=True)),
+            "run must be of a model without keys_from_before",
+        ),
+        (lambda: pictures.BirthExplorer(born(), alphabet="abc"), "alphabet must hold 64 different letters, got 'abc'"),
         (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),
     ],
 )
@@ -234,6 +256,28 @@ def test_the_still_of_masks_names_the_divisor_of_its_scores():
     explorer = pictures.MaskExplorer(torch.tensor([[[6.0, 2.0]]]), divisor=4.0, valid_lens=2)
     words = explorer.still().drawing.words
     assert words[words.index("scores ÷ 4") + 1 :][:2] == ["1.50", "0.50"]
+
+
+def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_are_cut():
+    run, row = born(), torch.arange(11).repeat(3)
+    model = run.model_at(2)
+    with torch.no_grad():
+        logits = model(row[None, :-1], model.all_but((1, 0)))[0]
+    loss = torch.nn.functional.cross_entropy(logits, row[1:], reduction="none")[11:].mean()
+    still = pictures.BirthExplorer(run, letters="abcdefghijk" * 3, cut=[(1, 0)]).still()
+    assert float(re.search(r"Step 2, without layer 1, head 0: (\S+) nats", still.alt)[1]) == pytest.approx(
+        loss, abs=0.02
+    )
+    assert "layer 1, head 0, cut" in still.drawing.words
+    assert re.search(r"\d of 21 letters right", still.caption)
+    unlike = "".join(chr(97 + i) for i in range(26)) + "ABCDEFG"
+    assert "no piece of this row comes again" in pictures.BirthExplorer(run, letters=unlike).still().alt
+
+
+def test_the_page_of_twenty_steps_stays_small(tmp_path):
+    explorer = pictures.BirthExplorer(models.train_on_repeats(seed=1, keep=range(0, 62, 2), progress=False))
+    assert len(explorer.steps) == 20 and (explorer.steps[0], explorer.steps[-1]) == (0, 60)
+    assert pictures.save_html(explorer, tmp_path / "births.html").stat().st_size <= 760_000
 
 
 def test_the_still_of_the_next_word_tells_what_comes_and_marks_what_is_cut():

@@ -8,6 +8,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from mha_lib import pictures
+from mha_lib.models import train_on_repeats
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
 from mha_lib.pictures.picture import FINER, PAD, SCALE, Canvas, Picture
@@ -55,6 +56,7 @@ CANVASES = {
     "slow motion": pictures.SlowMotion,
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
+    "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),
     "next word of signs": lambda: pictures.NextWordExplorer(example=4, cut=[188]),
     "scrubber": lambda: pictures.Scrubber(weights(4, 3, 5, 5), range(4), step=2),
 }

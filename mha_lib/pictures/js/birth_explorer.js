@@ -9,8 +9,8 @@ import { player } from "./player.js";
 const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, say } = parts,
-    { steps, alphabet, layers, heads, tokens } = data;
+  const { data, state, controls, pointer, choose, point, say } = parts;
+  const { steps, alphabet, layers, heads, tokens } = data;
   const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
   const places = times(layers * heads, (i) => ({ layer: Math.floor(i / heads), head: i % heads }));
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
@@ -44,8 +44,8 @@ export default picture((parts) => {
   });
   const legend = element("p", { class: "title keys" }, "loss on the repeat:", ...curves.map(({ figure }) => figure));
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
-  const marker = drawn("path", { class: "now" }),
-    chart = drawn("svg", shape, ...curves.map(({ path }) => path), marker);
+  const marker = drawn("path", { class: "now" });
+  const chart = drawn("svg", shape, ...curves.map(({ path }) => path), marker);
   heed(chart, (share) => choose(time.write(Math.round(share * (steps.length - 1)))));
 
   const put = (place, letter) => [...state.letters].map((own, i) => i === place ? letter : own).join("");
@@ -56,9 +56,8 @@ export default picture((parts) => {
   /** Different letters, but that a piece comes again, as `draw_repeats` in models/induction.py draws them. */
   function drawRow() {
     const below = (count) => Math.floor(Math.random() * count), [shortest, longest] = data.piece, count = tokens + 1;
-    const mixed = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b).map(([, letter]) =>
-      letter
-    );
+    const dice = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b);
+    const mixed = dice.map(([, letter]) => letter);
     const length = shortest + below(longest - shortest + 1), back = length + below(count - 2 * length + 1);
     const copy = back + below(count - length - back + 1), isCopied = (i) => i >= copy && i < copy + length;
     return { letters: times(count, (i) => mixed[isCopied(i) ? i - back : i]).join(""), query: copy + 1 };
@@ -123,9 +122,8 @@ export default picture((parts) => {
     time.paint();
     paintChart(step);
     words.forEach((word, i) => {
-      const isMarked = marks.includes(i),
-        given = now.guesses[i - 1] ?? "",
-        verdict = given === row[i] ? "right" : "wrong";
+      const isMarked = marks.includes(i), given = now.guesses[i - 1] ?? "";
+      const verdict = given === row[i] ? "right" : "wrong";
       const guessed = `, guessed ${given}${isMarked ? `, ${verdict}` : ""}`, weight = own[i] ?? 0;
       set(word, { text: row[i], "--w": weight.toFixed(3), "aria-pressed": i === state.query });
       set(word, { "aria-label": `${row[i]}${i ? guessed : ""}`, title: `weight ${number(weight)}` });
@@ -146,8 +144,8 @@ export default picture((parts) => {
   }
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
-  const words_ = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
+  const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
   const nodes = [looks, time.node, legend, chart, element("div", { class: "tools" }, fresh, list)];
-  nodes.push(element("p", { class: "title keys" }, words_, ...samples), line, maps, scale());
+  nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps, scale());
   return { nodes, compute, paint, end: time.stop };
 });
