@@ -44,12 +44,6 @@ SEEN_BEFORE = (  # of the screened texts: those on which the five were first not
     "Hong Lee went to the market. There, Hong",
     "Albert Zweig played the violin. Everybody loved Albert",
 )
-SEEN_BEFORE = (  # of the screened texts: those on which the five had been noticed
-    CHOSEN[0],
-    CHOSEN[1],
-    "Hong Lee went to the market. There, Hong",
-    "Albert Zweig played the violin. Everybody loved Albert",
-)
 OTHERS = (  # no name comes again, or none that everybody knows
     "Monday, Tuesday, Wednesday, Thursday,",
     "def add(a, b):\n    return a +",
