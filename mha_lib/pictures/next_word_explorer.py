@@ -150,7 +150,8 @@ class NextWordExplorer(LivePicture):
             else f"With all {len(ALL_HEADS)} heads: {comes}"
         )
         canvas = draw_next_word(text, place, (self.layer, self.head, self.query), title)
-        alt = f"{text.text} … {title}. Ten words, likeliest first with all heads: {', '.join(told)}."
+        share = (-text.first_nats[place]).exp().item()
+        alt = f"{text.text} … {title}, {share:.2f}. Ten words, likeliest first with all heads: {', '.join(told)}."
         return canvas, alt + unknown, f"{title}. Bars: the ten words that are likeliest with all heads (lines)."
 
 

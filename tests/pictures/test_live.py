@@ -287,6 +287,7 @@ def test_the_still_of_the_next_word_tells_what_comes_and_marks_what_is_cut():
     lines = [len(picture.still().drawing.shapes) for picture in (whole, cut)]
     assert lines[1] == lines[0] + 10, "two lines cross each head that is cut"
     assert "Miller 0.30" in whole.still().alt and "Miller 0.00" in cut.still().alt
+    assert "“Obama”, not “Miller”, 0.61" in cut.still().alt
 
 
 def test_a_sentence_of_another_length_keeps_the_word_inside():
