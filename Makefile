@@ -74,7 +74,7 @@ bench-next-word: install ## cut heads of SmolLM2 and see what it says next, on 7
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks
 
-bench-widgets: install ## how fast widgets answer in a browser, and whether they grow: some minutes
+bench-widgets: install ## how fast live pictures answer in a browser, and whether they grow: some minutes
 	@$(PY) -m benchmarks.widgets
 
 bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)

@@ -1,10 +1,11 @@
-"""How fast the head explorer answers in a real browser, and whether it grows: ``python -m benchmarks.widgets``.
+"""How fast live pictures answer in a real browser, and whether they grow: ``python -m benchmarks.widgets``.
 
 Latency is from a key press to the frame that shows what it changed, in one sitting, the ways in turn so that a busy
 machine slows all alike. In JupyterLab: the head explorer, and the usual way, ``interact`` on a function that draws with
 ``plt.subplots``. On a page without a kernel: the head explorer, and a bare canvas that computes the same model and
-paints its maps, no more. A held key sends 30 presses a second. Needs Chromium, as the browser tests do. Exits with 1 if
-a bound does not hold.
+paints its maps, no more; and a head that is cut in the explorers of the next word and of births, which then computes
+all its steps anew. A held key sends 30 presses a second. Then how long such pages take to their first frame, beside
+that of the sentence explorer. Needs Chromium, as the browser tests do. Exits with 1 if a bound does not hold.
 """
 
 import os
@@ -15,14 +16,15 @@ import tempfile
 from pathlib import Path
 
 from mha_lib import pictures
-from mha_lib.models import shipped_model
+from mha_lib.models import shipped_model, train_on_repeats
 from mha_lib.pictures.live import as_json, bundle
 from tools.lab_page import FLAGS, Lab, NotebookPage
 
 ROOT = Path(__file__).resolve().parents[1]
 
-ROUNDS, MOVES, HELD, RERUNS, MANY = 3, 12, 60, 50, 1000
-MOST_OF_NAIVE, MOST_OF_CANVAS = 0.1, 2.0
+ROUNDS, MOVES, HELD, RERUNS, MANY, LOADS = 3, 12, 60, 50, 1000, 9
+SLIDES = "ArrowRight"  # a held key moves a slider on; a switch it only turns on and off
+MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES = 0.1, 2.0, 2.0
 
 SETUP = """
 from mha_lib import pictures
@@ -73,10 +75,10 @@ slider.addEventListener("input", () => requestAnimationFrame(paint));
 paint();
 </script>"""
 
-# ``shown`` is what a reader sees of each way, as text that changes with every example. WATCH resolves with the
+# ``shown`` is what a reader sees of each way, as text that changes with every press. WATCH resolves with the
 # milliseconds from the next key press to the frame behind the first one in which it has changed.
 SHOWN = """
-const shown = (place) => place.querySelector('.ink')?.outerHTML ?? place.querySelector('img')?.src
+const shown = (place) => place.querySelector('.ink, .looks')?.outerHTML ?? place.querySelector('img')?.src
     ?? place.closest('body')?.dataset.shown ?? '';
 """
 WATCH = f"""
@@ -104,32 +106,39 @@ place => {{
 """
 
 
-class Way:
-    """One way to show heads: a place in a page, and the slider in it."""
+FIRST = """
+const look = () => requestAnimationFrame(document.querySelector('.mha-live .reading')?.textContent
+    ? () => { window.first = performance.now(); } : look);
+look();
+"""
 
-    def __init__(self, place, slider):
-        self.place, self.page, self.times = place, place.page, []
-        self.slider = place.locator(slider).first
+
+class Way:
+    """One way to show heads: a place in a page, and a control in it that a key is pressed on."""
+
+    def __init__(self, place, control, key=SLIDES):
+        self.place, self.page, self.times, self.key = place, place.page, [], key
+        self.control = place.locator(control).first
 
     def measure(self):
         """A round of moves; the first one warms up."""
-        self.slider.scroll_into_view_if_needed()
+        self.control.scroll_into_view_if_needed()
         for number in range(1 + MOVES):
             self.place.evaluate(WATCH)
-            self.slider.press("ArrowRight")
+            self.control.press(self.key)
             self.page.wait_for_function("window.waited !== null", timeout=30_000)
-            self.page.wait_for_timeout(120)
+            self.page.wait_for_timeout(400)  # what still moves comes to rest
             if number:
                 self.times.append(self.page.evaluate("window.waited"))
 
     def hold(self):
         """How many different pictures a key held for two seconds shows."""
         self.place.evaluate(COUNT)
-        self.slider.focus()
+        self.control.focus()
         for _ in range(HELD):
-            self.page.keyboard.down("ArrowRight")
+            self.page.keyboard.down(self.key)
             self.page.wait_for_timeout(33)
-        self.page.keyboard.up("ArrowRight")
+        self.page.keyboard.up(self.key)
         self.page.wait_for_timeout(500)
         return self.page.evaluate("window.images.size - 1")
 
@@ -147,31 +156,43 @@ def main():
             for way in list(ways.values()) * ROUNDS:
                 way.page.bring_to_front()
                 way.measure()
-            held = {name: way.hold() for name, way in ways.items() if not way.page.bring_to_front()}
-            heap = heap_growth(ways["page, ours"])
+            held = {
+                name: way.hold() for name, way in ways.items() if way.key == SLIDES and not way.page.bring_to_front()
+            }
+            heap, first = heap_growth(ways["page, ours"]), first_frames(browser, Path(folder))
             kernel = kernel_after_reruns(notebook)
         finally:
             browser.close()
             lab.stop()
-    return report({name: way.times for name, way in ways.items()}, held, heap, kernel)
+    return report({name: way.times for name, way in ways.items()}, held, heap, kernel, first)
 
 
-def report(times, held, heap, kernel):
+def report(times, held, heap, kernel, first):
     """Print all figures; True if a bound does not hold."""
     print(f"Key press to painted frame in Chromium, {ROUNDS * MOVES} moves each, milliseconds; pictures of a held key")
     print(f"{'':16}{'p50':>7}{'p95':>7}   of {HELD}")
     for name, own in times.items():
-        print(f"{name:16}{statistics.median(own):7.1f}{statistics.quantiles(own, n=20)[-1]:7.1f}{held[name]:5d}")
+        print(
+            f"{name:16}{statistics.median(own):7.1f}{statistics.quantiles(own, n=20)[-1]:7.1f}{held.get(name, '–'):>5}"
+        )
     print(f"heap of the page after {MANY} moves: {heap:+.1f} MB")
     models, memory = zip(*kernel, strict=True)
     print(f"widget models after one run of the cell and after {RERUNS} more: {models[0]:.0f} and {models[1]:.0f}")
     growth = (memory[1] - memory[0]) / RERUNS
     print(f"megabytes resident in the kernel then: {memory[0]:.0f} and {memory[1]:.0f}, {growth:+.2f} a run")
+    print(f"milliseconds from opening a page to its first frame, medians of {LOADS}:", first)
     p50 = {name: statistics.median(own) for name, own in times.items()}
     bounds = {
         f"in the lab at most {MOST_OF_NAIVE} of interact": p50["lab, ours"] <= MOST_OF_NAIVE * p50["lab, interact"],
-        f"on a page at most {MOST_OF_CANVAS} of a bare canvas": p50["page, ours"]
-        <= MOST_OF_CANVAS * p50["page, canvas"],
+        **{
+            f"{name} at most {MOST_OF_CANVAS} of a bare canvas": p50[name] <= MOST_OF_CANVAS * p50["page, canvas"]
+            for name in ("page, ours", "page, next word", "page, births")
+        },
+        **{
+            f"first frame of {name} at most {MOST_OF_SENTENCES} of the sentence explorer's": first[name]
+            <= MOST_OF_SENTENCES * first["sentence"]
+            for name in ("next word", "births")
+        },
         "no more models after many runs": models[0] == models[1],
     }
     for bound, holds in bounds.items():
@@ -214,7 +235,33 @@ def ways_on_pages(browser, folder):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.goto(path.as_uri())
         ways[name] = Way(page.locator("body"), "input[type=range]")
+    for name, control in (("next word", ".head-cell"), ("births", ".switch")):
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.goto(pictures.save_html(picture(name), folder / f"{name}.html").as_uri())
+        ways[f"page, {name}"] = Way(page.locator("body"), control, "Enter")
     return ways
+
+
+def picture(name):
+    """A live picture that computes nothing at first but what it shows."""
+    if name == "births":
+        return pictures.BirthExplorer(train_on_repeats(keep=range(20), progress=False))
+    return {"next word": pictures.NextWordExplorer, "sentence": pictures.SentenceExplorer}[name]()
+
+
+def first_frames(browser, folder):
+    """Milliseconds from opening a page of each kind to the first frame in which its line is written: medians."""
+    names = "sentence", "next word", "births"
+    paths = {name: pictures.save_html(picture(name), folder / f"first {name}.html") for name in names}
+    times = {name: [] for name in names}
+    for name in names * (1 + LOADS):  # the first round warms up
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.add_init_script(FIRST)
+        page.goto(paths[name].as_uri())
+        page.wait_for_function("window.first", timeout=30_000)
+        times[name].append(page.evaluate("window.first"))
+        page.close()
+    return {name: round(statistics.median(own[1:])) for name, own in times.items()}
 
 
 def heap_growth(way):
@@ -227,7 +274,7 @@ def heap_growth(way):
 
     before = used()
     for number in range(MANY):
-        way.slider.press("ArrowRight" if number % 600 < 300 else "ArrowLeft")
+        way.control.press("ArrowRight" if number % 600 < 300 else "ArrowLeft")
     return used() - before
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import re
 
 import pytest
 import torch
@@ -268,3 +269,22 @@ def test_stepping_cutting_and_typing_show_the_loss_that_torch_finds(page, tmp_pa
         count = len(set(shown.all_text_contents()))
         assert 33 - 14 <= count <= 33 - 10, "a piece of 10 to 14 letters comes again, and all others differ"
         assert drawn.count() == 33 - count - 1, "all letters of it but the first can be foretold"
+
+
+def test_the_maps_of_births_show_the_weights_and_a_click_finds_its_letter(page, tmp_path):
+    explorer = pictures.BirthExplorer(born(), step=2, cut=[(0, 1)])
+    live, (_, _, weights) = LivePage(page, tmp_path, explorer), explorer.read([(0, 1)])
+    paths = "map => [...map.querySelectorAll('path.shade')].map(path => path.getAttribute('d'))"
+    for place, expected in enumerate(weights.flatten(0, 1)):
+        found = torch.zeros(32, 32)
+        for level, squares in enumerate(live.section.locator(".card .map").nth(place).evaluate(paths), start=1):
+            for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", squares):
+                found[int(y), int(x)] = level / 40
+        torch.testing.assert_close(found, expected, rtol=0, atol=1 / 80 + 1e-4)
+    box = live.section.locator(".card .map").nth(2).bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 5.5 / 32, box["y"] + box["height"] * 20.5 / 32)
+    assert f"layer 1, head 0 puts a weight, {weights[1, 0, 20, 5]:.2f}, on {explorer.letters[5]} at 5" in live.reading()
+    page.mouse.down()
+    page.mouse.up()
+    page.mouse.move(0, 0)
+    assert f"From {explorer.letters[20]} at 20, layer 1, head 0 puts most weight" in live.reading()

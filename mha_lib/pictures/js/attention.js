@@ -26,7 +26,8 @@ function half(bits) {
 
 /** Tensors by name, as `pack` in live.py laid them one after the other. More than two axes are folded. */
 export function unpack({ parameters, shapes, halves }) {
-  const numbers = halves ? Float32Array.from(integers(parameters), half) : new Float32Array(bytesOf(parameters).buffer);
+  const numbers = new Float32Array(halves ? integers(parameters).length : bytesOf(parameters).buffer);
+  if (halves) integers(parameters).forEach((bits, i) => numbers[i] = half(bits));
   let start = 0;
   return Object.fromEntries(shapes.map(([name, shape]) => {
     const columns = shape.at(-1) ?? 1, size = shape.reduce((product, length) => product * length, 1);

@@ -3,7 +3,7 @@
 import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
 import { button, drawn, element, heed, number, picture, roving, set, times } from "./elements.js";
-import { heatMap, scale } from "./heat_map.js";
+import { denseMap, scale } from "./heat_map.js";
 import { player } from "./player.js";
 
 const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
@@ -85,7 +85,7 @@ export default picture((parts) => {
     const toggle = button([element("i", { class: "track" }), nameOf(place)], flip, { class: "switch", role: "switch" });
     const at = (cell) => ({ ...place, query: Math.floor(cell / tokens) }), onpick = (cell) => choose(at(cell));
     const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % tokens });
-    const map = heatMap(tokens, tokens, { class: "map", gap: 0.04, "aria-hidden": true, onpick, onhover });
+    const map = denseMap(tokens, tokens, { class: "map", "aria-hidden": true, onpick, onhover });
     const band = drawn("path", { class: "query" }), top = element("div", { class: "card-top" }, toggle);
     map.over.append(band);
     toggle.addEventListener("focus", () => choose(place));

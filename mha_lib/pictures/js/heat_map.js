@@ -2,6 +2,7 @@
 
 import { button, drawn, element, roving, set, short, times } from "./elements.js";
 
+const LEVELS = 40; // shades of a dense map; the number itself stands in the line below the picture
 const HATCHES = "M.1,.4 .4,.1 M.1,.9 .9,.1 M.6,.9 .9,.6";
 
 /**
@@ -58,6 +59,33 @@ export function heatMap(rows, columns, options = {}) {
       if (!node.contains(document.activeElement)) stopAt(stop);
     },
   };
+}
+
+/**
+ * A map of so many cells that each cannot be a node of its own: a shape for each of `LEVELS` shades, and nothing to focus.
+ * Options are those of `heatMap`; so is what comes back, without `cells`.
+ */
+export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
+  const shapes = times(LEVELS, (i) => drawn("path", { class: "shade", "--w": (i + 1) / LEVELS }));
+  const ground = drawn("rect", { class: "shade", width: columns, height: rows, "--w": 0 });
+  const over = drawn("g", { class: "over" }), view = { viewBox: `0 0 ${columns} ${rows}` };
+  const node = drawn("svg", { ...view, "shape-rendering": "crispEdges", ...attributes }, ground, ...shapes, over);
+  const cellAt = ({ clientX, clientY }) => {
+    const { left, top, width, height } = node.getBoundingClientRect();
+    const [x, y] = [columns * (clientX - left) / width, rows * (clientY - top) / height].map(Math.floor);
+    return Math.min(Math.max(y, 0), rows - 1) * columns + Math.min(Math.max(x, 0), columns - 1);
+  };
+  set(node, { onclick: (event) => onpick(cellAt(event)), onpointermove: (event) => onhover(cellAt(event)) });
+  set(node, { onpointerleave: () => onhover(null) });
+  const show = (weights) => {
+    const parts = times(LEVELS, () => "");
+    weights.forEach((weight, i) => {
+      const level = Math.round(weight * LEVELS) - 1;
+      if (level >= 0) parts[Math.min(level, LEVELS - 1)] += `M${i % columns} ${Math.floor(i / columns)}h1v1h-1z`;
+    });
+    shapes.forEach((shape, i) => set(shape, { d: parts[i] }));
+  };
+  return { node, over, show };
 }
 
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */
