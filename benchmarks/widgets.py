@@ -253,7 +253,7 @@ def first_frames(browser, folder):
     """Milliseconds from opening a page of each kind to the first frame in which its line is written: medians."""
     names = "sentence", "next word", "births"
     paths = {name: pictures.save_html(picture(name), folder / f"first {name}.html") for name in names}
-    times = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for name in names * (1 + LOADS):  # the first round warms up
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.add_init_script(FIRST)

@@ -224,8 +224,12 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const unsure = isUnsure ? " The model is unsure here, and many cuts change an unsure word." : "";
     const one = !cut.length && pointed !== undefined && text.each().length ? [pointed] : cut;
     if (one !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, one)}${beside(text, one)}`);
-    else if (!cut.length) say(`Cut heads, and see whether the word holds.${unsure}`);
-    else if (!now) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
+    else if (!cut.length) {
+      const breaking = text.each().filter(({ changes }) => changes).length;
+      const alone = text.each().length ? ` ${breaking} of ${count} heads, each cut alone, change it.` : "";
+      const likeliest = `${quoted(now.first)} is likeliest, ${percent(now.firstNats)}.`;
+      say(`${likeliest}${alone} Cut heads, and see whether it holds.${unsure}`);
+    } else if (!now) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
     else {
       const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;
       say(`${what} cut: ${effect(text, cut)}${beside(text, cut)}${unsure}`);
