@@ -12,10 +12,11 @@ from torch import Tensor
 from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels
 from mha_lib.pictures.picture import Canvas, Picture, font
-from mha_lib.pictures.shared_with_js import weight_colours
+from mha_lib.pictures.shared_with_js import bound, weight_colours
 
 Values = TypeVar("Values")
 # Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
+TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 
 
@@ -106,7 +107,7 @@ def draw_pooling(
     for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
         canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
         canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}", size=11, anchor="rm")
-    fills = weight_colours(weights.numpy())
+    fills = weight_colours((weights / TOP).clamp(max=1).numpy())
     for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
         (across, up), size = place(x, y), 5 + 14 * weight**0.5
         box = across - size / 2, up - size / 2, size, size

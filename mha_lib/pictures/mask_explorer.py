@@ -31,7 +31,7 @@ class MaskExplorer(LivePicture):
         example: which example's scores are shown.
         divisor: what the scores are divided by, from 1/4 to 32.
         shift: what is then added to all scores, 0 or −3,000,000; the softmax does not notice.
-        valid_lens: None, one length, or one for each query; a tensor will do.
+        valid_lens: None, one length, or one for each query; a tensor will do. At first they fall to 0.
 
     Raises:
         ValueError: ``scores`` has another shape.
@@ -53,7 +53,9 @@ class MaskExplorer(LivePicture):
             )
         self.scores = scores.detach().float()
         data = pack({"scores": self.scores}) | {"sizes": list(scores.shape)}
-        super().__init__("Scores, mask and weights", data, **{"valid_lens": scores.shape[2] // 2, **first})
+        _, num_queries, num_keys = scores.shape  # from all keys down to none, where the other ways fail
+        falling = [num_keys * (num_queries - query - 1) // max(num_queries - 1, 1) for query in range(num_queries)]
+        super().__init__("Scores, mask and weights", data, **{"valid_lens": falling, **first})
 
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):

@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
+import traitlets
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
 from mha_lib.pictures.heat_maps import TITLE, draw_numbers
-from mha_lib.pictures.live import LivePicture, Place, pack
+from mha_lib.pictures.live import LivePicture, Place, choice, refuse
 from mha_lib.pictures.picture import Canvas
 
 MOST = 6
@@ -15,6 +16,21 @@ CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between t
 QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
 KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.0, -0.5, 0.5, 1.0]]
 VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
+
+
+class Numbers(traitlets.Dict):
+    """A choice: matrices by name, as lists, each of the shape that ``picture.shapes`` says."""
+
+    def validate(self, obj: Any, value: Any) -> dict[str, list[list[float]]]:
+        need = f"finite numbers of the shapes {obj.shapes}"
+        try:
+            numbers = {name: torch.as_tensor(own, dtype=torch.float32) for name, own in value.items()}
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            refuse("numbers", need, value)
+        fits = {name: tuple(X.shape) for name, X in numbers.items()} == obj.shapes
+        if not fits or not all(X.isfinite().all() for X in numbers.values()):
+            refuse("numbers", need, value)
+        return {name: X.tolist() for name, X in numbers.items()}
 
 
 class SlowMotion(LivePicture):
@@ -28,6 +44,7 @@ class SlowMotion(LivePicture):
         first: first values of the attributes.
 
     Attributes:
+        numbers: "queries", "keys" and "values", as lists; they can be changed, and their shapes stay.
         query: whose row is computed.
         valid_len: how many keys count.
         step: 0 to 4, for q · k, ÷ √d, mask, softmax and × v.
@@ -38,8 +55,9 @@ class SlowMotion(LivePicture):
 
     module = "slow_motion"
 
-    query = Place(lambda self: len(self.tensors[0]))
-    valid_len = Place(lambda self: len(self.tensors[1]) + 1)
+    numbers = choice(Numbers())
+    query = Place(lambda self: len(self.numbers["queries"]))
+    valid_len = Place(lambda self: len(self.numbers["keys"]) + 1)
     step = Place(lambda _: 5)
 
     def __init__(
@@ -53,9 +71,15 @@ class SlowMotion(LivePicture):
                 f"queries, keys and values must have shapes (n, d), (m, d) and (m, v), each size at most {MOST}, "
                 f"got {tuple(Q.shape)}, {tuple(K.shape)} and {tuple(V.shape)}"
             )
-        self.tensors = Q, K, V
-        packed = pack({"queries": Q, "keys": K, "values": V})
-        super().__init__("Attention in slow motion", packed, **{"valid_len": len(K), **first})
+        numbers = {"queries": Q, "keys": K, "values": V}
+        self.shapes = {name: tuple(X.shape) for name, X in numbers.items()}
+        super().__init__("Attention in slow motion", {}, **{"numbers": numbers, "valid_len": len(K), **first})
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values as they are now."""
+        queries, keys, values = (torch.tensor(self.numbers[name]) for name in self.shapes)
+        return queries, keys, values
 
     def result(self) -> tuple[Tensor, Tensor]:
         """What torch makes of the present state: the query's weights (num_keys,) and its output (value_size,)."""

@@ -13,6 +13,7 @@ from mha_lib import MultiHeadAttention, pictures
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures import birth_explorer
 from mha_lib.pictures.live import pack
+from mha_lib.pictures.shared_with_js import bound
 
 pytestmark = pytest.mark.browser
 
@@ -140,7 +141,8 @@ def test_kernel_pooling(page, tmp_path):
         assert f"pooled value is {value:.2f}".replace("-", "−") in text
         assert f"largest weight is {weights.max():.2f}" in text
         shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
-        torch.testing.assert_close(torch.tensor(shown).float(), weights, atol=6e-4, rtol=0)
+        shades = (weights / bound("kernel_explorer.js", "TOP")).clamp(max=1)
+        torch.testing.assert_close(torch.tensor(shown).float(), shades, atol=6e-4, rtol=0)
         live.heard.end()
 
 
@@ -172,11 +174,21 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path):
 
 
 def test_slow_motion(page, tmp_path):
-    """Weights and output of every query and length, 0 included, as torch computes them."""
+    """Weights and output of every query and length, 0 included, and of other numbers, as torch computes them."""
     for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
         motion = pictures.SlowMotion(query=query, valid_len=length, step=4)
-        weights, output = motion.result()
         live = LivePage(page, tmp_path, motion)
+        if query == 2:  # its second number, then the first of key 1 and the last of value 2 are changed by hand
+            for lane, place in (("q", 1), ("k", 4), ("v", 5)):
+                live.section.locator(f".stage-of.{lane} .number").nth(place).click()
+                live.page.evaluate(NEXT_FRAME)
+                live.section.get_by_label("chosen number").press("ArrowLeft")
+                live.page.evaluate(NEXT_FRAME)
+            numbers = {name: X.clone() for name, X in zip(("queries", "keys", "values"), motion.tensors, strict=True)}
+            for name, row, column in (("queries", 2, 1), ("keys", 1, 0), ("values", 2, 1)):
+                numbers[name][row, column] -= 0.25
+            motion.numbers = numbers
+        weights, output = motion.result()
         for name, numbers in (("weight", weights), ("output", output)):
             shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]

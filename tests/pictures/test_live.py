@@ -151,7 +151,12 @@ PLACES = {
     ),
     "slow motion": (
         pictures.SlowMotion,
-        [("query", 3, "query must be between 0 and 2"), ("valid_len", 5, "valid_len must be between 0 and 4")],
+        [
+            ("query", 3, "query must be between 0 and 2"),
+            ("valid_len", 5, "valid_len must be between 0 and 4"),
+            ("numbers", {"queries": [[1.0]]}, r"numbers must be finite numbers of the shapes .*\(3, 4\)"),
+            ("numbers", {"queries": "many"}, "numbers must be finite numbers"),
+        ],
     ),
     "sentence": (
         pictures.SentenceExplorer,

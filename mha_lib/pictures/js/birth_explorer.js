@@ -2,14 +2,14 @@
 
 import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
-import { button, drawn, element, heed, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { denseMap, scale } from "./heat_map.js";
 import { player } from "./player.js";
 
 const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, say } = parts;
+  const { data, state, controls, pointer, choose, point, headline, say } = parts;
   const { steps, alphabet, layers, heads, tokens } = data;
   const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
   const places = times(layers * heads, (i) => ({ layer: Math.floor(i / heads), head: i % heads }));
@@ -37,7 +37,6 @@ export default picture((parts) => {
     known = [letters, String(cut)];
   }
 
-  const looks = element("p", { class: "looks" }), time = player(steps, parts);
   const curves = Object.keys(CURVES).map((name) => {
     const attributes = { class: `curve-of ${name}` };
     return { name, path: drawn("path", attributes), figure: element("span", attributes) };
@@ -46,7 +45,7 @@ export default picture((parts) => {
   const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
   const marker = drawn("path", { class: "now" });
   const chart = drawn("svg", shape, ...curves.map(({ path }) => path), marker);
-  heed(chart, (share) => choose(time.write(Math.round(share * (steps.length - 1)))));
+  const time = player(steps, parts, [chart]);
 
   const put = (place, letter) => [...state.letters].map((own, i) => i === place ? letter : own).join("");
   const read = () => alphabet.indexOf([...state.letters][state.query]);
@@ -117,8 +116,12 @@ export default picture((parts) => {
       : ["nothing to foretell:", "no piece of this row comes again"];
     const gone = places.filter((place) => isIn(cut, place)).map(nameOf).join(" and ");
     const heard = gone ? `without ${gone}` : "all heads are on";
-    const told = result.map((text, i) => element(i % 2 ? "span" : "b", {}, text));
-    looks.replaceChildren(`Step ${steps[step]}:`, ...told, element("small", {}, heard));
+    headline(
+      `Step ${steps[step]}: `,
+      result[0],
+      ...result.slice(1).map((text) => ` ${text}`),
+      element("small", {}, heard),
+    );
     time.paint();
     paintChart(step);
     words.forEach((word, i) => {
@@ -145,7 +148,7 @@ export default picture((parts) => {
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
   const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
-  const nodes = [looks, time.node, legend, chart, element("div", { class: "tools" }, fresh, list)];
+  const nodes = [time.node, legend, element("div", { class: "tools" }, fresh, list)];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps, scale());
   return { nodes, compute, paint, end: time.stop };
 });

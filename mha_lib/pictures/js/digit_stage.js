@@ -133,8 +133,11 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]).slice(0, 3);
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
       set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
-      if (empty) return "The sheet is empty: draw a digit.";
-      return `${target ? `A ${wanted}` : "Your drawing"} is read as ${answer} (${number(probabilities[answer])}).`;
+      if (empty) return { told: "The sheet is empty: draw a digit.", instead: "Draw a digit" };
+      const told = `${target ? `A ${wanted}` : "Your drawing"} is read as ${answer} (${
+        number(probabilities[answer])
+      }).`;
+      return { told, now: `a ${answer}`, before: `a ${indexOfLargest(before)}`, isWrong: !isRight };
     },
   };
 }

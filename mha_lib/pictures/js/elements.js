@@ -125,13 +125,21 @@ function readingLine() {
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
 
+/** What is seen now, in large letters above a picture; every second part is bold. */
+function topLine() {
+  const node = element("p", { class: "looks" });
+  const part = (text, i) => i % 2 && typeof text === "string" ? element("b", {}, text) : text;
+  return { node, headline: (...parts) => node.replaceChildren(...parts.map(part)) };
+}
+
 /**
  * What a front end calls to show a picture.
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
- * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint` and `say`. It returns `nodes` to
- * show, `compute()` for after a choice, `paint()` for every change, and `end()`. `ask(question, hear)` puts a question
- * to Python, and `hear` gets every part of the answer; there is no `ask` on a page without a kernel.
+ * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
+ * seen, and `say`, which reads it. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
+ * and `end()`. `ask(question, hear)` puts a question to Python, and `hear` gets every part of the answer; there is no
+ * `ask` on a page without a kernel.
  */
 export function picture(build) {
   const render = ({ model, el }) => {
@@ -141,7 +149,8 @@ export function picture(build) {
       return;
     }
     let asked = 0, isStale = true;
-    const frame = element("section", { class: "mha-live", "aria-label": name }), line = readingLine(), pointer = {};
+    const frame = element("section", { class: "mha-live", "aria-label": name }), pointer = {};
+    const { node: top, headline } = topLine(), line = readingLine();
     const show = () => {
       if (isStale) parts.compute?.();
       [asked, isStale] = [0, false];
@@ -181,8 +190,9 @@ export function picture(build) {
     });
     if (ask) model.on("msg:custom", heard);
     const { say } = line, data = model.get("data");
-    const parts = build({ model, data, state, pointer, frame, controls, choose, point, repaint, say, ask });
-    frame.append(...parts.nodes, ...line.nodes);
+    const shared = { model, data, state, pointer, frame, controls, choose, point, repaint, headline, say, ask };
+    const parts = build(shared);
+    frame.append(top, ...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));
     el.replaceChildren(frame);

@@ -10,7 +10,8 @@ import { transformer } from "./transformer.js";
 const MOST_BROKEN = 3; // "break it" tries all sets of up to this many heads
 
 export default picture((parts) => {
-  const { data, state, controls, pointer, choose, point, repaint, say } = parts, { answers, blocks, kind } = data;
+  const { data, state, controls, pointer, choose, point, repaint, headline, say } = parts,
+    { answers, blocks, kind } = data;
   const computer = transformer(unpack(data), blocks), example = examplesOf(data);
   const numHeads = state.gates[0].length;
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
@@ -29,7 +30,7 @@ export default picture((parts) => {
   function makeCard(place) {
     const { layer, head } = place, shown = stage.card(place), enter = () => point(place), leave = () => point(null);
     const flip = () => choose({ gates: changed(state.gates, [place], state.gates[layer][head] ? 0 : 1) });
-    const toggle = button([element("i", { class: "track" }), head], flip, { class: "switch" });
+    const toggle = button([element("i", { class: "track" }), `head ${head}`], flip, { class: "switch" });
     const focus = () => toggle.matches(":focus-visible") && (choose(place), point(place));
     set(toggle, { role: "switch", onblur: leave, onfocus: focus });
     const top = element("div", { class: "card-top" }, toggle, ...(shown.corner ? [shown.corner] : []));
@@ -54,7 +55,7 @@ export default picture((parts) => {
   const score = element("span", { class: "score" });
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
   const note = element("p", { class: "note", role: "status" });
-  const contents = [...presetButtons.map(([, node]) => node), ...(stage.tools ?? []), breaker, note];
+  const contents = [...presetButtons.map(([, node]) => node), breaker, note];
   const tools = element("div", { class: "tools" }, ...contents);
 
   /** What "break it" looks at, and what it says of that; a choice of anything else ends the search and the words. */
@@ -147,7 +148,8 @@ export default picture((parts) => {
 
   function paint() {
     const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
-    const answer = stage.paint({ gated, whole, target });
+    const { told, ...answer } = stage.paint({ gated, whole, target });
+    headline(...above(gates, answer));
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = gated.weights[layer][head], name = `${blocks[layer]}, head ${head}`;
       shown.paint(weights, gated.valid[layer], stage.shade);
@@ -161,7 +163,17 @@ export default picture((parts) => {
     later.disabled = state.example === example.count - 1;
     set(note, { text: found.words ?? "" });
     set(breaker, { "aria-busy": found.isSearching ? true : null });
-    say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${answer}`);
+    say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${told}`);
+  }
+  /** What the model says now, and with all heads: parts of the headline. */
+  function above(gates, { now, before, isWrong = false, instead = "" }) {
+    if (instead) return ["", instead];
+    const gone = gates.flat().filter((gate) => !gate).length, all = gates.flat().length;
+    const some = gone === 1 ? "this head" : `these ${gone} heads`;
+    const without = `Without ${gone === all ? "any head" : some}`, changed = before !== now;
+    const which = gone ? without : isWhole(gates) ? `With all ${all} heads` : "With these gates";
+    const what = changed ? `${now}, not ${before}` : isWhole(gates) ? now : `still ${now}`;
+    return [`${which}: `, element("b", { class: changed || isWrong ? "wrong" : "" }, what)];
   }
   function strongest(layer, head, query) {
     const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
@@ -186,9 +198,10 @@ export default picture((parts) => {
     return `Looking from ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 
-  const under = [browse, scale(stage.marks, stage.shade), tools, element("div", { class: "test" }, meter, score)];
-  const left = element("div", { class: "left" }, ...stage.left, ...under);
-  const right = element("div", { class: "right" }, ...rows, stage.answer);
+  const pens = stage.tools ? [element("div", { class: "tools" }, ...stage.tools)] : [];
+  const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade));
+  const test = element("div", { class: "test" }, meter, score);
+  const right = element("div", { class: "right" }, tools, ...rows, stage.answer, test);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return { nodes, compute, paint, end: () => (stopSearching(), stopJudging()) };

@@ -4,7 +4,8 @@ import { softmax, sumOf, unpack } from "./attention.js";
 import { button, drawn, heed, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
-const WIDTH = 900, TOP = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = TOP + BELL + 12; // units of the drawing
+const WIDTH = 900, HIGH = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = HIGH + BELL + 12; // units of the drawing
+const TOP = 0.4; // the weight where the scale ends: of many points hardly one gets more
 
 /** Round numbers from low to high, about six. */
 function roundNumbers(low, high) {
@@ -15,13 +16,13 @@ function roundNumbers(low, high) {
   return times(count, (i) => [(first + i) * step, number((first + i) * step, digits)]);
 }
 
-export default picture(({ data, state, controls, choose, say }) => {
+export default picture(({ data, state, controls, choose, headline, say }) => {
   const { x: { data: x }, y: { data: y }, truth_x: truthX, truth_y: truthY } = unpack(data);
   const { units, learned_bandwidth: learned } = data, inX = (at) => `${number(at)}${units.x}`;
   const [low, high] = data.x_range, spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
   const across = (at) => PAD + (at - low) / spread * (WIDTH - PAD - 14);
-  const up = (value) => TOP - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (TOP - 28);
+  const up = (value) => HIGH - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (HIGH - 28);
   const middle = Math.log10(spread / 10), write = (power) => ({ bandwidth: 10 ** power });
   const logarithm = { read: () => Math.log10(state.bandwidth), write, words: (power) => inX(10 ** power) };
 
@@ -50,8 +51,8 @@ export default picture(({ data, state, controls, choose, say }) => {
   const place = (at) => ({ x: across(at), y: FOOT + ROW + 20 });
   const hours = roundNumbers(low, high).map(([at, words]) => text("below", `${words}${units.x}`, place(at)));
   const chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" });
-  const axis = drawn("path", { class: "ground", d: `M${PAD},${TOP + BELL}H${WIDTH - 14}` });
-  const name = text("left", "kernel", { x: WIDTH - 18, y: TOP + BELL - 15 });
+  const axis = drawn("path", { class: "ground", d: `M${PAD},${HIGH + BELL}H${WIDTH - 14}` });
+  const name = text("left", "kernel", { x: WIDTH - 18, y: HIGH + BELL - 15 });
   chart.append(...values.flat(), axis, name, real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours);
   heed(chart, (share) => choose({ query: inside(low + (share * WIDTH - PAD) / (WIDTH - PAD - 14) * spread) }));
 
@@ -67,8 +68,8 @@ export default picture(({ data, state, controls, choose, say }) => {
 
   function paint() {
     const { query, show_truth: isShown } = state, weights = weightsOf(query), value = pooled(query);
-    const height = (at) => TOP + BELL - (BELL - 14) * Math.exp(score(at, query));
-    const stems = Array.from(x, (at) => `M${across(at).toFixed(1)},${TOP + BELL}V${height(at).toFixed(1)}`);
+    const height = (at) => HIGH + BELL - (BELL - 14) * Math.exp(score(at, query));
+    const stems = Array.from(x, (at) => `M${across(at).toFixed(1)},${HIGH + BELL}V${height(at).toFixed(1)}`);
     const truth = isShown && truthX ? through([...truthX.data].map((at, i) => [across(at), up(truthY.data[i])])) : null;
     set(curve, { d: along((at) => up(pooled(at))) });
     set(bell, { d: along(height) });
@@ -77,18 +78,20 @@ export default picture(({ data, state, controls, choose, say }) => {
     set(answer, { cx: across(query), cy: up(value) });
     set(real, { d: truth });
     dots.forEach((dot, i) => set(dot, { r: (2.2 + 13 * Math.sqrt(weights[i])).toFixed(2) }));
-    [dots, cells].forEach((nodes) => nodes.forEach((node, i) => set(node, { "--w": weights[i].toFixed(3) })));
+    [dots, cells].forEach((nodes) =>
+      nodes.forEach((node, i) => set(node, { "--w": Math.min(weights[i] / TOP, 1).toFixed(3) }))
+    );
     set(learn, { "aria-pressed": learned !== null && Math.abs(state.bandwidth / learned - 1) < 1e-6 });
     const sorted = [...weights].sort((a, b) => b - a), most = weights.indexOf(sorted[0]);
     let needed = 0;
     for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
+    const carry = `${needed} of ${x.length} points ${needed === 1 ? "carries" : "carry"} 90\u00a0%`;
     const words = `At ${inX(query)} the pooled value is ${number(value)}${units.y}. The largest weight is ` +
-      `${number(sorted[0])}, at ${inX(x[most])}; ${needed} of ${x.length} points carry 90 % of the weight. Width σ ${
-        inX(state.bandwidth)
-      }.`;
+      `${number(sorted[0])}, at ${inX(x[most])}; ${carry} of the weight. Width σ ${inX(state.bandwidth)}.`;
+    headline("", carry, " of the weight at ", inX(query));
     set(chart, { "aria-label": words });
     say(words);
   }
 
-  return { nodes: [strip, chart, scale({ 0: "weight 0", 0.5: ".5", 1: "1" })], paint };
+  return { nodes: [strip, chart, scale({ 0: "weight 0", 0.2: ".2", [TOP]: "≥ .4" }, (weight) => weight / TOP)], paint };
 });

@@ -1,10 +1,10 @@
 // The heads of one layer: the same projections cut into more or fewer heads, with valid lengths. All is computed here.
 
-import { attentionWeights, linear, matrix, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
+import { attentionWeights, indexOfLargest, linear, matrix, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
 import { element, number, picture, roving, set, times } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
-export default picture(({ data, state, controls, pointer, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
   const { divisors, num_hiddens: size, sizes: [batch, numQueries, numKeys] } = data;
   let weights = [], cards = [];
@@ -47,7 +47,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
         const onhover = (cell) => point(cell === null ? null : { example, head, cell });
         const onpick = (cell) => choose({ example, head, cell }), gap = count > 10 ? 0 : 0.05;
         const map = heatMap(numQueries, numKeys, { gap, "aria-hidden": true, onpick, onhover });
-        return { map, node: card(String(head), map, () => choose({ example, head })) };
+        return { map, node: card(`head ${head}`, map, () => choose({ example, head })) };
       });
       set(row, { "--columns": count <= 5 ? 5 : Math.min(count, 10) }).replaceChildren(...own.map(({ node }) => node));
       roving(own.map(({ node }) => node), count, (head) => choose({ example, head }));
@@ -69,10 +69,25 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     large.mark("chosen", (i) => i === cell);
     large.say((i, query, key) => `query ${query}, key ${key}: ${masked(i) ? "masked" : number(own[i])}`, cell);
     title.textContent = `example ${example}, head ${head}`;
-    barsTitle.textContent = `query ${Math.floor(cell / numKeys)}, key ${cell % numKeys} in every head`;
-    const bar = ({ data: own }, h) => element("i", { "--h": own[cell], class: h === head ? "chosen" : "" });
+    barsTitle.textContent = `weight of query ${Math.floor(cell / numKeys)} on key ${cell % numKeys}, by head`;
+    const bar = ({ data: own }, h) =>
+      element("i", { "--h": own[cell], "data-head": count > 12 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights[example].map(bar));
+    headline(...seen(example, cell, count, valid[example]));
     say(read(pointer.pointed?.head < count ? pointer.pointed : { example, head, cell }, valid));
+  }
+
+  /** How far the heads agree about the chosen query. */
+  function seen(example, cell, count, length) {
+    const query = Math.floor(cell / numKeys),
+      rows = weights[example].map((own) => rowOf(own, query).subarray(0, length));
+    const alike = `Example ${example}, query ${query}: `, heads = count === 1 ? "1 head" : `${count} heads`;
+    if (!length) return [alike, "no key is valid", ", so every weight is 0"];
+    if (rows.every((row) => Math.max(...row) - Math.min(...row) < 1e-4)) {
+      return [alike, count === 1 ? "the head" : "all heads", " look at all valid keys alike"];
+    }
+    const liked = new Set(rows.map(indexOfLargest)).size;
+    return [alike, `${heads} like ${liked === 1 ? "one key" : `${liked} different keys`}`, " best"];
   }
 
   function read({ example, head, cell }, valid) {

@@ -8,7 +8,7 @@ const LENGTHS = { example: "one for all queries", query: "one for each query", n
 const SHIFTS = { 0: "nothing", "-3000000": "−3,000,000" };
 const WAYS = ["masked_softmax", "masked scores set to −1e6", "masked scores set to −∞"];
 
-export default picture(({ data, state, controls, pointer, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { scores } = unpack(data), [batch, numQueries, numKeys] = data.sizes;
   let level = null, ways = [];
 
@@ -76,6 +76,24 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     return leak < 0.005 ? "✓ no weight on masked keys" : `✗ up to ${number(leak)} of a row on masked keys`;
   }
 
+  /** What goes wrong in the two other ways, or that nothing does: parts of the headline. */
+  function seen() {
+    const rowsWith = (isWrong) => times(numQueries, (query) => query).filter(isWrong);
+    const leaks = (query) => sumOf(rowOf(ways[1], query).subarray(lengthOf(query))) > 0.995;
+    const wrong = [
+      ["−1e6 puts all of ", rowsWith(leaks), " on padding"],
+      ["−∞ turns ", rowsWith((query) => Number.isNaN(rowOf(ways[2], query)[0])), " into NaN"],
+    ].filter(([, rows]) => rows.length);
+    const named = (rows) =>
+      rows.length === 1 ? `row ${rows[0]}` : rows.length < numQueries ? `rows ${rows.join(", ")}` : "every row";
+    if (wrong.length) return wrong.flatMap(([does, rows, what], i) => [`${i ? "; " : ""}${does}`, named(rows) + what]);
+    return [
+      "",
+      state.valid_lens === null ? "Nothing is masked" : "All three ways agree",
+      ": no weight falls on padding",
+    ];
+  }
+
   function paint() {
     const { pointed } = pointer, verdicts = ways.map(verdictOf);
     first.map.show(level.data, undefined, () => 0);
@@ -95,6 +113,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
       verdict.classList.toggle("wrong", verdicts[way].startsWith("✗"));
     });
     for (const { map } of [first, ...panels]) map.mark("pointed", (i) => i === pointed);
+    headline(...seen());
     const empty = times(numQueries, (query) => query).filter((query) => lengthOf(query) === 0);
     const readings = WAYS.map((name, way) => `${name}: ${verdicts[way].slice(2)}`).join("; ");
     const [query, key] = [Math.floor(pointed / numKeys), pointed % numKeys];
@@ -106,5 +125,5 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
 
   const marks = element("div", { class: "marks" }, scale(), lengths),
     [masked, ...others] = panels.map(({ node }) => node);
-  return { nodes: [strip, element("div", { class: "panels" }, first.node, masked, marks, ...others)], compute, paint };
+  return { nodes: [strip, element("div", { class: "panels" }, first.node, marks, masked, ...others)], compute, paint };
 });

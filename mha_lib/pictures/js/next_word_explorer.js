@@ -12,7 +12,7 @@ const SURE = 0.3; // of a word that is less likely than this, many cuts make ano
 const UNKNOWN = "This page knows each head cut alone, all sets of the heads with a letter, and the draws. " +
   "In JupyterLab, where SmolLM2 is installed, every cut is computed.";
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, say, ask }) => {
+export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, ask }) => {
   const { layers, heads, groups, draws, can_ask } = data, count = layers * heads;
   const texts = textsOf(data), kept = data.titles.map((_, i) => texts.all[i]), canAsk = Boolean(ask && can_ask);
   const placeOf = (head) => ({ layer: Math.floor(head / heads), head: head % heads });
@@ -29,7 +29,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     question({ text }, tell, () => choose({ text, query: texts.get(text).n - 1, cut: [] }));
   });
   const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose who looks" });
-  const slot = element("span", { class: "slot" }), looks = element("p", { class: "looks" });
+  const slot = element("span", { class: "slot" });
   const gaze = element("p", { class: "title" });
   const bars = times(TEN, () => {
     const [name, track, share] = ["name", "track-bar", "share"].map((part) => element("span", { class: part }));
@@ -150,7 +150,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const still = cut.length && now && !wrong ? " still" : "",
       with_ = cut.length ? `Without ${cut.length} of` : "With all";
     const bold = element("b", { class: wrong }, now ? quoted(top) : "…"), not = wrong ? `, not ${quoted(target)}` : "";
-    looks.replaceChildren(`${with_} ${count} heads:${still} `, element("span", {}, bold, not));
+    headline(`${with_} ${count} heads:${still} `, bold, not);
     // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
     const isNew = wrong && !text.words.slice(0, TEN).includes(top);
     bars.forEach(({ node, name, share, fill, ghost }, i) => {
@@ -238,7 +238,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   const title = (text) => element("p", { class: "title" }, text),
     row = (name, ...parts) => element("div", { class: name }, ...parts);
-  const result = [row("sentence next-line", line), row("heading", gaze, scale()), looks];
+  const result = [row("sentence next-line", line), row("heading", gaze, scale())];
   const below = [tools, title(legend), grid, each, bar, element("p", { class: "chosen-texts" }, data.chosen)];
   return {
     nodes: [row("texts", strip, own), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],

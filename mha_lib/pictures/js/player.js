@@ -1,11 +1,11 @@
 // A slider through the steps of a training run, and a button that lets them play.
 
-import { button, element } from "./elements.js";
+import { button, element, heed } from "./elements.js";
 
 const PAUSE = 180; // milliseconds between two steps that play
 
-/** The choice `step` of a picture with these `steps`; `write(step)` is what a choice by hand sets. */
-export function player(steps, { state, controls, choose, repaint }) {
+/** The choice `step` of a picture with these `steps`; `charts` over the same steps stand on the slider and are dragged. */
+export function player(steps, { state, controls, choose, repaint }, charts = []) {
   const last = steps.length - 1, words = (step) => `${steps[step]} of ${steps[last]}`;
   let timer = null;
   const write = (step) => (stop(), { step });
@@ -22,5 +22,6 @@ export function player(steps, { state, controls, choose, repaint }) {
     repaint();
   }
   const paint = () => play.textContent = timer ? "❚❚ pause" : "▶ play";
-  return { node: element("div", { class: "player" }, play, strip), write, paint, stop };
+  for (const chart of charts) heed(chart, (share) => choose(write(Math.round(share * last))));
+  return { node: element("div", { class: "player" }, play, strip, ...charts), paint, stop };
 }

@@ -9,7 +9,7 @@ const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 104, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
 const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, say, ask }) => {
+export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, ask }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
   let start = 0;
   const all = new Map(sentences.map(({ text, tokens }) => {
@@ -34,8 +34,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const own = ownText(canAsk, "a sentence of your own", (text, tell) => {
     learn(text, tell, () => choose({ text, query: inside(all.get(text)) }));
   });
-  const looks = element("p", { class: "looks" }), line = element("div", { class: "words" });
-  set(line, { role: "group", "aria-label": "words: choose who looks" });
+  const line = element("div", { class: "words", role: "group", "aria-label": "words: choose who looks" });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
   const chips = named.map(({ layer, head, name }) =>
     button(name, () => choose({ layer, head }), { class: "chip", title: `layer ${layer}, head ${head}` })
@@ -67,10 +66,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
     const rows = times(layers, (layer) => [
-      element("span", { class: "first" }, `layer ${layer}`),
+      element("span", { class: "first", "data-of": "layer" }, layer),
       ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
     ]);
-    grid.replaceChildren(element("span", { class: "first", "aria-hidden": true }, "head"), ...numbered, ...rows.flat());
+    grid.replaceChildren(
+      element("span", { class: "first", "data-of": "head", "aria-hidden": true }),
+      ...numbered,
+      ...rows.flat(),
+    );
     roving(glyphs.map(({ node }) => node), heads, (i) => choose({ layer: glyphs[i].layer, head: glyphs[i].head }));
   }
 
@@ -137,10 +140,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       of = `layer ${layer}, head ${head}`;
     const key = pointer.pointed?.key ?? indexOfLargest(weights),
       most = pointer.pointed?.key === undefined ? "most" : "this";
-    const [who, whom] = [tokens[query], tokens[key]].map((token) => element("b", {}, token));
-    const share = element("b", {}, `${(100 * weights[key]).toFixed(0)} %`);
-    const words_ = [set(who, { class: "q" }), "looks at", whom, "with", share, "of its weight"];
-    looks.replaceChildren(...words_, element("small", {}, name ?? of));
+    const who = element("b", { class: "q" }, tokens[query]), share = `${(100 * weights[key]).toFixed(0)} %`;
+    const small = element("small", {}, name ? `${name}: ${of}` : of);
+    headline("", who, " looks at ", tokens[key], " with ", share, " of its weight", small);
     from.textContent = `all ${layers * heads} heads, from “${tokens[query]}”`;
     const weight = `puts ${most} weight, ${number(weights[key])}, on “${tokens[key]}”`;
     say(`From “${tokens[query]}”, ${of}${name ? ` (${name})` : ""} ${weight}.`);
@@ -148,5 +150,5 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   const sentence = element("div", { class: "sentence" }, arcs, line);
   const heading = element("div", { class: "heading" }, from, scale());
-  return { nodes: [element("div", { class: "texts" }, strip, own), names, looks, sentence, heading, grid], paint };
+  return { nodes: [sentence, names, element("div", { class: "texts" }, strip, own), heading, grid], paint };
 });

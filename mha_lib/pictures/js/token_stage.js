@@ -61,7 +61,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       return { node: map.node, paint: ({ data }, valid) => map.show(data, isMasked(place.layer, valid)) };
     },
 
-    paint({ gated, target }) {
+    paint({ gated, whole, target }) {
       const { layer = state.layer, head = state.head } = pointer.pointed ?? {};
       const room = (stage.clientWidth - 44) / sizes[layer][1]; // pixels for a key's name; names of queries stand beside
       if (layer !== shownLayer) build(layer);
@@ -81,15 +81,18 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : to[i].replace(" ", "\n"));
       title.textContent = `${blocks[layer]}, head ${head}`;
 
-      const found = gated.laid.map(indexOfLargest);
-      const right = found.filter((answer, i) => answer === target[i]).length;
+      const found = gated.laid.map(indexOfLargest), count = found.length;
+      const rightOf = ({ laid }) => laid.filter((logits, i) => indexOfLargest(logits) === target[i]).length;
+      const [right, before] = [rightOf(gated), rightOf(whole)];
       found.forEach((answer, i) => {
         const isRight = answer === target[i], [given, wanted] = cells[i].children;
         cells[i].classList.toggle("wrong", !isRight);
         given.textContent = answers[answer];
         wanted.textContent = isRight ? "" : answers[target[i]];
       });
-      return `${right} of ${found.length} answers on example ${state.example} are right.`;
+      const told = `${right} of ${count} answers on example ${state.example} are right.`;
+      const now = `${right} of ${count} answers right`;
+      return { told, now, before: right === before ? now : before };
     },
   };
 }
