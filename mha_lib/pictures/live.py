@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import anywidget
 import numpy as np
+import torch
 import traitlets
 from IPython import get_ipython
 from torch import Tensor
@@ -104,6 +105,25 @@ class Place(traitlets.Int):
         if not 0 <= place < end:
             refuse(self.name or "place", f"between 0 and {end - 1}", place)
         return place
+
+
+class Numbers(traitlets.Dict):
+    """A choice: tensors by name, as lists, each of the shape that ``picture.shapes`` says."""
+
+    def __init__(self):
+        super().__init__()
+        choice(self)
+
+    def validate(self, obj: Any, value: Any) -> dict[str, list]:
+        need = f"finite numbers of the shapes {obj.shapes}"
+        try:
+            numbers = {name: torch.as_tensor(own, dtype=torch.float32) for name, own in value.items()}
+        except (AttributeError, TypeError, ValueError, RuntimeError):
+            refuse("numbers", need, value)
+        fits = {name: tuple(X.shape) for name, X in numbers.items()} == obj.shapes
+        if not fits or not all(X.isfinite().all() for X in numbers.values()):
+            refuse("numbers", need, value)
+        return {name: X.tolist() for name, X in numbers.items()}
 
 
 class OwnText(traitlets.Unicode):

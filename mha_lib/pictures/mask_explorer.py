@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_lib.attention import masked_softmax
 from mha_lib.pictures.heat_maps import draw_scores, masked_keys
-from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack
+from mha_lib.pictures.live import LivePicture, Numbers, Place, checked_lengths, choice
 from mha_lib.pictures.picture import Canvas
 
 HEAD_SIZE = 16
@@ -28,6 +28,7 @@ class MaskExplorer(LivePicture):
         first: first values of the attributes.
 
     Attributes:
+        numbers: "scores", as lists; they can be changed, and their shape stays.
         example: which example's scores are shown.
         divisor: what the scores are divided by, from 1/4 to 32.
         shift: what is then added to all scores, 0 or −3,000,000; the softmax does not notice.
@@ -39,7 +40,7 @@ class MaskExplorer(LivePicture):
 
     module = "mask_explorer"
 
-    example = Place(lambda self: len(self.scores))
+    numbers, example = Numbers(), Place(lambda self: len(self.numbers["scores"]))
     divisor, shift = choice(traitlets.Float(1.0, min=0.25, max=32)), choice(traitlets.Enum(SHIFTS, 0))
     valid_lens = choice(traitlets.Any(None, allow_none=True))
 
@@ -51,11 +52,16 @@ class MaskExplorer(LivePicture):
                 "scores must have shape (batch, num_queries, num_keys) with at most 6 queries and 6 keys, "
                 f"got {tuple(scores.shape)}"
             )
-        self.scores = scores.detach().float()
-        data = pack({"scores": self.scores}) | {"sizes": list(scores.shape)}
+        self.shapes = {"scores": tuple(scores.shape)}
         _, num_queries, num_keys = scores.shape  # from all keys down to none, where the other ways fail
         falling = [num_keys * (num_queries - query - 1) // max(num_queries - 1, 1) for query in range(num_queries)]
-        super().__init__("Scores, mask and weights", data, **{"valid_lens": falling, **first})
+        choices = {"numbers": {"scores": scores.detach()}, "valid_lens": falling, **first}
+        super().__init__("Scores, mask and weights", {"sizes": list(scores.shape)}, **choices)
+
+    @property
+    def scores(self) -> Tensor:
+        """The scores as they are now: (batch, num_queries, num_keys)."""
+        return torch.tensor(self.numbers["scores"])
 
     @traitlets.validate("valid_lens")
     def _validate_valid_lens(self, proposal):

@@ -3,12 +3,11 @@
 from typing import Any
 
 import torch
-import traitlets
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
 from mha_lib.pictures.heat_maps import TITLE, draw_numbers
-from mha_lib.pictures.live import LivePicture, Place, choice, refuse
+from mha_lib.pictures.live import LivePicture, Numbers, Place
 from mha_lib.pictures.picture import Canvas
 
 MOST = 6
@@ -16,21 +15,6 @@ CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between t
 QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
 KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.0, -0.5, 0.5, 1.0]]
 VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
-
-
-class Numbers(traitlets.Dict):
-    """A choice: matrices by name, as lists, each of the shape that ``picture.shapes`` says."""
-
-    def validate(self, obj: Any, value: Any) -> dict[str, list[list[float]]]:
-        need = f"finite numbers of the shapes {obj.shapes}"
-        try:
-            numbers = {name: torch.as_tensor(own, dtype=torch.float32) for name, own in value.items()}
-        except (AttributeError, TypeError, ValueError, RuntimeError):
-            refuse("numbers", need, value)
-        fits = {name: tuple(X.shape) for name, X in numbers.items()} == obj.shapes
-        if not fits or not all(X.isfinite().all() for X in numbers.values()):
-            refuse("numbers", need, value)
-        return {name: X.tolist() for name, X in numbers.items()}
 
 
 class SlowMotion(LivePicture):
@@ -55,7 +39,7 @@ class SlowMotion(LivePicture):
 
     module = "slow_motion"
 
-    numbers = choice(Numbers())
+    numbers = Numbers()
     query = Place(lambda self: len(self.numbers["queries"]))
     valid_len = Place(lambda self: len(self.numbers["keys"]) + 1)
     step = Place(lambda _: 5)

@@ -115,6 +115,12 @@ def test_every_way_to_mask(page, tmp_path):
     for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
         explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
         live = LivePage(page, tmp_path, explorer)
+        if shift == 0:  # one score is changed by hand
+            live.section.get_by_label("chosen score").press("ArrowRight")
+            live.section.get_by_label("chosen score").press("ArrowRight")
+            scores = explorer.scores
+            scores[1, 0, 0] = torch.round(2 * scores[1, 0, 0] + 60) / 2 - 30 + 1  # its slider goes by steps of 0.5
+            explorer.numbers = {"scores": scores}
         per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
         masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
         scores = explorer.scores[1].double() / 4 + shift

@@ -1,16 +1,17 @@
 // From scores through the mask to the weights, and two other ways to mask beside it. All is computed here.
 
-import { lengthFor, matrix, rowOf, rowsOf, softmax, sumOf, unpack } from "./attention.js";
+import { lengthFor, matrix, rowOf, softmax, sumOf } from "./attention.js";
 import { drawn, element, number, picture, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const LENGTHS = { example: "one for all queries", query: "one for each query", none: "None" };
 const SHIFTS = { 0: "nothing", "-3000000": "−3,000,000" };
+const MOST = 30; // how far a chosen score goes up and down
 const WAYS = ["masked_softmax", "masked scores set to −1e6", "masked scores set to −∞"];
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
-  const { scores } = unpack(data), [batch, numQueries, numKeys] = data.sizes;
-  let level = null, ways = [];
+  const [batch, numQueries, numKeys] = data.sizes;
+  let level = null, ways = [], chosen = 0;
 
   const kindOf = (valid) => valid === null ? "none" : typeof valid === "number" ? "example" : "query";
   const lengthOf = (query) => state.valid_lens === null ? numKeys : lengthFor(state.valid_lens, query);
@@ -22,11 +23,21 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const withLength = (query, length) => ({
     valid_lens: kindOf(state.valid_lens) === "query" ? state.valid_lens.with(query, length) : length,
   });
+  const scores = () => state.numbers.scores[state.example].flat();
+  const toScore = {
+    write(score) {
+      const own = scores().with(chosen, score),
+        rows = times(numQueries, (i) => own.slice(i * numKeys, (i + 1) * numKeys));
+      return { numbers: { scores: state.numbers.scores.with(state.example, rows) } };
+    },
+    words: (score) => `q${Math.floor(chosen / numKeys)}, k${chosen % numKeys}: ${number(score, 1)}`,
+  };
   const strip = controls({
     ...(batch > 1 ? { example: { max: batch - 1 } } : {}),
     divisor: { label: "divide scores by", min: -2, max: 5, step: 0.5, ...logarithm },
     shift: { label: "then add", options: SHIFTS, write: (value) => ({ shift: Number(value) }) },
     valid_lens: { options: LENGTHS, read: () => kindOf(state.valid_lens), write: as },
+    score: { label: "chosen score", min: -MOST, max: MOST, step: 0.5, read: () => scores()[chosen], ...toScore },
   });
   const lengths = controls({
     ...times(numQueries, (query) => ({
@@ -50,15 +61,17 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   /** The valid keys of a query end behind the cell, or in front of it if they ended there already. */
   function cut(cell) {
     const query = Math.floor(cell / numKeys), end = cell % numKeys + 1;
+    chosen = cell;
     choose(withLength(query, state.valid_lens !== null && lengthOf(query) === end ? end - 1 : end));
   }
-  const first = panel("scores (a click ends the valid keys)", cut), panels = WAYS.map((name) => panel(name));
+  const first = panel("scores (a click chooses one and ends the valid keys)", cut),
+    panels = WAYS.map((name) => panel(name));
   const edges = times(numQueries, () => drawn("path", { class: "edge" }));
   first.node.classList.add("plain");
   first.map.over.append(...edges);
 
   function compute() {
-    const own = rowsOf(scores, state.example * numQueries, numQueries).data.map((score) => score / state.divisor);
+    const own = scores().map((score) => score / state.divisor);
     level = matrix(numQueries, numKeys, own);
     const shifted = Float64Array.from(own, (score) => score + state.shift); // as torch in float64 does
     const rows = (numbers, valid) =>
@@ -112,6 +125,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       verdict.textContent = verdicts[way];
       verdict.classList.toggle("wrong", verdicts[way].startsWith("✗"));
     });
+    first.map.mark("chosen", (i) => i === chosen);
     for (const { map } of [first, ...panels]) map.mark("pointed", (i) => i === pointed);
     headline(...seen());
     const empty = times(numQueries, (query) => query).filter((query) => lengthOf(query) === 0);
