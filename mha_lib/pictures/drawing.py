@@ -5,6 +5,8 @@ import html
 from pathlib import Path
 from xml.etree import ElementTree
 
+from mha_lib.pictures.picture import IN_THE_DARK, STILL
+
 DRAWINGS = Path(__file__).with_name("drawings")
 
 
@@ -33,7 +35,8 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         return (
-            f'<figure style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" style="max-width:100%" '
+            f'<figure style="margin:0">{IN_THE_DARK}<img class="{STILL}" alt="{html.escape(self.alt)}" '
+            f'width="{self.width}" style="max-width:100%" '
             f'src="data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )

@@ -1,6 +1,7 @@
 """A still picture with its text twin, for where no program runs, and the sheet that most of them are drawn on.
 
-Pictures have a light ground, which suits every theme, and few colours, so that notebooks with many of them stay small.
+Pictures have few colours, so that notebooks with many of them stay small. They have a light ground; where a theme is
+dark, light and dark change places and the hues stay.
 """
 
 import base64
@@ -23,6 +24,10 @@ PAD = 12  # around a drawing, in pixels of the page
 INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
 GROUND = "white"
+STILL = "mha-still"  # the class of all images
+# JupyterLab, VS Code, Sphinx themes and Colab say which theme is dark.
+THEMES = ('[data-jp-theme-light="false"]', ".vscode-dark", '[data-theme="dark"]', '[theme="dark"]')
+IN_THE_DARK = f"<style>:is({', '.join(THEMES)}) .{STILL} {{ filter: invert(.92) hue-rotate(180deg) }}</style>"
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels of the page
 Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name of the palette
 
@@ -63,8 +68,9 @@ class Picture:
         source = base64.b64encode(self.png).decode()
         live = f' data-mha-live="{html.escape(key)}"' if key else ""
         return (
-            f'<figure{live} style="margin:0"><img alt="{html.escape(self.alt)}" width="{self.width}" '
-            f'style="max-width:100%;height:auto;border-radius:8px" src="data:image/png;base64,{source}">'
+            f'<figure{live} style="margin:0">{IN_THE_DARK}<img class="{STILL}" alt="{html.escape(self.alt)}" '
+            f'width="{self.width}" style="max-width:100%;height:auto;border-radius:8px" '
+            f'src="data:image/png;base64,{source}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
