@@ -1,10 +1,12 @@
 """Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
@@ -15,6 +17,7 @@ from mha_lib.pictures.picture import Canvas, Picture, font
 from mha_lib.pictures.shared_with_js import bound, weight_colours
 
 Values = TypeVar("Values")
+LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
 # Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
@@ -40,7 +43,7 @@ def regression_curves(
         curves: name → (m,), at most four; NaN leaves a hole.
         truth: (m,), the function without noise; each curve's distance from it is then measured.
         x_label, y_label: what the axes show, with units.
-        points: what the legend calls the dots.
+        points: what the dots are called.
         caption: what to notice; left out, the reading.
 
     The distance is the root mean square over those x at which every curve has a prediction.
@@ -233,8 +236,31 @@ def styled(curves: Mapping[str, Values], argument: str = "curves") -> list[tuple
 
 
 def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Name the axes of a line chart, thin its frame out, put the legend beside it."""
+    """Name the axes of a line chart and each line at its right end, and thin the frame out."""
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    handles, names = panel.get_legend_handles_labels()
+    low, high = panel.get_ylim()
+    found = [(*_end_of(handle), name) for handle, name in zip(handles, names, strict=True)]
+    found.sort(key=lambda end: end[0][1])
+    heights = [(y - low) / (high - low) for (_, y), *_ in found]
+    for i in range(1, len(found)):  # no name on another: each is pushed up by the one below it
+        heights[i] = max(heights[i], heights[i - 1] + LINE)
+    for i in reversed(range(len(found))):  # and down again, where the highest stands above the chart
+        heights[i] = min(heights[i], 1.02 if i == len(found) - 1 else heights[i + 1] - LINE)
+    for (end, colour, name), height in zip(found, heights, strict=True):
+        thread = {"arrowstyle": "-", "color": colour, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
+        words = panel.annotate(name, end, (1.04, height), textcoords="axes fraction", va="center", arrowprops=thread)
+        words.set(fontsize=9, annotation_clip=False)
+
+
+def _end_of(handle: Any) -> tuple[tuple[float, float], Any]:
+    """Where a line, a line with error bars or a band ends on the right, and its colour."""
+    if isinstance(handle, PolyCollection):
+        corners = np.asarray(handle.get_paths()[0].vertices)
+        last = corners[corners[:, 0] == corners[:, 0].max()]
+        return (last[0, 0], last[:, 1].mean()), handle.get_edgecolor()[0]
+    line = handle[0] if isinstance(handle, tuple) else handle
+    points = np.stack([np.asarray(values, float) for values in line.get_data()], axis=1)
+    return tuple(points[~np.isnan(points).any(axis=1)][-1]), line.get_color()

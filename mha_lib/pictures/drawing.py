@@ -35,7 +35,7 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         return (
-            f'<figure style="margin:0">{IN_THE_DARK}<img class="{STILL}" alt="{html.escape(self.alt)}" '
+            f'<figure style="margin:0">{IN_THE_DARK}<img alt="{html.escape(self.alt)}" class="{STILL}" '
             f'width="{self.width}" style="max-width:100%" '
             f'src="data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"

@@ -101,9 +101,11 @@ def quality_and_speed(
     check_intervals("points", {name: lost for name, (_, lost) in points.items()})
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     panel = figure.subplots()
-    panel.axvline(1, color="0.6", linestyle=":", label="as fast as before")
+    panel.axvline(1, color="0.6", linestyle=":")
+    panel.text(1, 1.01, "as fast as before", transform=panel.get_xaxis_transform(), ha="center", fontsize=9)
     for name, (speed, (mean, low, high)), colour, _ in styled(points, "points"):
-        panel.errorbar([speed], [mean], [[mean - low], [high - mean]], color=colour, capsize=4, marker="o", label=name)
+        panel.errorbar([speed], [mean], [[mean - low], [high - mean]], color=colour, capsize=4, marker="o")
+        panel.annotate(name, (speed, mean), (8, 4), textcoords="offset points", fontsize=9)
     speeds = [speed for speed, _ in points.values()]
     panel.set_xlim(min(0.9, *speeds) - 0.1, max(1.5, *speeds) + 0.1)
     finish_axes(panel, x_label, y_label)

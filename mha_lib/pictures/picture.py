@@ -68,7 +68,7 @@ class Picture:
         source = base64.b64encode(self.png).decode()
         live = f' data-mha-live="{html.escape(key)}"' if key else ""
         return (
-            f'<figure{live} style="margin:0">{IN_THE_DARK}<img class="{STILL}" alt="{html.escape(self.alt)}" '
+            f'<figure{live} style="margin:0">{IN_THE_DARK}<img alt="{html.escape(self.alt)}" class="{STILL}" '
             f'width="{self.width}" style="max-width:100%;height:auto;border-radius:8px" '
             f'src="data:image/png;base64,{source}">'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"

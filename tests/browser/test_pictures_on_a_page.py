@@ -1,10 +1,12 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
+import io
 import re
 
 import pytest
 import torch
 from picture_cases import CASES, LivePage, load, violations
+from PIL import Image, ImageStat
 from small_language_model import small_language_model
 
 from mha_lib import pictures
@@ -293,6 +295,18 @@ def test_another_example_of_masks_is_heard(live):
     before = page.reading()
     page.section.get_by_label("example").press("ArrowRight")
     assert page.reading() != before and page.reading().startswith("Example 1, scores from")
+
+
+@pytest.mark.parametrize(
+    "shown", [pictures.Drawing("block"), pictures.heatmaps(torch.eye(6)[None])], ids=["svg", "png"]
+)
+def test_stills_are_dark_in_a_dark_theme(page, shown):
+    brightness = {}
+    for theme in ("light", "dark"):
+        page.set_content(f'<body data-theme="{theme}">{shown._repr_html_()}')
+        image = Image.open(io.BytesIO(page.get_by_role("img").screenshot())).convert("L")
+        brightness[theme] = ImageStat.Stat(image).mean[0]
+    assert brightness["dark"] < 60 and brightness["light"] > 195
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,5 +1,6 @@
 """Charts of regression and of scores draw the numbers they were given, and say in words what they show."""
 
+import itertools
 import math
 import re
 
@@ -53,7 +54,9 @@ def test_regression_curves_draw_points_truth_and_curves(regression):
         assert_drawn(drawn[name], x, curve)
     axes = picture.drawing.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("hour", "metres")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(drawn)
+    assert {text.get_text(): text.xy for text in axes.texts} == {name: tuple(line[-1]) for name, line in drawn.items()}
+    heights = sorted(text.xyann[1] for text in axes.texts)
+    assert all(high - low > 0.06 for low, high in itertools.pairwise(heights)), "no name lies on another"
     assert picture.alt == (
         "9 readings, truth, near, far. Distance from the truth (root mean square): near 0.25; far 2.00."
     )

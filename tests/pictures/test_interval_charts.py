@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from matplotlib.text import Annotation
 
 from mha_lib import pictures
 
@@ -53,8 +54,9 @@ def test_speed_and_loss_are_points_with_intervals_beside_the_speed_of_before():
     picture = pictures.quality_and_speed(points, x_label="speed", y_label="loss")
     panel = picture.drawing.axes[0]
     assert panel.lines[0].get_xdata() == [1, 1]
+    names = {text.xy: text.get_text() for text in panel.texts if isinstance(text, Annotation)}
     for container, (name, (speed, (mean, low, high))) in zip(panel.containers, points.items(), strict=True):
-        assert container.get_label() == name
+        assert names[speed, mean] == name
         assert (*container.lines[0].get_xdata(), *container.lines[0].get_ydata()) == (speed, mean)
         (segment,) = container.lines[2][0].get_segments()
         assert segment[:, 1].tolist() == pytest.approx([low, high])
