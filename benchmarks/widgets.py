@@ -8,6 +8,7 @@ all its steps anew. A held key sends 30 presses a second. Then how long such pag
 that of the sentence explorer. Needs Chromium, as the browser tests do. Exits with 1 if a bound does not hold.
 """
 
+import itertools
 import os
 import shutil
 import statistics
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ROUNDS, MOVES, HELD, RERUNS, MANY, LOADS = 3, 12, 60, 50, 1000, 9
 SLIDES = "ArrowRight"  # a held key moves a slider on; a switch it only turns on and off
-MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES = 0.1, 2.0, 2.0
+MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES, MOST_OF_CHOICE = 0.1, 2.0, 2.0, 1.8
 
 SETUP = """
 from mha_lib import pictures
@@ -78,8 +79,8 @@ paint();
 # ``shown`` is what a reader sees of each way, as text that changes with every press. WATCH resolves with the
 # milliseconds from the next key press to the frame behind the first one in which it has changed.
 SHOWN = """
-const shown = (place) => place.querySelector('.ink, .looks')?.outerHTML ?? place.querySelector('img')?.src
-    ?? place.closest('body')?.dataset.shown ?? '';
+const shown = (place) => (place.querySelector('.ink') ?? place.querySelector('.reading'))?.outerHTML
+    ?? place.querySelector('img')?.src ?? place.closest('body')?.dataset.shown ?? '';
 """
 WATCH = f"""
 place => {{
@@ -116,8 +117,9 @@ look();
 class Way:
     """One way to show heads: a place in a page, and a control in it that a key is pressed on."""
 
-    def __init__(self, place, control, key=SLIDES):
-        self.place, self.page, self.times, self.key = place, place.page, [], key
+    def __init__(self, place, control, *keys):
+        self.place, self.page, self.times, self.keys = place, place.page, [], itertools.cycle(keys or [SLIDES])
+        self.slides = not keys
         self.control = place.locator(control).first
 
     def measure(self):
@@ -125,7 +127,7 @@ class Way:
         self.control.scroll_into_view_if_needed()
         for number in range(1 + MOVES):
             self.place.evaluate(WATCH)
-            self.control.press(self.key)
+            self.control.press(next(self.keys))
             self.page.wait_for_function("window.waited !== null", timeout=30_000)
             self.page.wait_for_timeout(400)  # what still moves comes to rest
             if number:
@@ -156,9 +158,7 @@ def main():
             for way in list(ways.values()) * ROUNDS:
                 way.page.bring_to_front()
                 way.measure()
-            held = {
-                name: way.hold() for name, way in ways.items() if way.key == SLIDES and not way.page.bring_to_front()
-            }
+            held = {name: way.hold() for name, way in ways.items() if way.slides and not way.page.bring_to_front()}
             heap, first = heap_growth(ways["page, ours"]), first_frames(browser, Path(folder))
             kernel = kernel_after_reruns(notebook)
         finally:
@@ -170,10 +170,10 @@ def main():
 def report(times, held, heap, kernel, first):
     """Print all figures; True if a bound does not hold."""
     print(f"Key press to painted frame in Chromium, {ROUNDS * MOVES} moves each, milliseconds; pictures of a held key")
-    print(f"{'':16}{'p50':>7}{'p95':>7}   of {HELD}")
+    print(f"{'':24}{'p50':>7}{'p95':>7}   of {HELD}")
     for name, own in times.items():
         print(
-            f"{name:16}{statistics.median(own):7.1f}{statistics.quantiles(own, n=20)[-1]:7.1f}{held.get(name, '–'):>5}"
+            f"{name:24}{statistics.median(own):7.1f}{statistics.quantiles(own, n=20)[-1]:7.1f}{held.get(name, '–'):>5}"
         )
     print(f"heap of the page after {MANY} moves: {heap:+.1f} MB")
     models, memory = zip(*kernel, strict=True)
@@ -193,6 +193,8 @@ def report(times, held, heap, kernel, first):
             <= MOST_OF_SENTENCES * first["sentence"]
             for name in ("next word", "births")
         },
+        f"another number of heads at most {MOST_OF_CHOICE} of another head": p50["layer, num_heads"]
+        <= MOST_OF_CHOICE * p50["layer, one of its heads"],
         "no more models after many runs": models[0] == models[1],
     }
     for bound, holds in bounds.items():
@@ -239,6 +241,13 @@ def ways_on_pages(browser, folder):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.goto(pictures.save_html(picture(name), folder / f"{name}.html").as_uri())
         ways[f"page, {name}"] = Way(page.locator("body"), control, "Enter")
+    for name, control in (("num_heads", "[aria-label=num_heads]"), ("one of its heads", ".small[aria-pressed=true]")):
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.goto(pictures.save_html(pictures.LayerExplorer.random(), folder / "layer.html").as_uri())
+        back, forth = (
+            (["ArrowLeft"] * 2, ["ArrowRight"] * 2) if name == "num_heads" else (["ArrowLeft"], ["ArrowRight"])
+        )
+        ways[f"layer, {name}"] = Way(page.locator("body"), control, *forth, *back)
     return ways
 
 
