@@ -5,6 +5,7 @@ Python sees and sets every choice of a live picture. Needs matplotlib, anywidget
 """
 
 from mha_lib.pictures.birth_explorer import BirthExplorer
+from mha_lib.pictures.cache_stepper import CacheStepper
 from mha_lib.pictures.charts import head_ranks, pruning_curves, regression_curves, training_curves
 from mha_lib.pictures.drawing import Drawing
 from mha_lib.pictures.head_explorer import HeadExplorer

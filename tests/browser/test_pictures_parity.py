@@ -201,6 +201,85 @@ def test_slow_motion(page, tmp_path):
         live.heard.end()
 
 
+def read_in_pieces(vectors, sizes, mistake):
+    """Rows of weights ("masked", None where there is no key), outputs and cache: one query and one key at a time."""
+    queries, keys, values = vectors.double()
+    rows, outputs, cache = [], [], []
+    for size in sizes:
+        old, new = list(cache), list(range(len(cache), len(cache) + size))
+        cache = new + old if mistake == "new keys before old ones" else old + new
+        for query in new:
+            if mistake == "masked only at first" and old:
+                sees = set(cache)
+            elif mistake == "aligned at the top left":
+                sees = {key for place, key in enumerate(cache) if place <= query - new[0]}
+            else:
+                sees = {key for place, key in enumerate(cache) if place <= query}
+            powers = {key: torch.exp(queries[query] @ keys[key] / vectors.shape[2] ** 0.5) for key in sees}
+            total = sum(powers.values())
+            weights = {key: (power / total).item() for key, power in powers.items()}
+            rows.append([weights.get(key, "masked") if key in cache else None for key in range(8)])
+            outputs.append(sum(weight * values[key] for key, weight in weights.items()))
+    return rows, torch.stack(outputs), cache
+
+
+CUT = {"one by one": [1] * 8, "the whole at once": [8], "4, 3, 1": [4, 3, 1]}
+MISTAKES = ("none", "masked only at first", "aligned at the top left", "new keys before old ones")
+
+
+@pytest.mark.parametrize("pieces", CUT)
+def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
+    """Weights, cache, and which outputs are how far off, on the page and in Python, are those of a plain loop."""
+    vectors = torch.randn(3, 8, 5, generator=torch.Generator().manual_seed(4)) * torch.tensor([2, 1, 3])[:, None, None]
+    _, right, _ = read_in_pieces(vectors, [8], "none")
+    live, stepper = (
+        LivePage(page, tmp_path, pictures.CacheStepper(vectors, pieces=pieces)),
+        pictures.CacheStepper(vectors),
+    )
+    live.section.get_by_label("tokens read").press("End")
+    for mistake in MISTAKES:
+        live.section.get_by_label("mistake").select_option(mistake)
+        live.page.evaluate(NEXT_FRAME)
+        rows, outputs, cache = read_in_pieces(vectors, CUT[pieces], mistake)
+        far = (outputs - right).abs().amax(dim=1)
+        words = [
+            "not in the cache" if weight is None else weight if weight == "masked" else f"{weight:.2f}"
+            for weight in itertools.chain(*rows)
+        ]
+        assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
+        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in far.tolist()]
+        assert live.section.locator(".sums span").all_text_contents() == signs, mistake
+        differ = live.section.locator(".looks b").all_text_contents()
+        count = sum(sign != "✓" for sign in signs)
+        assert differ == ([f"{count} row{'s differ' if count > 1 else ' differs'}"] if count else []), mistake
+        assert live.section.locator(".slots b.k").all_text_contents() == [f"k{i}" for i in cache], mistake
+        stepper.pieces, stepper.mistake, stepper.step = pieces, mistake, 8
+        weights, found, kept = stepper.result()
+        expected = [{"masked": 0, None: torch.nan}.get(weight, weight) for weight in itertools.chain(*rows)]
+        torch.testing.assert_close(weights.flatten(), torch.tensor(expected), equal_nan=True, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found.double(), outputs, atol=1e-5, rtol=0)
+        assert kept == cache
+        drawn = [word for word in stepper.still().drawing.words if word.startswith(("✗", "✓"))]
+        assert drawn == signs, mistake
+    live.heard.end()
+
+
+def test_the_slider_of_the_cache_goes_from_piece_to_piece_and_the_work_is_counted(page, tmp_path):
+    live = LivePage(page, tmp_path, pictures.CacheStepper(pieces="4, 3, 1", step=0))
+    slider, seen = live.section.get_by_label("tokens read"), []
+    for key in ("ArrowRight",) * 3 + ("ArrowLeft",) * 3:
+        slider.press(key)
+        live.page.evaluate(NEXT_FRAME)
+        seen.append((slider.input_value(), *live.section.locator("table td").all_text_contents()[1:]))
+    there = [("4", "4", "4", "16", "16"), ("7", "7", "11", "37", "65"), ("8", "8", "19", "45", "129")]
+    assert seen == [*there, *there[1::-1], ("0", *"0000")]
+    live.section.get_by_label("pieces").select_option("one by one")
+    slider.press("End")
+    live.page.evaluate(NEXT_FRAME)
+    assert live.section.locator("table td").all_text_contents()[1:] == ["8", "36", "36", "204"]
+    live.heard.end()
+
+
 def rounded(model):
     """A model with the numbers that travel to the page, which have half precision."""
     model.load_state_dict({name: tensor.half() for name, tensor in model.state_dict().items()})

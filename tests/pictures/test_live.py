@@ -158,6 +158,14 @@ PLACES = {
             ("numbers", {"queries": "many"}, "numbers must be finite numbers"),
         ],
     ),
+    "cache": (
+        pictures.CacheStepper,
+        [
+            ("step", 9, "step must be between 0 and 8, got 9"),
+            ("pieces", "4, 4", "pieces.*any of .*'4, 3, 1'"),
+            ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
+        ],
+    ),
     "sentence": (
         pictures.SentenceExplorer,
         [
@@ -227,6 +235,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (
             lambda: pictures.BirthExplorer(born(keys_from_before=True)),

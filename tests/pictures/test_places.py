@@ -54,6 +54,7 @@ CANVASES = {
     "kernel": kernel,
     "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
     "slow motion": pictures.SlowMotion,
+    "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="aligned at the top left", step=8),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),

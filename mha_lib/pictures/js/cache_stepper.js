@@ -1,0 +1,115 @@
+// A text read in pieces with a cache of keys and values: what each query sees, and which cut shows which mistake.
+
+import { attentionWeights, matrix, mix, rowOf, sumOf, unpack } from "./attention.js";
+import { button, drawn, element, number, picture, set, times } from "./elements.js";
+import { heatMap, named, scale } from "./heat_map.js";
+
+const WHY = {
+  none: "A query sees all that is kept, and of its own piece no later key.",
+  "masked only at first": "With a cache nothing is masked: a query sees all keys of its own piece.",
+  "aligned at the top left": "The first query of a piece is put at key 0, as if nothing were kept.",
+  "new keys before old ones": "New keys come first in the cache, so the mask shows later keys and hides earlier ones.",
+};
+const LEAD = { "one by one": "One by one", "the whole at once": "All at once", "4, 3, 1": "In pieces of 4, 3, 1" };
+const MARKS = "Hatched: hidden by the mask. Empty: not in the cache. Dashed: wrongly seen or wrongly hidden.";
+
+const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
+const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
+
+/** Weights (null: masked, undefined: not in the cache), outputs, and the cache's order, of pieces with these `ends`. */
+function readPieces({ queries, keys, values }, ends, mistake) {
+  const n = keys.rows, weights = Array(n * n).fill(), outputs = [];
+  let kept = [];
+  ends.slice(1).forEach((end, piece) => {
+    const old = ends[piece], fresh = times(end - old, (i) => old + i);
+    kept = mistake === "new keys before old ones" ? [...fresh, ...kept] : [...kept, ...fresh];
+    const earlier = { "masked only at first": old && end, "aligned at the top left": 0 }[mistake] ?? old;
+    const valid = fresh.map((_, i) => Math.min(earlier + i + 1, end));
+    const own = attentionWeights(pick(queries, fresh), pick(keys, kept), 1, valid);
+    const output = mix(own, pick(values, kept), [1]);
+    fresh.forEach((query, i) => {
+      outputs.push(rowOf(output, i));
+      kept.forEach((key, slot) => weights[query * n + key] = slot < valid[i] ? rowOf(own[0], i)[slot] : null);
+    });
+  });
+  return { weights, outputs, kept };
+}
+
+export default picture(({ data, state, controls, pointer, choose, point, say }) => {
+  const { tokens, alike } = data, tensors = unpack(data), n = tokens.length;
+  const right = readPieces(tensors, [0, n]).outputs;
+  let now = null;
+
+  const ends = () => data.ends[state.pieces], read = () => ends().find((end) => end >= state.step);
+  const write = (to) => ({ step: to < read() ? ends().findLast((end) => end <= to) : to }); // from piece to piece
+  const options = (texts) => Object.fromEntries(Object.keys(texts).map((name) => [name, name]));
+  const strip = controls({
+    pieces: { options: options(LEAD) },
+    mistake: { options: options(WHY) },
+    step: { label: "tokens read", max: n, read, write, words: (count) => `${count} of ${n}` },
+  });
+  const next = strip.appendChild(button("", () => choose({ step: read() < n ? read() + 1 : 0 })));
+
+  const map = heatMap(n, n, { numbers: true, label: "attention weights", onmove: point, onhover: point });
+  const verdicts = times(n, () => element("span")), looks = element("p", { class: "looks" });
+  const body = named(map, tokens.map((name, i) => `${name} ${i}`), times(n, (i) => `k${i}`), verdicts);
+  const names = [...body.firstChild.children], piece = map.over.appendChild(drawn("rect", { class: "query", x: 0 }));
+  const slots = times(n, () => element("li")), cells = times(4, () => element("td"));
+  const title = (text) => element("p", { class: "title" }, text), cache = element("ol", { class: "slots" }, ...slots);
+  const line = (...row) => element("tr", {}, ...row), above = (text) => element("th", { scope: "col" }, text);
+  const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
+  const table = element("table", {}, line(element("td"), above("with the cache"), above("without")));
+  table.append(counted("keys, and as many values", 0), counted("dot products q · k, masked too", 2));
+  const left = element("div", {}, title("weights; on the right, how far each output is from the full pass's"), body);
+  const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table);
+  side.append(scale(), element("p", {}, MARKS));
+
+  function compute() {
+    const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
+    const result = readPieces(tensors, done, state.mistake);
+    const far = result.outputs.map((output, i) => Math.max(...output.map((x, j) => Math.abs(x - right[i][j]))));
+    now = { ...result, done, start, end, far, wrong: far.filter((x) => x > alike).length };
+  }
+
+  function headline({ start, end, wrong }) {
+    if (!end) return "Nothing is read yet: the cache is empty";
+    const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen:" : "goes unseen"}`;
+    if (end === n && state.mistake !== "none") return verdict;
+    const who = end - start === 1 ? `Token ${start} asks` : `Tokens ${start} to ${end - 1} ask`;
+    const news = `${many(end - start, "is", "are")} new${wrong ? ":" : ""}`;
+    return `${who}; ${many(start, "key is", "keys are")} kept, ${news}`;
+  }
+
+  function paint() {
+    const { weights, kept, far, start, end, done, wrong } = now, { pointed } = pointer;
+    const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
+    const differ = element("b", { class: "wrong" }, many(wrong, "row differs", "rows differ"));
+    looks.replaceChildren(headline(now), ...wrong ? [differ] : []);
+    next.textContent = end < n ? "next piece" : "start again";
+    map.show(weights, (i) => weights[i] === null);
+    map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
+    map.mark("later", (i) => !isThere(i));
+    map.mark("wrong", (i) => isThere(i) && (weights[i] === null) === (i % n <= Math.floor(i / n)));
+    map.mark("pointed", (i) => i === pointed);
+    const words = (i) => weights[i] === null ? "masked" : isThere(i) ? number(weights[i]) : "not in the cache";
+    const pair = (i) => `query ${Math.floor(i / n)}, key ${i % n}: ${words(i)}`;
+    map.say(pair);
+    set(piece, { y: start, width: end, height: end - start });
+    names.forEach((node, i) => node.classList.toggle("chosen", isNew(i)));
+    const verdict = (i) => i >= end ? "" : far[i] > alike ? `✗ ${number(far[i])}` : "✓";
+    verdicts.forEach((node, i) => set(node, { text: verdict(i), class: far[i] > alike ? "wrong" : null }));
+    slots.forEach((node, i) => {
+      const parts = i < end ? ["k", "v"].map((part) => element("b", { class: part }, part + kept[i])) : [];
+      node.className = i >= end ? "empty" : isNew(kept[i]) ? "new" : "kept";
+      node.replaceChildren(...parts, element("small", {}, node.className));
+    });
+    const products = sumOf(done.map((one, i) => one * (one - done[i - 1] || 0)));
+    const counts = [end, sumOf(done), products, sumOf(done.map((one) => one ** 2))];
+    counts.forEach((count, i) => set(cells[i], { text: count }));
+    const largest = wrong ? ` Largest difference: ${number(Math.max(...far))}.` : "";
+    const hidden = `The mask has hidden ${many(weights.filter((one) => one === null).length, "key", "keys")} so far.`;
+    say(pointed == null ? `${WHY[state.mistake]} ${hidden}${largest}` : `${pair(pointed)}.`);
+  }
+
+  return { nodes: [looks, strip, element("div", { class: "cached" }, left, side)], compute, paint };
+});
