@@ -73,18 +73,18 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
 
   function headline({ start, end, wrong }) {
     if (!end) return "Nothing is read yet: the cache is empty";
-    const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen:" : "goes unseen"}`;
+    const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen" : "goes unseen"}`;
     if (end === n && state.mistake !== "none") return verdict;
     const who = end - start === 1 ? `Token ${start} asks` : `Tokens ${start} to ${end - 1} ask`;
-    const news = `${many(end - start, "is", "are")} new${wrong ? ":" : ""}`;
-    return `${who}; ${many(start, "key is", "keys are")} kept, ${news}`;
+    return `${who}; ${many(start, "key is", "keys are")} kept, ${many(end - start, "is", "are")} new`;
   }
 
   function paint() {
     const { weights, kept, far, start, end, done, wrong } = now, { pointed } = pointer;
     const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
-    const differ = element("b", { class: "wrong" }, many(wrong, "row differs", "rows differ"));
-    looks.replaceChildren(headline(now), ...wrong ? [differ] : []);
+    const differ = many(wrong, "row differs", "rows differ"),
+      rows = wrong ? [element("b", { class: "wrong" }, differ)] : [];
+    looks.replaceChildren(`${headline(now)}${wrong ? ":" : ""}`, ...rows);
     next.textContent = end < n ? "next piece" : "start again";
     map.show(weights, (i) => weights[i] === null);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
@@ -92,7 +92,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     map.mark("wrong", (i) => isThere(i) && (weights[i] === null) === (i % n <= Math.floor(i / n)));
     map.mark("pointed", (i) => i === pointed);
     const words = (i) => weights[i] === null ? "masked" : isThere(i) ? number(weights[i]) : "not in the cache";
-    const pair = (i) => `query ${Math.floor(i / n)}, key ${i % n}: ${words(i)}`;
+    const pair = (i) => `Query ${Math.floor(i / n)}, key ${i % n}: ${words(i)}`;
     map.say(pair);
     set(piece, { y: start, width: end, height: end - start });
     names.forEach((node, i) => node.classList.toggle("chosen", isNew(i)));
@@ -103,12 +103,13 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
       node.className = i >= end ? "empty" : isNew(kept[i]) ? "new" : "kept";
       node.replaceChildren(...parts, element("small", {}, node.className));
     });
-    const products = sumOf(done.map((one, i) => one * (one - done[i - 1] || 0)));
+    const products = sumOf(done.map((one, i) => one * (one - (done[i - 1] ?? 0))));
     const counts = [end, sumOf(done), products, sumOf(done.map((one) => one ** 2))];
-    counts.forEach((count, i) => set(cells[i], { text: count }));
-    const largest = wrong ? ` Largest difference: ${number(Math.max(...far))}.` : "";
+    cells.forEach((cell, i) => set(cell, { text: counts[i] }));
+    const result = wrong ? `${differ}, by up to ${number(Math.max(...far))}` : "no row differs";
     const hidden = `The mask has hidden ${many(weights.filter((one) => one === null).length, "key", "keys")} so far.`;
-    say(pointed == null ? `${WHY[state.mistake]} ${hidden}${largest}` : `${pair(pointed)}.`);
+    const pointedAt = pointed == null ? "" : `${pair(pointed)}. `;
+    say(`${pointedAt}${end} of ${n} tokens read, ${result}. ${WHY[state.mistake]} ${hidden}`);
   }
 
   return { nodes: [looks, strip, element("div", { class: "cached" }, left, side)], compute, paint };
