@@ -11,7 +11,6 @@ const WHY = {
   "new keys before old ones": "New keys come first in the cache, so the mask shows later keys and hides earlier ones.",
 };
 const LEAD = { "one by one": "One by one", "the whole at once": "All at once", "4, 3, 1": "In pieces of 4, 3, 1" };
-const MARKS = "Hatched: hidden by the mask. Empty: not in the cache. Dashed: wrongly seen or wrongly hidden.";
 
 const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
 const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
@@ -59,10 +58,10 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
   const line = (...row) => element("tr", {}, ...row), above = (text) => element("th", { scope: "col" }, text);
   const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
   const table = element("table", {}, line(element("td"), above("with the cache"), above("without")));
-  table.append(counted("keys, and as many values", 0), counted("dot products q · k, masked too", 2));
+  table.append(counted("keys, and as many values", 0), counted("dot products, masked too", 2));
   const left = element("div", {}, title("weights; on the right, how far each output is from the full pass's"), body);
-  const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table);
-  side.append(scale(), element("p", {}, MARKS));
+  const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table, scale());
+  side.append(element("p", {}, "Hatched: masked. Empty: not in the cache. Dashed: seen or masked by mistake."));
 
   function compute() {
     const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
