@@ -99,7 +99,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     verdicts.forEach((node, i) => set(node, { text: verdict(i), class: far[i] > alike ? "wrong" : null }));
     slots.forEach((node, i) => {
       const parts = i < end ? ["k", "v"].map((part) => element("b", { class: part }, part + kept[i])) : [];
-      node.className = i >= end ? "empty" : isNew(kept[i]) ? "new" : "kept";
+      node.className = i >= end ? "free" : isNew(kept[i]) ? "new" : "kept";
       node.replaceChildren(...parts, element("small", {}, node.className));
     });
     const products = sumOf(done.map((one, i) => one * (one - (done[i - 1] ?? 0))));
