@@ -24,7 +24,7 @@ from tools.lab_page import FLAGS, Lab, NotebookPage
 ROOT = Path(__file__).resolve().parents[1]
 
 ROUNDS, MOVES, HELD, RERUNS, MANY, LOADS = 3, 12, 60, 50, 1000, 9
-SLIDES = "ArrowRight"  # a held key moves a slider on; a switch it only turns on and off
+SLIDES = "ArrowRight"  # held, it moves a slider on
 MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES, MOST_OF_CHOICE = 0.1, 2.0, 2.0, 1.8
 
 SETUP = """
@@ -119,7 +119,7 @@ class Way:
 
     def __init__(self, place, control, *keys):
         self.place, self.page, self.times, self.keys = place, place.page, [], itertools.cycle(keys or [SLIDES])
-        self.slides = not keys
+        self.slides = not keys  # a switch is only turned on and off
         self.control = place.locator(control).first
 
     def measure(self):
@@ -138,9 +138,9 @@ class Way:
         self.place.evaluate(COUNT)
         self.control.focus()
         for _ in range(HELD):
-            self.page.keyboard.down(self.key)
+            self.page.keyboard.down(SLIDES)
             self.page.wait_for_timeout(33)
-        self.page.keyboard.up(self.key)
+        self.page.keyboard.up(SLIDES)
         self.page.wait_for_timeout(500)
         return self.page.evaluate("window.images.size - 1")
 

@@ -34,7 +34,7 @@ function readPieces({ queries, keys, values }, ends, mistake) {
   return { weights, outputs, kept };
 }
 
-export default picture(({ data, state, controls, pointer, choose, point, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { tokens, alike } = data, tensors = unpack(data), n = tokens.length;
   const right = readPieces(tensors, [0, n]).outputs;
   let now = null;
@@ -50,7 +50,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
   const next = strip.appendChild(button("", () => choose({ step: read() < n ? read() + 1 : 0 })));
 
   const map = heatMap(n, n, { numbers: true, label: "attention weights", onmove: point, onhover: point });
-  const verdicts = times(n, () => element("span")), looks = element("p", { class: "looks" });
+  const verdicts = times(n, () => element("span"));
   const body = named(map, tokens.map((name, i) => `${name} ${i}`), times(n, (i) => `k${i}`), verdicts);
   const names = [...body.firstChild.children], piece = map.over.appendChild(drawn("rect", { class: "query", x: 0 }));
   const slots = times(n, () => element("li")), cells = times(4, () => element("td"));
@@ -70,7 +70,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     now = { ...result, done, start, end, far, wrong: far.filter((x) => x > alike).length };
   }
 
-  function headline({ start, end, wrong }) {
+  function stateOf({ start, end, wrong }) {
     if (!end) return "Nothing is read yet: the cache is empty";
     const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen" : "goes unseen"}`;
     if (end === n && state.mistake !== "none") return verdict;
@@ -83,7 +83,7 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
     const differ = many(wrong, "row differs", "rows differ"),
       rows = wrong ? [element("b", { class: "wrong" }, differ)] : [];
-    looks.replaceChildren(`${headline(now)}${wrong ? ":" : ""}`, ...rows);
+    headline(`${stateOf(now)}${wrong ? ": " : ""}`, ...rows);
     next.textContent = end < n ? "next piece" : "start again";
     map.show(weights, (i) => weights[i] === null);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
@@ -111,5 +111,5 @@ export default picture(({ data, state, controls, pointer, choose, point, say }) 
     say(`${pointedAt}${end} of ${n} tokens read, ${result}. ${WHY[state.mistake]} ${hidden}`);
   }
 
-  return { nodes: [looks, strip, element("div", { class: "cached" }, left, side)], compute, paint };
+  return { nodes: [strip, element("div", { class: "cached" }, left, side)], compute, paint };
 });
