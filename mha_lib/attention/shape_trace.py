@@ -1,19 +1,17 @@
-"""Follow a tensor through reshapes: its shape at every step, and where every single number goes."""
+"""Follow numbers through the reshapes around heads: where each of them goes, and what is copied."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mha_lib.attention import arguments, merge_heads, split_heads
+from mha_lib.attention import arguments, split_heads
 
-TOKENS = ("batch", "tokens", "num_hiddens")
-SPLIT = ("batch", "tokens", "heads", "features")
-BY_HEAD = ("batch", "heads", "tokens", "features")
-FOLDED = ("batch * heads", "tokens", "features")
+AXES = ("batch", "tokens", "heads", "features")
+RIGHT = (0, 2, 1, 3)  # heads before tokens
 
 
 @dataclass(frozen=True)
@@ -25,63 +23,32 @@ class Step:
     tensor: Tensor
 
 
-@dataclass
-class ShapeTrace:
-    """A record of what every step does to a shape; ``print`` shows it as a table.
+def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
+    """``transpose_qkv`` and its inverse, move by move, with the right axes in ``permute`` or with others.
 
-    >>> trace = ShapeTrace()
-    >>> X = trace.record("start", torch.zeros(2, 4, 6), ("batch", "tokens", "num_hiddens"))
-    >>> X = trace.record("flatten", X.flatten(0, 1), ("batch * tokens", "num_hiddens"))
-    >>> print(trace)
-    start    (2, 4, 6)  batch, tokens, num_hiddens
-    flatten  (8, 6)     batch * tokens, num_hiddens
+    For learners who want to see what a wrong order of axes does, and that a round trip does not show it.
+
+    Args:
+        X: (batch, tokens, num_hiddens).
+        num_heads: divides num_hiddens.
+        axes: an order of the four axes, as ``permute`` takes it.
+
+    Source: d2l 11.5.2.
     """
-
-    steps: list[Step] = field(default_factory=list)
-
-    def record(self, operation: str, X: Tensor, axes: tuple[str, ...]) -> Tensor:
-        """Note a step and hand its tensor on.
-
-        Raises:
-            ValueError: ``axes`` does not name every axis of ``X``.
-        """
-        if len(axes) != X.dim():
-            raise ValueError(f"axes must name the {X.dim()} axes of shape {tuple(X.shape)}, got {axes}")
-        self.steps.append(Step(operation, axes, X))
-        return X
-
-    def __str__(self) -> str:
-        rows = [(step.operation, str(tuple(step.tensor.shape)), ", ".join(step.axes)) for step in self.steps]
-        widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
-        return "\n".join(f"{name:<{widths[0]}}  {shape:<{widths[1]}}  {axes}" for name, shape, axes in rows)
-
-
-def trace_transpose_qkv(X: Tensor, num_heads: int) -> ShapeTrace:
-    """``transpose_qkv`` in its three moves: split the features, swap two axes, fold the heads into the batch.
-
-    X is (batch, tokens, num_hiddens); ``num_heads`` divides num_hiddens. Source: d2l 11.5.2.
-    """
-    trace = ShapeTrace()
-    trace.record("start", X, TOKENS)
-    by_head = split_heads(X, num_heads)
-    trace.record("reshape", by_head.transpose(1, 2), SPLIT)
-    trace.record("permute", by_head, BY_HEAD)
-    trace.record("reshape", by_head.flatten(end_dim=1), FOLDED)
-    return trace
-
-
-def trace_transpose_output(X: Tensor, num_heads: int) -> ShapeTrace:
-    """``transpose_output`` in its three moves, the way back.
-
-    X is (batch * heads, tokens, features); ``num_heads`` divides the first axis. Source: d2l 11.5.2.
-    """
-    trace = ShapeTrace()
-    trace.record("start", X, FOLDED)
-    by_head = X.reshape(X.shape[0] // num_heads, num_heads, *X.shape[1:])
-    trace.record("reshape", by_head, BY_HEAD)
-    trace.record("permute", by_head.transpose(1, 2), SPLIT)
-    trace.record("reshape", merge_heads(by_head), TOKENS)
-    return trace
+    tokens, folded = ("batch", "tokens", "num_hiddens"), ("batch * heads", "tokens", "features")
+    split = split_heads(X, num_heads).transpose(1, 2)  # (batch, tokens, heads, features)
+    turned, names = split.permute(axes), tuple(AXES[axis] for axis in axes)
+    by_head = turned.reshape(X.shape[0] * num_heads, X.shape[1], -1)  # (batch * heads, tokens, features)
+    back = by_head.reshape(turned.shape).permute(*(axes.index(axis) for axis in range(4)))
+    return [
+        Step("start", tokens, X),
+        Step("reshape", AXES, split),
+        Step("permute", names, turned),
+        Step("reshape", folded, by_head),
+        Step("back: reshape", names, by_head.reshape(turned.shape)),
+        Step("back: permute", AXES, back),
+        Step("back: reshape", tokens, back.reshape(X.shape)),
+    ]
 
 
 class CopyCounter(TorchDispatchMode):

@@ -1,6 +1,8 @@
 """Tensors of tagged numbers as tables: where every number goes when heads are split."""
 
-from mha_lib.attention.shape_trace import Step, read_tag, spell_out
+import itertools
+
+from mha_lib.attention.shape_trace import AXES, Step, read_tag, spell_out
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import head_colour
 
@@ -33,13 +35,10 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
     X = step.tensor
     if X.dim() == 3:
         return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]
-    if step.axes[1] == "heads":
-        return [
-            (f"[{i}, {h}]", [[row] for row in table])
-            for i, example in enumerate(X.tolist())
-            for h, table in enumerate(example)
-        ]
-    return [(f"[{i}]", example) for i, example in enumerate(X.tolist())]
+    if step.axes == AXES:  # a token's row is cut into its heads' pieces
+        return [(f"[{i}]", example) for i, example in enumerate(X.tolist())]
+    pairs = itertools.product(range(X.shape[0]), range(X.shape[1]))
+    return [(f"[{i}, {j}]", [[row] for row in X[i, j].tolist()]) for i, j in pairs]
 
 
 def table_width(rows: list[list[list[int]]]) -> float:

@@ -1,5 +1,7 @@
 """The shape trace tells what happened, and every tagged number is where its address says."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -8,22 +10,21 @@ from mha_lib.attention import shape_trace
 
 
 def test_the_book_trace_has_the_book_shapes_and_names_every_axis():
-    trace = shape_trace.trace_transpose_qkv(torch.randn(2, 4, 100), num_heads=5)
-    assert str(trace).splitlines() == [
-        "start    (2, 4, 100)    batch, tokens, num_hiddens",
-        "reshape  (2, 4, 5, 20)  batch, tokens, heads, features",
-        "permute  (2, 5, 4, 20)  batch, heads, tokens, features",
-        "reshape  (10, 4, 20)    batch * heads, tokens, features",
+    trace = shape_trace.trace_heads(torch.randn(2, 4, 100), num_heads=5)
+    assert [(step.operation, tuple(step.tensor.shape), ", ".join(step.axes)) for step in trace[:4]] == [
+        ("start", (2, 4, 100), "batch, tokens, num_hiddens"),
+        ("reshape", (2, 4, 5, 20), "batch, tokens, heads, features"),
+        ("permute", (2, 5, 4, 20), "batch, heads, tokens, features"),
+        ("reshape", (10, 4, 20), "batch * heads, tokens, features"),
     ]
 
 
 def test_every_step_puts_every_number_where_its_axes_say():
     tags = shape_trace.tagged_tokens(batch_size=2, num_tokens=3, num_heads=4, head_size=5)
     assert tags.shape == (2, 3, 20)
-    there = [step.tensor for step in shape_trace.trace_transpose_qkv(tags, 4).steps]
-    folded = torch.stack([tags[i, :, h * 5 : h * 5 + 5] for i in range(2) for h in range(4)])
-    back = [step.tensor for step in shape_trace.trace_transpose_output(folded, 4).steps]
-    assert torch.equal(back[-1], tags)
+    steps = [step.tensor for step in shape_trace.trace_heads(tags, 4)]
+    there, back = steps[:4], steps[3:]
+    assert torch.equal(there[-1], transpose_qkv(tags, 4)) and torch.equal(back[-1], tags)
     for tag in tags.flatten().tolist():
         i, t, h, f = shape_trace.read_tag(tag)
         assert tag == 1000 * i + 100 * t + 10 * h + f
@@ -31,11 +32,15 @@ def test_every_step_puts_every_number_where_its_axes_say():
             assert tag == start[i, t, h * 5 + f] == split[i, t, h, f] == by_head[i, h, t, f] == folded[i * 4 + h, t, f]
 
 
-def test_record_hands_the_tensor_on_and_wants_a_name_for_every_axis():
-    X = torch.randn(2, 3)
-    assert shape_trace.ShapeTrace().record("start", X, ("batch", "size")) is X
-    with pytest.raises(ValueError, match=r"axes must name the 2 axes of shape \(2, 3\), got \('batch',\)"):
-        shape_trace.ShapeTrace().record("start", X, ("batch",))
+@pytest.mark.parametrize("axes", list(itertools.permutations(range(4))))
+def test_all_axes_are_taken_and_all_come_back(axes):
+    X = torch.randn(2, 3, 20)
+    *_, turned, folded, unfolded, back, end = shape_trace.trace_heads(X, 4, axes)
+    right = X.view(2, 3, 4, 5).permute(axes)
+    assert torch.equal(turned.tensor, right) and torch.equal(folded.tensor, right.reshape(8, 3, 5))
+    assert turned.axes == tuple(("batch", "tokens", "heads", "features")[axis] for axis in axes)
+    assert torch.equal(unfolded.tensor, right) and torch.equal(back.tensor, X.view(2, 3, 4, 5))
+    assert torch.equal(end.tensor, X)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "num_tokens", "num_heads", "head_size"])
@@ -48,7 +53,7 @@ def test_a_size_that_one_digit_cannot_tell_is_refused(name, size):
 
 def test_heads_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="num_hiddens=100, num_heads=7"):
-        shape_trace.trace_transpose_qkv(torch.randn(2, 4, 100), 7)
+        shape_trace.trace_heads(torch.randn(2, 4, 100), 7)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from picture_cases import NEXT_FRAME, LivePage, born, load, model, points
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention, pictures
+from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures import birth_explorer
 from mha_lib.pictures.live import pack
@@ -152,31 +153,34 @@ def test_kernel_pooling(page, tmp_path):
         live.heard.end()
 
 
-def test_numbers_stand_where_torch_puts_them(page, tmp_path):
-    """Each step of the stepper, read off the page row by row, is torch's tensor; so is the wrong reshape."""
-    for wrong in (False, True):
-        stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, wrong=wrong)
-        live = LivePage(page, tmp_path, stepper)
-        for number, step in enumerate(stepper.steps()):
-            live.section.locator(".path button").nth(number).click()
-            live.page.evaluate(NEXT_FRAME)
-            tags = live.section.locator(".tag").evaluate_all(PLACES)
-            rows = {}
-            for y, x, tag in sorted(tags):
-                rows.setdefault(y, []).append((x, tag))
-            heads_first = step.axes[1] == "heads"
-            tables = step.tensor.flatten(0, 1) if heads_first else step.tensor
-            tables = tables.flatten(2) if tables.dim() == 4 else tables
-            shown = sorted(tuple(tag for _, tag in row) for row in rows.values())
-            columns = len(shown[0]) // tables.shape[2]
-            assert len(shown[0]) == columns * tables.shape[2]
-            expected = sorted(
-                tuple(torch.cat([tables[t, r] for t in range(first, min(first + columns, len(tables)))]).tolist())
-                for first in range(0, len(tables), columns)
-                for r in range(tables.shape[1])
-            )
-            assert shown == expected, (wrong, number)
-        live.heard.end()
+@pytest.mark.parametrize("axes", ["0, 2, 1, 3", "0, 1, 2, 3", "2, 0, 1, 3", "0, 3, 1, 2", "3, 1, 0, 2"])
+def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
+    """Each step of the stepper, read off the page row by row, is torch's tensor, with wrong axes, too."""
+    stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, axes=axes, follow=1321)
+    live = LivePage(page, tmp_path, stepper)
+    for number, step in enumerate(stepper.steps()):
+        live.section.locator(".path button").nth(number).click()
+        live.page.evaluate(NEXT_FRAME)
+        tags = live.section.locator(".tag").evaluate_all(PLACES)
+        rows = {}
+        for y, x, tag in sorted(tags):
+            rows.setdefault(y, []).append((x, tag))
+        in_groups = step.axes == shape_trace.AXES
+        tables = step.tensor.flatten(2) if in_groups else step.tensor.flatten(0, -3)
+        shown = sorted(tuple(tag for _, tag in row) for row in rows.values())
+        columns = len(shown[0]) // tables.shape[2]
+        assert len(shown[0]) == columns * tables.shape[2]
+        expected = sorted(
+            tuple(torch.cat([tables[t, r] for t in range(first, min(first + columns, len(tables)))]).tolist())
+            for first in range(0, len(tables), columns)
+            for r in range(tables.shape[1])
+        )
+        assert shown == expected, number
+        place = (step.tensor == 1321).nonzero()[0].tolist()
+        assert live.section.locator(".path b").nth(number).text_content() == str(place)
+        if number == 3:
+            assert live.section.locator(".stranger").count() == stepper.strangers()
+    live.heard.end()
 
 
 def test_slow_motion(page, tmp_path):

@@ -134,7 +134,7 @@ def test_images_are_twice_as_fine_and_of_few_colours(weights, make):
 @pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (1, 2, 4, 1), (3, 2, 1, 5)])
 def test_tables_of_tags_write_every_number_the_shape_and_one_address(sizes):
     tags = shape_trace.tagged_tokens(*sizes)
-    for step in shape_trace.trace_transpose_qkv(tags, sizes[2]).steps:
+    for step in shape_trace.trace_heads(tags, sizes[2], (0, 3, 2, 1)):
         words = draw_tables(step).words
         assert [word for word in words if word.isdigit()] == [f"{tag:04d}" for tag in step.tensor.flatten().tolist()]
         assert sum(str(tuple(step.tensor.shape)) in word for word in words) == 1
@@ -144,7 +144,7 @@ def test_tables_of_tags_write_every_number_the_shape_and_one_address(sizes):
 
 
 def test_a_table_of_tags_has_the_colours_of_its_heads():
-    canvas = draw_tables(shape_trace.trace_transpose_qkv(shape_trace.tagged_tokens(2, 3, 2, 2), 2).steps[0])
+    canvas = draw_tables(shape_trace.trace_heads(shape_trace.tagged_tokens(2, 3, 2, 2), 2)[0])
     pixels = canvas.image.convert("RGB").getcolors(10**7)
     for head in range(2):
         assert any(np.abs(np.array(colour) - rgb(head_colour(head))).max() <= 8 for _, colour in pixels)

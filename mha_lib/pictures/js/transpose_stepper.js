@@ -1,43 +1,76 @@
 // Numbers on their way through transpose_qkv and back: each travels from its place in one step to that in the next.
 
-import { button, element, picture, set, times } from "./elements.js";
+import { button, element, picture, roving, set, times } from "./elements.js";
 
 const WIDTH = 42, LEAST = 27, HEIGHT = 28, GROUP = 10, TABLE = 30, TITLE = 24, LETTER = 7.2; // pixels
 
-export default picture(({ state, controls, choose, say }) => {
+const AXES = ["batch", "tokens", "heads", "features"], ONE = ["example", "token", "head", "feature"];
+const RIGHT = "0, 2, 1, 3", UNMOVED = "0, 1, 2, 3";
+
+/** The address of the i-th number of a tensor. */
+const addressOf = (i, shape) =>
+  shape.map((size, axis) => Math.floor(i / shape.slice(axis + 1).reduce((product, own) => product * own, 1)) % size);
+
+/** Numbers in a row as [table][row][group], the last axes as rows and groups; the first ones count the tables. */
+function tablesOf(tags, shape, inGroups) {
+  const [rows, groups, size] = inGroups ? shape.slice(1) : [shape.at(-2), 1, shape.at(-1)], row = groups * size;
+  const group = (from) => times(groups, (g) => tags.slice(from + g * size, from + (g + 1) * size));
+  return times(tags.length / rows / row, (t) => times(rows, (r) => group((t * rows + r) * row)));
+}
+
+export default picture(({ data, state, controls, choose, headline, say }) => {
+  const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
   const strip = controls({
     batch_size: { label: "batch", min: 1, max: 3 },
     num_tokens: { label: "tokens", min: 1, max: 5 },
     num_heads: { label: "heads", min: 1, max: 4 },
     head_size: { label: "features a head", min: 1, max: 4 },
-    wrong: { label: "the wrong reshape, without permute", check: true, write: (on) => ({ wrong: on, step: 0 }) },
+    axes: { options },
   });
-  const path = element("div", { class: "tools path" }),
-    stage = element("div", { class: "travel", role: "img", tabindex: 0 });
+  const path = element("div", { class: "tools path" });
+  const stage = element("div", { class: "travel", role: "group", "aria-label": "numbers: choose one to follow" });
   const width = () => stage.clientWidth || 900;
   const names = element("div");
   let shown = "", cells = [];
 
-  /** Where the numbers stand after each move: [table][row][group] of tags; a tag is its own address. */
+  /** What every move does, and where the numbers stand after it; a number is its own address. */
   function moves() {
-    const { batch_size: b, num_tokens: n, num_heads: h, head_size: d } = state;
-    const tokens = times(b, (e) => times(n, (t) => [times(h * d, (i) => `${e}${t}${Math.floor(i / d)}${i % d}`)]));
-    const split = tokens.map((rows) => rows.map(([row]) => times(h, (head) => row.slice(head * d, (head + 1) * d))));
-    const byHead = split.flatMap((rows) => times(h, (head) => rows.map((groups) => [groups[head]])));
-    const table = (i) => `example ${Math.floor(i / h)}, head ${i % h}`;
-    const start = { shape: [b, n, h * d], name: "X", tables: tokens, title: (i) => `[${i}] example ${i}` };
-    const folded = { shape: [b * h, n, d], name: "reshape", title: (i) => `[${i}] ${table(i)}`, isFolded: true };
-    if (state.wrong) {
-      const flat = tokens.flat(3);
-      const tables = times(b * h, (i) => times(n, (t) => [flat.slice((i * n + t) * d, (i * n + t + 1) * d)]));
-      return [start, { ...folded, tables }, { ...start, name: "back: reshape" }];
-    }
-    const cut = { ...start, shape: [b, n, h, d], name: "reshape", tables: split };
-    const title = (i) => `[${Math.floor(i / h)}, ${i % h}] ${table(i)}`;
-    const turned = { shape: [b, h, n, d], name: "permute", tables: byHead, title };
-    const returning = { reshape: turned, permute: cut, "reshape ": start };
-    const ways = Object.entries(returning).map(([name, move]) => ({ ...move, name: `back: ${name.trim()}` }));
-    return [start, cut, turned, { ...folded, tables: byHead }, ...ways];
+    const { batch_size: b, num_tokens: n, num_heads: h, head_size: d } = state, sizes = [b, n, h, d];
+    const axes = state.axes.split(", ").map(Number), turned = axes.map((axis) => sizes[axis]);
+    const tags = times(b * n * h * d, (i) => addressOf(i, sizes).join(""));
+    const moved = tags.map((_, i) => {
+      const place = addressOf(i, turned);
+      return times(4, (axis) => place[axes.indexOf(axis)]).join("");
+    });
+    const example = (i) => `[${i}] example ${i}`, own = (i) => `[${i}] example ${Math.floor(i / h)}, head ${i % h}`;
+    const pair = (i) => addressOf(i, turned.slice(0, 2)).map((at, k) => `${ONE[axes[k]]} ${at}`).join(", ");
+    const start = { shape: [b, n, h * d], name: "X", tags, title: example };
+    const cut = { shape: sizes, name: "reshape", tags, title: example, inGroups: true };
+    const isUnmoved = state.axes === UNMOVED, by = { ...cut, inGroups: isUnmoved, shape: turned, tags: moved };
+    const permuted = { ...by, name: "permute", title: isUnmoved ? example : pair };
+    const folded = { shape: [b * h, n, d], name: "reshape", tags: moved, title: own, isFolded: true };
+    const back = [permuted, cut, start].map((move, i) => ({ ...move, name: ["reshape", "permute", "reshape"][i] }));
+    const all = [start, cut, permuted, folded, ...back.map((move) => ({ ...move, name: `back: ${move.name}` }))];
+    return all.map((move) => ({ ...move, tables: tablesOf(move.tags, move.shape, move.inGroups) }));
+  }
+
+  /** What the present step does: parts of the headline. */
+  function seen(step, strangers, count) {
+    const right = state.axes === RIGHT, order = state.axes.split(", ").map((axis) => AXES[axis]).join(", ");
+    const folded = strangers ? `${strangers} of ${count} numbers` : "one head of one example";
+    return [
+      ["Start: ", "a row is a token", ", its heads side by side"],
+      ["reshape: ", "nothing moves", ", each row is cut into heads"],
+      state.axes === UNMOVED
+        ? ["permute: ", "nothing moves"]
+        : ["permute: ", right ? "heads come before tokens" : order],
+      strangers
+        ? ["reshape: ", element("b", { class: "wrong" }, folded), " are in another’s table"]
+        : ["reshape: ", "each table", ` is ${folded}`],
+      ["back: ", "the batch is unfolded"],
+      ["back: ", "tokens come before heads", " again"],
+      ["back: ", "every number is where it was", right ? "" : ", though the tables were wrong"],
+    ][step];
   }
 
   /** The left upper corner of every number, the titles, and the height of all, side by side as long as there is room. */
@@ -64,21 +97,24 @@ export default picture(({ state, controls, choose, say }) => {
   }
 
   function paint() {
-    const all = moves(), step = Math.min(state.step, all.length - 1), present = all[step];
+    const all = moves(), { step } = state, present = all[step], follow = String(state.follow).padStart(4, "0");
     const { places, titles, height, w, h } = layout(present), tags = [...places.keys()].sort();
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     if (tags.join() !== shown) {
-      cells = tags.map((tag) => element("span", { class: "tag", "--head": `var(--head-${tag[2]})` }, tag));
+      const act = (tag) => choose({ follow: Number(tag) === state.follow ? -1 : Number(tag) });
+      cells = tags.map((tag) => button(tag, () => act(tag), { class: "tag", "--head": `var(--head-${tag[2]})` }));
+      roving(cells, cells.length);
     }
     shown = tags.join();
     if (cells[0].parentNode !== stage) stage.replaceChildren(names, ...cells); // else they stay, and so they travel
     names.replaceChildren(...titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text)));
     let strangers = 0;
     for (const node of cells) {
-      const { x, y, table } = places.get(node.textContent);
-      const isStranger = Boolean(present.isFolded) && Number(node.textContent[2]) !== table % state.num_heads;
+      const tag = node.textContent, { x, y, table } = places.get(tag), head = Number(tag[2]);
+      const isStranger = Boolean(present.isFolded) && Number(tag[0]) * state.num_heads + head !== table;
       strangers += isStranger;
       set(node, { ...at(x, y), "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
+      set(node, { "aria-pressed": tag === follow });
       node.classList.toggle("stranger", isStranger);
     }
     set(stage, { "--tall": `${height}px` });
@@ -86,24 +122,34 @@ export default picture(({ state, controls, choose, say }) => {
       path.replaceChildren(...all.map((_, i) => button("", () => choose({ step: i }))));
     }
     all.forEach((move, i) => {
-      path.children[i].replaceChildren(move.name, element("code", {}, `(${move.shape.join(", ")})`));
+      const place = move.tags.indexOf(follow), at = place < 0 ? "" : `[${addressOf(place, move.shape).join(", ")}]`;
+      path.children[i].replaceChildren(
+        move.name,
+        element("code", {}, `(${move.shape.join(", ")})`),
+        element("b", {}, at),
+      );
       set(path.children[i], { "aria-pressed": i === step });
     });
     const where = `Step ${step} of ${all.length - 1}, ${present.name}: (${present.shape.join(", ")}).`;
+    headline(...seen(step, strangers, tags.length));
     const words = `${where} ${read(present, step, all.length - 1, strangers, tags)}`;
-    set(stage, { "aria-label": words });
-    say(words);
+    const stands = present.tags.indexOf(follow);
+    const followed = stands < 0 ? "" : ` ${follow} stands at [${addressOf(stands, present.shape).join(", ")}].`;
+    say(`${words}${followed}`);
   }
 
   function read(present, step, last, strangers, tags) {
-    if (strangers) return `${strangers} of ${tags.length} numbers, outlined, are in the table of another head.`;
+    if (strangers) {
+      return `${strangers} of ${tags.length} numbers, outlined, are in the table of another head or example.`;
+    }
     if (present.isFolded) return "Every table holds the numbers of one head of one example.";
     if (step === last) {
-      const also = state.wrong ? " The wrong reshape comes back right, too: a round trip proves nothing." : "";
+      const also = state.axes === RIGHT ? "" : " Wrong axes come back right, too: a round trip proves nothing.";
       return `Every number is back where it was.${also}`;
     }
     if (present.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
-    if (step) return "Every head has its own rows, one for each token.";
+    if (step && state.axes === RIGHT) return "Every head has its own rows, one for each token.";
+    if (step) return `The axes are in the order ${state.axes}, where 0, 2, 1, 3 is right.`;
     const tag = tags.at(-1), [e, t, h, f] = tag;
     return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
   }
