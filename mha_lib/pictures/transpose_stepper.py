@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import torch
 import traitlets
 
 from mha_lib.attention.shape_trace import RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
@@ -45,10 +46,13 @@ class TransposeStepper(LivePicture):
         return trace_heads(X, self.num_heads, ORDERS[self.axes])
 
     def strangers(self) -> int:
-        """How many numbers the layer would take for another example's or head's, in the tables made for it."""
-        tables = self.steps()[3].tensor.flatten(1).tolist()
-        places = [divmod(table, self.num_heads) for table in range(len(tables))]
-        return sum(read_tag(tag)[::2] != place for place, own in zip(places, tables, strict=True) for tag in own)
+        """How many numbers the layer would take for those of another example, head or token."""
+        tables = self.steps()[3].tensor
+        where = [
+            (*divmod(table, self.num_heads), token) for table, token, _ in torch.ones_like(tables).nonzero().tolist()
+        ]
+        tags = map(read_tag, tables.flatten().tolist())
+        return sum((e, h, t) != place for (e, t, h, _), place in zip(tags, where, strict=True))
 
     def draw(self) -> tuple[Canvas, str, str]:
         step = self.steps()[self.step]
@@ -57,6 +61,6 @@ class TransposeStepper(LivePicture):
         rows = [
             " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
         ]
-        wrong = f" With these axes {self.strangers()} numbers end in another's table." if self.strangers() else ""
+        wrong = f" With these axes {self.strangers()} numbers end in another's place." if self.strangers() else ""
         caption = f"{state}.{wrong} A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
         return draw_tables(step), f"{state}. Rows: {'; '.join(rows)}.", caption

@@ -65,7 +65,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
         ? ["permute: ", "nothing moves"]
         : ["permute: ", right ? "heads come before tokens" : order],
       strangers
-        ? ["reshape: ", element("b", { class: "wrong" }, folded), " are in another’s table"]
+        ? ["reshape: ", element("b", { class: "wrong" }, folded), " stand in another’s place"]
         : ["reshape: ", "each table", ` is ${folded}`],
       ["back: ", "the batch is unfolded"],
       ["back: ", "tokens come before heads", " again"],
@@ -87,7 +87,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
         row.forEach((group, g) =>
           group.forEach((tag, f) => {
             const at = x + (g * group.length + f) * w + g * GROUP;
-            places.set(tag, { x: at, y: y + TITLE + r * h, table: i });
+            places.set(tag, { x: at, y: y + TITLE + r * h, table: i, row: r });
           })
         )
       );
@@ -110,8 +110,9 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     names.replaceChildren(...titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text)));
     let strangers = 0;
     for (const node of cells) {
-      const tag = node.textContent, { x, y, table } = places.get(tag), head = Number(tag[2]);
-      const isStranger = Boolean(present.isFolded) && Number(tag[0]) * state.num_heads + head !== table;
+      const tag = node.textContent, { x, y, table, row } = places.get(tag), head = Number(tag[2]);
+      const isStranger = Boolean(present.isFolded) &&
+        (Number(tag[0]) * state.num_heads + head !== table || Number(tag[1]) !== row);
       strangers += isStranger;
       set(node, { ...at(x, y), "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
       set(node, { "aria-pressed": tag === follow });
@@ -140,7 +141,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
 
   function read(present, step, last, strangers, tags) {
     if (strangers) {
-      return `${strangers} of ${tags.length} numbers, outlined, are in the table of another head or example.`;
+      return `${strangers} of ${tags.length} numbers, outlined, stand where another head, example or token belongs.`;
     }
     if (present.isFolded) return "Every table holds the numbers of one head of one example.";
     if (step === last) {
