@@ -8,9 +8,11 @@ from mha_lib.pictures.birth_explorer import BirthExplorer
 from mha_lib.pictures.cache_stepper import CacheStepper
 from mha_lib.pictures.charts import head_ranks, pruning_curves, regression_curves, training_curves
 from mha_lib.pictures.drawing import Drawing
+from mha_lib.pictures.hand_made_head import HandMadeHead
 from mha_lib.pictures.head_explorer import HeadExplorer
-from mha_lib.pictures.heat_maps import heatmaps, scores_to_weights
-from mha_lib.pictures.interval_charts import curves_and_chance, league, quality_and_speed
+from mha_lib.pictures.head_switches import HeadSwitches
+from mha_lib.pictures.heat_maps import heatmaps
+from mha_lib.pictures.interval_charts import curves_and_chance, league
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from mha_lib.models import induction
 from mha_lib.pictures.heat_maps import draw_maps
-from mha_lib.pictures.live import LivePicture, Place, choice, pack, refuse
+from mha_lib.pictures.live import Heads, LivePicture, Place, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
 MOST_STEPS, ALPHABET = 20, string.ascii_letters + string.digits + "+-"  # a step travels as 25 KB
@@ -47,7 +47,7 @@ class BirthExplorer(LivePicture):
 
     step, query = Place(lambda self: len(self.steps)), Place(lambda self: induction.NUM_TOKENS + 1)
     layer, head = Place(lambda self: self.shape[0]), Place(lambda self: self.shape[1])
-    letters, cut = choice(traitlets.Any()), choice(traitlets.Any())
+    letters, cut = choice(traitlets.Any()), Heads()
 
     def __init__(self, run: induction.BirthRun, *, letters: str | None = None, alphabet: str = ALPHABET, **first: Any):
         if run.sizes["keys_from_before"]:
@@ -75,17 +75,6 @@ class BirthExplorer(LivePicture):
         if not isinstance(row, str) or len(row) != count or not set(row) <= set(self.alphabet):
             refuse("letters", f"{count} letters of {self.alphabet}", row)
         return row
-
-    @traitlets.validate("cut")
-    def _validate_cut(self, proposal):
-        every = [list(place) for place in itertools.product(*map(range, self.shape))]
-        try:
-            cut = [list(place) for place in proposal["value"]]
-        except TypeError:
-            cut = [[]]
-        if any(place not in every for place in cut):
-            refuse("cut", f"a list of (layer, head), each below {self.shape}", proposal["value"])
-        return [place for place in every if place in cut]
 
     @torch.no_grad()
     def read(self, without: Iterable[Any] = ()) -> tuple[Tensor, str, Tensor]:

@@ -1,7 +1,7 @@
 """Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,9 @@ from mha_lib.pictures.heat_maps import grid_shape, labels
 from mha_lib.pictures.picture import Canvas, Picture, font
 from mha_lib.pictures.shared_with_js import bound, weight_colours
 
-Values = TypeVar("Values")
 LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
-# Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
+# Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
 LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
 
 
@@ -68,10 +67,8 @@ def regression_curves(
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
     """One line: the lowest and the highest point of each curve."""
-    ends = [
-        f"{name} {curve[~curve.isnan()].min():.2f} to {curve[~curve.isnan()].max():.2f}"
-        for name, curve in curves.items()
-    ]
+    known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
+    ends = [f"{name} {curve.min():.2f} to {curve.max():.2f}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
 
 
@@ -191,7 +188,7 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
     for name, importance in importances.items():
         if importance.shape != shape:
             raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
-    names = labels("block_names", block_names, num_blocks, block_names)
+    names = labels("block_names", block_names, num_blocks)
     rows, columns = grid_shape(len(importances), columns)
     left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
     width, height = cell * num_heads + 20, top + cell * num_blocks + 12
@@ -228,10 +225,10 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
             )
 
 
-def styled(curves: Mapping[str, Values], argument: str = "curves") -> list[tuple[str, Values, str, str]]:
-    """Each curve or point as (name, values, colour, line style); errors call them ``argument``."""
+def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
+    """Each curve as (name, values, colour, line style)."""
     if len(curves) > len(LINES):
-        raise ValueError(f"{argument} must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
+        raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 

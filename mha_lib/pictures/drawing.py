@@ -1,11 +1,9 @@
 """Drawings that explain, shown from the package: a notebook that was copied alone still has them."""
 
-import base64
-import html
 from pathlib import Path
 from xml.etree import ElementTree
 
-from mha_lib.pictures.picture import IN_THE_DARK, STILL
+from mha_lib.pictures.picture import figure
 
 DRAWINGS = Path(__file__).with_name("drawings")
 
@@ -34,9 +32,4 @@ class Drawing:
         return self.alt
 
     def _repr_html_(self) -> str:
-        return (
-            f'<figure style="margin:0">{IN_THE_DARK}<img alt="{html.escape(self.alt)}" class="{STILL}" '
-            f'width="{self.width}" style="max-width:100%" '
-            f'src="data:image/svg+xml;base64,{base64.b64encode(self.svg).decode()}">'
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
-        )
+        return figure(self.alt, self.width, "svg+xml", self.svg, self.caption)

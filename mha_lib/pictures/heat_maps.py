@@ -1,12 +1,13 @@
 """Heat maps of attention weights: on a grid, over an image, over words, beside their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mha_lib.pictures.picture import PAD, Canvas, Picture, font
+from mha_lib.pictures.picture import PAD, Canvas, Picture, font, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
 MOST_LABELS = 20
@@ -22,6 +23,7 @@ def heatmaps(
     key_labels: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
     columns: int = 4,
+    numbers: bool = False,
     caption: str | None = None,
 ) -> Picture:
     """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched, NaN crossed.
@@ -32,6 +34,7 @@ def heatmaps(
         query_labels, key_labels: names of the tokens; left out, their numbers.
         titles: one a panel; left out, "head 0", "head 1", …
         columns: panels in a row.
+        numbers: whether each weight is written into its cell, with two digits.
         caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
@@ -40,13 +43,14 @@ def heatmaps(
     """
     weights = one_example(weights)
     num_heads, num_queries, num_keys = weights.shape
-    query_labels = labels("query_labels", query_labels, num_queries, [str(i) for i in range(num_queries)])
-    key_labels = labels("key_labels", key_labels, num_keys, [str(i) for i in range(num_keys)])
-    titles = labels("titles", titles, num_heads, [f"head {h}" for h in range(num_heads)])
+    query_labels = labels("query_labels", query_labels, num_queries)
+    key_labels = labels("key_labels", key_labels, num_keys)
+    titles = labels("titles", titles, num_heads, "head ")
     masked = masked_keys(valid_lens, num_queries, num_keys)
     _, columns = grid_shape(num_heads, columns)
-    side = min(250, max(150, 20 * max(num_queries, num_keys)))
-    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, (query_labels, key_labels))
+    side = min(250, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
+    names = query_labels, key_labels
+    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers)
     what = f"Heat maps of attention weights, {num_heads} × ({num_queries} queries × {num_keys} keys)"
     return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
@@ -244,13 +248,11 @@ def one_example(weights: Tensor) -> Tensor:
     return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
 
 
-def labels(name: str, given: Sequence[str] | None, count: int, default: Sequence[str]) -> Sequence[str]:
-    """The labels to use: the given ones, checked, or the default."""
-    if given is None:
-        return default
-    if len(given) != count:
-        raise ValueError(f"{name} must name {count}, got {len(given)}: {list(given)}")
-    return given
+def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
+    """What is named: as many as there are, or, left out, their numbers behind ``stem``."""
+    if given is not None and len(given) != count:
+        raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
+    return [f"{stem}{i}" for i in range(count)] if given is None else list(given)
 
 
 def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
@@ -261,66 +263,20 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def scores_to_weights(
-    scores: Tensor,
-    weights: Mapping[str, Tensor],
-    *,
-    valid_lens: Tensor | None = None,
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
-) -> Picture:
-    """Scores, and the attention weights that different rules make of them, with the numbers written in.
-
-    Each row's sum stands to the right of the weights; cells of masked keys are hatched.
-
-    Args:
-        scores: (num_queries, num_keys).
-        weights: name of the rule → (num_queries, num_keys).
-        valid_lens: None, a scalar, or (num_queries,); keys beyond it are hatched.
-        query_labels, key_labels: names of the tokens; left out, q0, q1, … and k0, k1, …
-
-    Raises:
-        ValueError: shapes do not match, or there are not as many labels as they name.
-    """
-    if scores.dim() != 2:
-        raise ValueError(f"scores must have shape (num_queries, num_keys), got {tuple(scores.shape)}")
-    for name, matrix in weights.items():
-        if matrix.shape != scores.shape:
-            raise ValueError(f"{name} must have the shape of scores, {tuple(scores.shape)}, got {tuple(matrix.shape)}")
-    num_queries, num_keys = scores.shape
-    query_labels = labels("query_labels", query_labels, num_queries, [f"q{i}" for i in range(num_queries)])
-    key_labels = labels("key_labels", key_labels, num_keys, [f"k{i}" for i in range(num_keys)])
-    masked = masked_keys(valid_lens, num_queries, num_keys)
-    canvas = draw_scores(scores, weights, masked, query_labels, key_labels)
-    what = f"Scores, queries × keys {num_queries} × {num_keys}, and the weights made of them: {', '.join(weights)}"
-    return Picture(canvas, what, read_leaks(weights, masked))
-
-
-def draw_scores(
-    scores: Tensor,
-    weights: Mapping[str, Tensor],
-    masked: Tensor,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    *,
-    title: str = "scores",
-) -> Canvas:
-    """Scores as numbers, and beside them weights as numbers on their colour, with the sum of each row."""
-    longest = [max(font(40).getlength(name) / 4 for name in names) for names in (queries, keys)]
-    left, panels = longest[0] + 8, {title: scores, **weights}
-    cell = max(38.0, *(8 + _widest(matrix, 0) for matrix in panels.values()))
-    width, is_upright = cell * scores.shape[1] + 52, longest[1] > cell - 4
-    below = longest[1] + 8 if is_upright else 18
-    canvas = Canvas(left + width * (1 + len(weights)) - GAP, TITLE + cell * len(scores) + below)
-    for number, (name, matrix) in enumerate(panels.items()):
+def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
+    """Scores (num_queries, num_keys) as numbers, and beside them their weights, with the sum of each row."""
+    cell = max(38.0, 8 + _widest(scores, 0))
+    left, width = 24, cell * scores.shape[1] + 52
+    canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
+    for number, (name, matrix) in enumerate({title: scores, "masked_softmax": weights}.items()):
         x = left + number * width
         draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
-        for key, key_name in enumerate(keys):
-            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, key_name, is_upright)
+        for key in range(scores.shape[1]):
+            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, f"k{key}", False)
         for query, row in enumerate(matrix.tolist()):
             y = TITLE + cell * (query + 0.5)
             if number == 0:
-                canvas.text(left - 6, y, queries[query], size=10, anchor="rm", colour="query")
+                canvas.text(left - 6, y, f"q{query}", size=10, anchor="rm", colour="query")
             else:
                 canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
     return canvas
@@ -343,19 +299,14 @@ def draw_numbers(
     digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
-            is_masked, text = masked is not None and bool(masked[row, column]), _figure(value, digits)
+            is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
             place = x + cell * column, y + cell * row
             _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
 
 
-def _figure(value: float, digits: int) -> str:
-    """A number with ``digits`` digits behind the point."""
-    return f"{value:.{digits}f}".replace("inf", "∞").replace("-", "−")
-
-
 def _widest(numbers: Tensor, digits: int) -> float:
     """How many pixels the longest of these numbers takes in a cell."""
-    return max((font(44).getlength(_figure(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
+    return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
 
 
 def _write(
@@ -370,13 +321,3 @@ def _write(
             line = [(x, y + share * (cell - 2)), (x + share * (cell - 2), y)]
             canvas.line(line, colour="edge" if dark else "soft", thickness=0.5)
     canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")
-
-
-def read_leaks(weights: Mapping[str, Tensor], masked: Tensor) -> str:
-    """One line: what masked keys get under each rule or, where none is masked, each rule's largest weight."""
-    if not masked.any():
-        largest = [f"{name} {matrix.max():.2f}" for name, matrix in weights.items()]
-        return f"Largest weight: {'; '.join(largest)}."
-    leaks = {name: matrix.masked_fill(~masked, 0).sum(dim=1).tolist() for name, matrix in weights.items()}
-    rows = [f"{name} {', '.join(f'{leak:.2f}' for leak in row)}" for name, row in leaks.items()]
-    return f"Weight on masked keys, query by query: {'; '.join(rows)}."

@@ -7,6 +7,7 @@ without any kernel alike. Python and the browser share its choices alone; the da
 import base64
 import functools
 import html
+import itertools
 import json
 import os
 import re
@@ -87,18 +88,22 @@ def shares(weights: Tensor) -> bytes:
     return (255 * weights).round().numpy().astype(np.uint8).tobytes()
 
 
+CHOICE = {"sync": True, "choice": True}  # marks a trait that the reader of a picture sets, too
+
+
 def choice(trait: traitlets.TraitType) -> Any:
     """Let the reader of a picture set this trait, too."""
-    return trait.tag(sync=True, choice=True)
+    return trait.tag(**CHOICE)
 
 
 class Place(traitlets.Int):
     """A choice among ``count(picture)`` places, counted from 0."""
 
+    metadata = CHOICE
+
     def __init__(self, count: Callable[[Any], int]):
         super().__init__(0)
         self.count = count
-        choice(self)
 
     def validate(self, obj: Any, value: Any) -> int:
         place, end = super().validate(obj, value), self.count(obj)
@@ -107,12 +112,26 @@ class Place(traitlets.Int):
         return place
 
 
+class Heads(traitlets.Any):
+    """A choice: heads as (layer, head) each, of a picture whose ``shape`` is (num_layers, num_heads)."""
+
+    metadata = CHOICE
+
+    def validate(self, obj: Any, value: Any) -> list[list[int]]:
+        every = [list(place) for place in itertools.product(*map(range, obj.shape))]
+        try:
+            heads = [list(place) for place in value]
+        except TypeError:
+            heads = [[]]
+        if any(place not in every for place in heads):
+            refuse(self.name or "heads", f"a list of (layer, head), each below {obj.shape}", value)
+        return [place for place in every if place in heads]
+
+
 class Numbers(traitlets.Dict):
     """A choice: tensors by name, as lists, each of the shape that ``picture.shapes`` says."""
 
-    def __init__(self):
-        super().__init__()
-        choice(self)
+    metadata = CHOICE
 
     def validate(self, obj: Any, value: Any) -> dict[str, list]:
         need = f"finite numbers of the shapes {obj.shapes}"
@@ -129,9 +148,7 @@ class Numbers(traitlets.Dict):
 class OwnText(traitlets.Unicode):
     """A choice: a text of the reader's own that the picture's ``read`` can read, or none."""
 
-    def __init__(self):
-        super().__init__()
-        choice(self)
+    metadata = CHOICE
 
     def validate(self, obj: Any, value: Any) -> str:
         text = super().validate(obj, value)

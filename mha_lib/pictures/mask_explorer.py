@@ -80,12 +80,9 @@ class MaskExplorer(LivePicture):
         return masked_softmax(scores, lengths)[0]
 
     def draw(self) -> tuple[Canvas, str, str]:
-        weights, (_, num_queries, num_keys) = self.weights(), self.scores.shape
-        lengths = None if self.valid_lens is None else torch.tensor(self.valid_lens)
-        names = [f"q{i}" for i in range(num_queries)], [f"k{i}" for i in range(num_keys)]
-        masked = masked_keys(lengths, num_queries, num_keys)
+        weights, lengths = self.weights(), None if self.valid_lens is None else torch.tensor(self.valid_lens)
         scaled, by = self.scores[self.example] / self.divisor, f"scores ÷ {self.divisor:g}"
-        canvas = draw_scores(scaled, {"masked_softmax": weights}, masked, *names, title=by)
+        canvas = draw_scores(scaled, by, weights, masked_keys(lengths, *weights.shape))
         rows = "; ".join(", ".join(f"{weight:.2f}" for weight in row) for row in weights.tolist())
         alt = f"valid_lens {self.valid_lens}, {by}. Weights by query: {rows}."
         return canvas, alt, "Hatched keys are masked: exactly no weight falls on them."

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from mha_lib.pictures.picture import signed
 from mha_lib.pictures.shared_with_js import colours
 
 ROLES = ("query", "key", "value")
@@ -76,5 +77,5 @@ def _styles(argument: str, roles: str | Sequence[str], count: int) -> list[str]:
 
 def _short(number: float) -> str:
     """Two decimals at most, a real minus sign, a dot for 0."""
-    text = f"{number:.2f}".rstrip("0").rstrip(".").replace("-", "−")
-    return "·" if text in ("0", "−0") else text
+    text = signed(number).rstrip("0").rstrip(".")
+    return text if text.strip("0") else "·"

@@ -130,25 +130,17 @@ class NextWordExplorer(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         """The text, what comes next, and all heads, those that are cut crossed out."""
+        text, cut, unknown = self.shown(), tuple[int, ...](), ""
         try:
-            text, cut, unknown = self.without(self.cut), tuple(sorted(self.cut)), ""
+            text, cut = self.without(self.cut), tuple(sorted(self.cut))
         except ImportError as error:
-            text, cut, unknown = (
-                self.shown(),
-                (),
-                f" Not known here, so all heads are on: the cut of {self.cut}. {error}",
-            )
+            unknown = f" Not known here, so all heads are on: the cut of {self.cut}. {error}"
         place = text.cuts.index(cut)
         top, target = text.words[text.first[place]], text.words[0]
-        told = [
-            f"{word.strip()} {p:.2f}" for word, p in zip(text.words, (-text.nats[place]).exp().tolist(), strict=False)
-        ]
+        words = zip(text.words, (-text.nats[place]).exp().tolist(), strict=False)
+        told = [f"{word.strip()} {p:.2f}" for word, p in words]
         comes = f"“{top.strip()}”" + (f", not “{target.strip()}”" if top != target else "")
-        title = (
-            f"Without {len(cut)} of {len(ALL_HEADS)} heads: {comes}"
-            if cut
-            else f"With all {len(ALL_HEADS)} heads: {comes}"
-        )
+        title = f"{f'Without {len(cut)} of' if cut else 'With all'} {len(ALL_HEADS)} heads: {comes}"
         canvas = draw_next_word(text, place, (self.layer, self.head, self.query), title)
         share = (-text.first_nats[place]).exp().item()
         alt = f"{text.text} … {title}, {share:.2f}. Ten words, likeliest first with all heads: {', '.join(told)}."

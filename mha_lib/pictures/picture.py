@@ -65,17 +65,21 @@ class Picture:
 
     def html(self, key: str = "") -> str:
         """A figure; ``key`` is the name under which a page may hold the live picture's state."""
-        source = base64.b64encode(self.png).decode()
-        live = f' data-mha-live="{html.escape(key)}"' if key else ""
-        return (
-            f'<figure{live} style="margin:0">{IN_THE_DARK}<img alt="{html.escape(self.alt)}" class="{STILL}" '
-            f'width="{self.width}" style="max-width:100%;height:auto;border-radius:8px" '
-            f'src="data:image/png;base64,{source}">'
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
-        )
+        return figure(self.alt, self.width, "png", self.png, self.caption, key)
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str = "") -> str:
+    """HTML of an image that travels inside; ``kind`` is its format, ``key`` names the state of a live picture."""
+    source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+    live = f' data-mha-live="{html.escape(key)}"' if key else ""
+    return (
+        f'<figure{live} style="margin:0">{IN_THE_DARK}<img alt="{html.escape(alt)}" class="{STILL}" width="{width}" '
+        f'style="max-width:100%;height:auto;border-radius:8px" src="{source}">'
+        f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
 
 
 def few_colours(image: Image.Image) -> bytes:
@@ -194,6 +198,12 @@ class Canvas:
 def short(weight: float) -> str:
     """A weight in a cell: two digits, without the zero in front."""
     return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
+
+
+def signed(number: float, digits: int = 2) -> str:
+    """A number with ``digits`` digits, a real minus sign, and none in front of a zero."""
+    text = f"{number:.{digits}f}".replace("inf", "∞").replace("-", "−")
+    return text if text.strip("−0.") else text.lstrip("−")
 
 
 @functools.lru_cache

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_lib.pictures.heat_maps import draw_maps
+from mha_lib.pictures.heat_maps import draw_maps, labels
 from mha_lib.pictures.live import LivePicture, Place, shares
 from mha_lib.pictures.picture import Canvas
 
@@ -51,20 +51,12 @@ class Scrubber(LivePicture):
         if maps.dim() != 4 or not maps.numel():
             raise ValueError(f"maps must have shape (steps, heads, queries, keys), got {tuple(maps.shape)}")
         num_steps, num_heads, num_queries, num_keys = maps.shape
-        self.maps, self.steps = maps.detach().float(), [int(step) for step in steps]
-        self.titles = [f"head {head}" for head in range(num_heads)] if titles is None else list(titles)
-        given: dict[str, tuple[Sequence[object], int]] = {
-            "steps": (self.steps, num_steps),
-            "titles": (self.titles, num_heads),
-            "queries": (list(map(str, range(num_queries))) if queries is None else list(queries), num_queries),
-            "keys": (list(map(str, range(num_keys))) if keys is None else list(keys), num_keys),
-        }
-        given |= {} if losses is None else {"losses": ([float(loss) for loss in losses], num_steps)}
-        for name, (values, count) in given.items():
-            if len(values) != count:
-                raise ValueError(f"{name} must have {count} entries, as maps {(*maps.shape,)} asks, got {len(values)}")
-        named: dict[str, Sequence[object]] = {"losses": []} | {name: values for name, (values, _) in given.items()}
-        super().__init__("Attention over a training run", {"weights": shares(self.maps), **named}, **first)
+        self.maps, self.steps = maps.detach().float(), labels("steps", [int(step) for step in steps], num_steps)
+        self.titles = labels("titles", titles, num_heads, "head ")
+        data = {"weights": shares(self.maps), "steps": self.steps, "titles": self.titles}
+        data |= {"queries": labels("queries", queries, num_queries), "keys": labels("keys", keys, num_keys)}
+        data["losses"] = [] if losses is None else [float(loss) for loss in labels("losses", losses, num_steps)]
+        super().__init__("Attention over a training run", data, **first)
 
     def draw(self) -> tuple[Canvas, str, str]:
         """The first, the shown and the last step, one below the other."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_lib.attention import DotProductAttention
 from mha_lib.pictures.heat_maps import TITLE, draw_numbers
 from mha_lib.pictures.live import LivePicture, Numbers, Place
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
 
 MOST = 6
 CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between tables, and before the keys' names
@@ -98,4 +98,4 @@ class SlowMotion(LivePicture):
 
 
 def _row(numbers: Tensor) -> str:
-    return ", ".join(f"{number:.2f}".replace("-", "−") for number in numbers.tolist())
+    return ", ".join(map(signed, numbers.tolist()))

@@ -41,6 +41,21 @@ def born():
     return run
 
 
+def scores_and_measures(seed=0):
+    """A score for every set of two layers of three heads, made of nothing but chance, and two measures."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.rand(64, generator=generator, dtype=torch.float64)
+    return values, {name: torch.rand(2, 3, generator=generator) for name in ("loud", "sharp")}
+
+
+def words_with_features(head_size, seed=0):
+    """Vectors of five words with eight features and the matrices of a head: whole numbers, many of them 0."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(5, 8, generator=generator).round()
+    W_q, W_k = torch.randint(-2, 3, (2, head_size, 8), generator=generator).float()
+    return X, W_q, W_k, list("abcde"), [f"feature {i}" for i in range(8)]
+
+
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
@@ -56,6 +71,8 @@ CASES = {
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),
+    "hand-made head": lambda: pictures.HandMadeHead(*words_with_features(1)),
+    "head switches": lambda: pictures.HeadSwitches(*scores_and_measures(), cut=[(0, 2), (1, 0), (1, 1)]),
     "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 

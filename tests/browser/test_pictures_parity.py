@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from picture_cases import NEXT_FRAME, LivePage, born, load, model, points
+from picture_cases import NEXT_FRAME, LivePage, born, load, model, points, scores_and_measures, words_with_features
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention, pictures
@@ -281,6 +281,105 @@ def test_the_slider_of_the_cache_goes_from_piece_to_piece_and_the_work_is_counte
     slider.press("End")
     live.page.evaluate(NEXT_FRAME)
     assert live.section.locator("table td").all_text_contents()[1:] == ["8", "36", "36", "204"]
+    live.heard.end()
+
+
+@pytest.mark.parametrize("head_size", [1, 2, 3])
+def test_a_head_made_by_hand(page, tmp_path, head_size):
+    """Every number that is changed, swapped matrices, and the start again: queries, keys and weights are torch's."""
+    X, W_q, W_k, words, features = words_with_features(head_size, seed=head_size)
+    picture = pictures.HandMadeHead(X, W_q, W_k, words, features)
+    live = LivePage(page, tmp_path, picture)
+
+    def plain(row):
+        return ", ".join(f"{x:g}".replace("-", "−") for x in row.tolist())
+
+    def check(W_q, W_k):
+        live.page.evaluate(NEXT_FRAME)
+        queries, keys = X @ W_q.T, X @ W_k.T
+        weights = (queries @ keys.T / head_size**0.5).softmax(dim=1)
+        shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
+        assert shown == [f"{weight:.2f}" for weight in weights.flatten().tolist()]
+        vectors = live.section.locator(".figures td:not(:empty)").all_text_contents()
+        assert vectors == [plain(own[i]) for i in range(5) for own in (queries, keys)]
+        numbers = live.section.locator(".by-hand .number").all_text_contents()
+        assert numbers == [plain(x[None]) if x else "·" for x in torch.cat([W_q, W_k]).flatten()]
+        picture.numbers = {"W_q": W_q, "W_k": W_k}
+        torch.testing.assert_close(picture.result()[2], weights)
+        assert f"{words[1]}: {plain(queries[1])}" in picture.still().drawing.words
+
+    check(W_q, W_k)
+    rows, chosen = {"W_q": W_q.clone(), "W_k": W_k.clone()}, live.section.get_by_label("chosen number")
+    last = head_size - 1
+    for name, row, column, key in [("W_q", last, 3, "ArrowRight"), ("W_k", 0, 5, "ArrowLeft"), ("W_k", last, 7, "End")]:
+        own = f"{name} row {row}, {features[column]}:" if head_size > 1 else f"{name}, {features[column]}:"
+        live.section.locator(f'.number[aria-label^="{own}"]').click()
+        live.page.evaluate(NEXT_FRAME)  # the slider shows the chosen number
+        chosen.press(key)
+        rows[name][row, column] = {"End": 20}.get(key, rows[name][row, column] + (1 if key == "ArrowRight" else -1))
+        check(rows["W_q"], rows["W_k"])
+    live.section.get_by_role("button", name="swap").click()
+    check(rows["W_k"], rows["W_q"])
+    live.section.get_by_role("button", name="start again").click()
+    check(W_q, W_k)
+    live.heard.end()
+
+
+def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_path):
+    """Switches, slider and buttons lead to the sets that a plain search over all of them finds; so does Python."""
+    values, measures = scores_and_measures(seed=3)
+    heads = [(layer, head) for layer in range(2) for head in range(3)]
+    score = {
+        frozenset(head for i, head in enumerate(heads) if number >> i & 1): value
+        for number, value in enumerate(values.tolist())
+    }
+    picture = pictures.HeadSwitches(values, measures)
+    live, all_heads, on = LivePage(page, tmp_path, picture), frozenset(heads), frozenset(heads)
+
+    def signed(number):
+        return f"{number:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+    def check():
+        live.page.evaluate(NEXT_FRAME)
+        worth = {head: score[on | {head}] - score[on - {head}] for head in heads}
+        assert live.section.locator(".card b").all_text_contents() == [signed(worth[head]) for head in heads]
+        assert live.section.locator(".looks b").text_content() == f"{score[on]:.2f} right"
+        framed = live.section.locator(".card").evaluate_all("all => all.map(one => one.matches('.pointed'))")
+        cheapest = min(on, key=worth.get, default=None)
+        assert framed == [head == cheapest for head in heads]
+        same = [own for own in score if len(own) == len(on)]
+        kept = {name: sorted(heads, key=lambda head: -own[head])[: len(on)] for name, own in measures.items()}
+        expected = [max(score[own] for own in same), *(score[frozenset(own)] for own in kept.values())]
+        expected += [min(score[own] for own in same), sum(score[own] for own in same) / len(same)]
+        shown = live.section.locator(".kept-bars .next-bar > span:last-child").all_text_contents()
+        assert shown == [f"{value:.2f}" for value in expected]
+        picture.cut = [head for head in heads if head not in on]
+        words = picture.still().drawing.words
+        beside_all = [score[all_heads] - score[all_heads - {head}] for head in heads]
+        pairs = zip(heads, beside_all, strict=True)
+        assert [word for word in words if "(−" in word or "(0" in word] == [
+            f"{signed(worth[head])} ({signed(alone)})" for head, alone in pairs
+        ]
+        assert words[-2 * len(expected) + 1 :: 2] == [f"{value:.2f}" for value in expected]
+        return cheapest
+
+    for head in [(0, 1), (1, 2), (0, 1), (0, 0)]:
+        live.section.get_by_role("switch").nth(3 * head[0] + head[1]).click()
+        on ^= {head}
+        cheapest = check()
+    live.section.get_by_role("button", name="cut the cheapest").click()
+    on -= {cheapest}
+    check()
+    live.section.get_by_role("button", name="sharp").click()  # chooses by what the slider keeps heads, too
+    for key in ("Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft"):
+        live.section.get_by_label("heads kept").press(key)
+        size = {"Home": 0, "End": 6}.get(key, len(on) + (1 if key == "ArrowRight" else -1))
+        on = frozenset(sorted(heads, key=lambda head: -measures["sharp"][head])[:size])
+        check()
+    live.section.get_by_label("keep by").select_option("the worst set")
+    live.section.get_by_label("heads kept").press("ArrowLeft")
+    on = min((own for own in score if len(own) == 4), key=score.get)
+    check()
     live.heard.end()
 
 

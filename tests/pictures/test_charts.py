@@ -19,23 +19,8 @@ def regression():
     return x_train, y_train, x, curves, torch.sin(x)
 
 
-@pytest.fixture
-def scored():
-    generator = torch.Generator().manual_seed(1)
-    scores = torch.randn(3, 5, generator=generator)
-    weights = {"plain": torch.softmax(scores, dim=1), "sharp": torch.softmax(9 * scores, dim=1)}
-    return scores, weights
-
-
 def lines(picture):
     return {line.get_label(): torch.tensor(line.get_xydata()) for line in picture.drawing.axes[0].lines}
-
-
-def numbers(picture):
-    """The numbers written in the cells in order, and those written beside the rows."""
-    written = [word.replace("−", "-") for word in picture.drawing.words]
-    cells = [float(word) for word in written if re.fullmatch(r"-?\d+\.\d\d|nan", word)]
-    return cells, [float(word[2:]) for word in written if word.startswith("Σ")]
 
 
 def assert_drawn(line, x, y):
@@ -92,43 +77,26 @@ def test_curves_are_told_apart_without_colour(regression):
     assert len({line.get_linestyle() for line in drawn}) == len({line.get_color() for line in drawn}) == 4
 
 
-def test_scores_to_weights_writes_every_number_and_every_sum(scored):
-    scores, weights = scored
-    picture = pictures.scores_to_weights(scores, weights)
-    cells, sums = numbers(picture)
-    expected = torch.cat([scores.flatten(), *(matrix.flatten() for matrix in weights.values())])
-    torch.testing.assert_close(torch.tensor(cells), expected, atol=0.0051, rtol=0)
-    assert sums == [1.0] * 6
-    assert [picture.drawing.words.count(name) for name in ("scores", *weights)] == [1, 1, 1]
+def test_the_still_of_masks_writes_every_number_and_every_sum():
+    scores = 9 * torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(1))
+    picture = pictures.MaskExplorer(scores, example=1, divisor=4.0, valid_lens=[5, 0, 2]).still()
+    written = [word.replace("−", "-") for word in picture.drawing.words]
+    cells = [float(word) for word in written if re.fullmatch(r"-?\d+\.\d+", word)]
+    rows = [(scores[1, query, :length] / 4).softmax(dim=0) for query, length in enumerate([5, 0, 2])]
+    weights = torch.stack([torch.cat([row, torch.zeros(5 - len(row))]) for row in rows])
+    torch.testing.assert_close(torch.tensor(cells[:15]), scores[1].flatten() / 4, atol=0.051, rtol=0)
+    torch.testing.assert_close(torch.tensor(cells[15:]), weights.flatten(), atol=0.0051, rtol=0)
+    assert [float(word[2:]) for word in written if word.startswith("Σ")] == [1, 0, 1]
+    whole = pictures.MaskExplorer(scores, example=1, divisor=4.0, valid_lens=None).still()
+    assert picture.png != whole.png, "masked cells are hatched"
 
 
-def test_scores_to_weights_names_its_tokens(scored):
-    queries, keys = list("abc"), list("vwxyz")
-    words = pictures.scores_to_weights(*scored, query_labels=queries, key_labels=keys).drawing.words
-    assert [words.count(name) for name in queries] == [1] * 3 and [words.count(name) for name in keys] == [3] * 5
-
-
-@pytest.mark.parametrize("valid_lens", [torch.tensor(2), torch.tensor([4, 0, 5])])
-def test_weight_on_masked_keys_is_said(scored, valid_lens):
-    scores, weights = scored
-    picture = pictures.scores_to_weights(scores, weights, valid_lens=valid_lens)
-    assert picture.png != pictures.scores_to_weights(scores, weights).png, "masked cells are hatched"
-    for name, matrix in weights.items():
-        rows = zip(matrix.tolist(), valid_lens.expand(3).tolist(), strict=True)
-        assert f"{name} {', '.join(f'{sum(row[length:]):.2f}' for row, length in rows)}" in picture.alt
-
-
-def test_without_a_mask_the_largest_weights_are_said(scored):
-    largest = [f"{name} {max(matrix.flatten().tolist()):.2f}" for name, matrix in scored[1].items()]
-    assert pictures.scores_to_weights(*scored).reading == f"Largest weight: {'; '.join(largest)}."
-
-
-def test_an_empty_row_is_shown_as_not_a_number():
-    weights = torch.tensor([[0.5, 0.5], [math.nan, math.nan]])
-    picture = pictures.scores_to_weights(torch.zeros(2, 2), {"−∞": weights}, valid_lens=torch.tensor([2, 0]))
-    cells, sums = numbers(picture)
-    assert cells[4:6] == [0.5, 0.5] and math.isnan(cells[6]) and math.isnan(sums[1])
-    assert "−∞ 0.00, nan." in picture.reading
+def test_weights_are_written_into_their_cells_on_request():
+    own = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(1)).softmax(dim=-1)
+    written = pictures.heatmaps(own, numbers=True, query_labels="abc", key_labels="vwxyz").drawing.words
+    assert [word for word in written if re.fullmatch(r"\.\d\d", word)] == [
+        f"{weight:.2f}"[1:] for weight in own.flatten()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,21 +115,6 @@ def test_regression_curves_that_do_not_fit_are_named(regression, change, message
     arguments = dict(zip(("x_train", "y_train", "x", "curves", "truth"), regression, strict=True))
     with pytest.raises(ValueError, match=re.escape(message)):
         pictures.regression_curves(**arguments | change)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"scores": torch.ones(1, 3, 5)}, "scores must have shape (num_queries, num_keys), got (1, 3, 5)"),
-        ({"weights": {"sharp": torch.ones(5, 3)}}, "sharp must have the shape of scores, (3, 5), got (5, 3)"),
-        ({"key_labels": ["a", "b"]}, "key_labels must name 5, got 2: ['a', 'b']"),
-        ({"query_labels": []}, "query_labels must name 3, got 0: []"),
-    ],
-)
-def test_weights_that_do_not_fit_are_named(scored, change, message):
-    arguments = dict(zip(("scores", "weights"), scored, strict=True))
-    with pytest.raises(ValueError, match=re.escape(message)):
-        pictures.scores_to_weights(**arguments | change)
 
 
 def test_training_curves_draw_what_they_are_given():

@@ -163,9 +163,9 @@ def test_a_picture_carries_its_text_wherever_it_goes(weights):
     ("call", "message"),
     [
         (lambda w: pictures.heatmaps(w.unsqueeze(0)), r"weights must be those of one example.*\(1, 5, 6, 8\)"),
-        (lambda w: pictures.heatmaps(w, key_labels=["a"]), r"key_labels must name 8, got 1: \['a'\]"),
-        (lambda w: pictures.heatmaps(w, query_labels=["a"]), "query_labels must name 6, got 1"),
-        (lambda w: pictures.heatmaps(w, titles=["a"]), "titles must name 5, got 1"),
+        (lambda w: pictures.heatmaps(w, key_labels=["a"]), r"key_labels must have 8 entries, got 1: \['a'\]"),
+        (lambda w: pictures.heatmaps(w, query_labels=["a"]), "query_labels must have 6 entries, got 1"),
+        (lambda w: pictures.heatmaps(w, titles=["a"]), "titles must have 5 entries, got 1"),
         (lambda w: pictures.heatmaps(w[:0]), r"weights must hold at least one head, got \(0, 6, 8\)"),
         (lambda w: pictures.heatmaps(w, columns=0), "columns must be at least 1, got 0"),
         (

@@ -94,5 +94,5 @@ def test_equals_share_their_mean_rank():
 def test_ranks_that_do_not_fit_are_named(importances):
     with pytest.raises(ValueError, match=re.escape("odd must have the shape of the others, (2, 5), got (5, 2)")):
         pictures.head_ranks(importances | {"odd": torch.ones(5, 2)}, BLOCKS)
-    with pytest.raises(ValueError, match="block_names must name 2, got 1"):
+    with pytest.raises(ValueError, match="block_names must have 2 entries, got 1"):
         pictures.head_ranks(importances, ["early"])

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from matplotlib.text import Annotation
 
 from mha_lib import pictures
 
@@ -47,23 +46,3 @@ def test_curves_of_another_length_are_refused():
             (1, 2), {"one": torch.ones(3)}, {"one": torch.ones(3)}, ((1,), torch.ones(1), torch.ones(1)),
             x_label="", y_label="",
         )  # fmt: skip
-
-
-def test_speed_and_loss_are_points_with_intervals_beside_the_speed_of_before():
-    points = {"all": (1.0, (0.0, 0.0, 0.0)), "some cut": (1.7, (0.4, 0.3, 0.6))}
-    picture = pictures.quality_and_speed(points, x_label="speed", y_label="loss")
-    panel = picture.drawing.axes[0]
-    assert panel.lines[0].get_xdata() == [1, 1]
-    names = {text.xy: text.get_text() for text in panel.texts if isinstance(text, Annotation)}
-    for container, (name, (speed, (mean, low, high))) in zip(panel.containers, points.items(), strict=True):
-        assert names[speed, mean] == name
-        assert (*container.lines[0].get_xdata(), *container.lines[0].get_ydata()) == (speed, mean)
-        (segment,) = container.lines[2][0].get_segments()
-        assert segment[:, 1].tolist() == pytest.approx([low, high])
-    assert picture.reading == "all 1.00, 0.00 (0.00 to 0.00); some cut 1.70, 0.40 (0.30 to 0.60)."
-    low, high = panel.get_xlim()
-    assert low < 1 and high > 1.7
-    with pytest.raises(ValueError, match="points: the mean of 'one' must lie in its interval, got 2 and 0 to 1"):
-        pictures.quality_and_speed({"one": (1.0, (2, 0, 1))}, x_label="", y_label="")
-    with pytest.raises(ValueError, match="points must be at most 4, got 5"):
-        pictures.quality_and_speed({str(i): (1.0, (0, 0, 0)) for i in range(5)}, x_label="", y_label="")

@@ -112,6 +112,11 @@ def born(**sizes):
     return models.train_on_repeats(seed=1, keep=range(3), progress=False, **sizes)
 
 
+def hand_made(num_words, num_features, head_size):
+    """Vectors of words, W_q and W_k."""
+    return torch.rand(num_words, num_features), *torch.rand(2, head_size, num_features)
+
+
 PLACES = {
     "digits": (
         lambda **first: pictures.HeadExplorer(reader(), **first),
@@ -196,6 +201,20 @@ PLACES = {
             ("cut", 3, r"cut must be a list of \(layer, head\), .* got 3"),
         ],
     ),
+    "hand-made head": (
+        lambda **first: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b"], ["x", "y", "z"], **first),
+        [
+            ("query", 2, "query must be between 0 and 1"),
+            ("numbers", {"W_q": [[1.0]], "W_k": [[1.0]]}, r"numbers must be finite numbers of the shapes .*\(1, 3\)"),
+        ],
+    ),
+    "head switches": (
+        lambda **first: pictures.HeadSwitches(torch.rand(16), {"loud": torch.rand(2, 2)}, **first),
+        [
+            ("by", "size", "by must be one of .*the best set.*loud.*got 'size'"),
+            ("cut", [(0, 0), (2, 0)], r"cut must be a list of \(layer, head\), each below \(2, 2\)"),
+        ],
+    ),
     "scrubber": (
         lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
         [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
@@ -236,6 +255,31 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
+        (
+            lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
+            r"shapes \(3, 3\), \(d, 3\) and \(d, 3\), as words and features say.* got \(2, 3\), \(1, 3\) and",
+        ),
+        (
+            lambda: pictures.HandMadeHead(*hand_made(2, 3, 4), ["a", "b"], ["x", "y", "z"]),
+            r"at most 8 words, 16 features and d = 3, got \(2, 3\), \(4, 3\)",
+        ),
+        (
+            lambda: pictures.HeadSwitches(torch.rand(16), {"loud": torch.rand(2, 2), "sharp": torch.rand(4)}),
+            r"measures must have one shape \(num_layers, num_heads\), got \[\(2, 2\), \(4,\)\]",
+        ),
+        (lambda: pictures.HeadSwitches(torch.rand(16), {}), r"measures must have one shape .*, got \[\]"),
+        (
+            lambda: pictures.HeadSwitches(torch.rand(8), {"loud": torch.rand(2, 2)}),
+            r"values must be a score .*, got shape \(8,\) for 4 heads",
+        ),
+        (
+            lambda: pictures.HeadSwitches(-torch.rand(16) - 0.1, {"loud": torch.rand(2, 2)}),
+            "values must be a score from 0 to 1",
+        ),
+        (
+            lambda: pictures.HeadSwitches(torch.rand(2**14), {"loud": torch.rand(2, 7)}),
+            "every set of at most 12 heads, got shape",
+        ),
         (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (
             lambda: pictures.BirthExplorer(born(keys_from_before=True)),

@@ -40,11 +40,8 @@ CANVASES = {
     "patches": lambda: Picture(
         draw_over_image(random(8, 8).abs(), weights(4, 4, 4), list("abcd"), 3, 120, 1.0, "r1c2", None), "heads", ""
     ),
-    "scores": lambda: pictures.scores_to_weights(random(3, 5), {"plain": weights(3, 5), "sharp": weights(3, 5)}),
-    "scores of tens": lambda: pictures.scores_to_weights(25 * random(3, 5), {"plain": weights(3, 5)}),
-    "scores of millions": lambda: pictures.scores_to_weights(
-        3e6 * random(3, 6), {"plain": weights(3, 6)}, query_labels=LONG[:3], key_labels=LONG
-    ),
+    "maps with numbers": lambda: pictures.heatmaps(weights(2, 3, 5), numbers=True, key_labels=LONG[:5]),
+    "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(1, 4, 6), divisor=1.0, valid_lens=[6, 3, 1, 0]),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
@@ -58,6 +55,12 @@ CANVASES = {
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),
+    "hand-made head": lambda: pictures.HandMadeHead(
+        random(8, 16), *random(2, 3, 16), LONG[:6] + LONG[:2], [f"feature {i}" for i in range(16)]
+    ),
+    "head switches": lambda: pictures.HeadSwitches(
+        random(4096).sigmoid(), {f"measure {i}": random(2, 6, seed=i) for i in range(7)}, cut=[(0, 1), (1, 5)]
+    ),
     "next word of signs": lambda: pictures.NextWordExplorer(example=4, cut=[188]),
     "scrubber": lambda: pictures.Scrubber(weights(4, 3, 5, 5), range(4), step=2),
 }
@@ -97,9 +100,6 @@ FIGURES = {
         x_label="cut",
         y_label="nats",
     ),
-    "speed": lambda: pictures.quality_and_speed(
-        {"all": (1.0, (0.0, 0.0, 0.0)), "few": (9.0, (4.0, 3.0, 6.0))}, x_label="speed", y_label="loss"
-    ),
 }
 
 
@@ -131,11 +131,6 @@ def test_names_of_keys_stand_in_the_middle_of_their_columns(keys):
     maps = pictures.heatmaps(weights(2, 3, 5), key_labels=keys, columns=2).drawing
     middles = [x + (key + 0.5) * cell for (x, _), (cell, _) in maps.maps.items() for key in range(5)]
     assert places(maps, keys) == pytest.approx(middles, abs=1.5)
-    figures = random(3, 5)
-    scores = pictures.scores_to_weights(figures, {"plain": weights(3, 5)}, key_labels=keys).drawing
-    rows = [f"{number:.2f}".replace("-", "−") for number in [*figures[0].tolist(), *weights(3, 5)[0].tolist()]]
-    middles = [(left + right) / 2 for word, (left, top, right, _) in scores.written if word in rows and top < 38]
-    assert places(scores, keys) == pytest.approx(sorted(middles), abs=1.5)
 
 
 def test_of_many_tokens_every_third_has_its_name():

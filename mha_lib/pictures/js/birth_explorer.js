@@ -3,6 +3,7 @@
 import { indexOfLargest, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { attentionOnly, foretold } from "./attention_only.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { headCards } from "./head_cards.js";
 import { denseMap, scale } from "./heat_map.js";
 import { player } from "./player.js";
 
@@ -12,14 +13,13 @@ export default picture((parts) => {
   const { data, state, controls, pointer, choose, point, headline, say } = parts;
   const { steps, alphabet, layers, heads, tokens } = data;
   const run = attentionOnly(unpack(data), steps.length, data.base), last = Math.max(steps.length - 1, 1);
-  const places = times(layers * heads, (i) => ({ layer: Math.floor(i / heads), head: i % heads }));
   const nameOf = ({ layer, head }) => `layer ${layer}, head ${head}`;
-  const isIn = (cut, place) => cut.some(([layer, head]) => layer === place.layer && head === place.head);
+  const { cards: switches, isCut, paint: paintSwitches } = headCards(parts, layers, heads, layers * heads, nameOf);
   let row = [], marks = [], whole = null, gated = null, known = [];
 
   /** For every step: the weights, the first guess after each letter, and loss and right guesses at the marked letters. */
-  function readAt(cut) {
-    const gates = times(layers, (layer) => times(heads, (head) => isIn(cut, { layer, head }) ? 0 : 1));
+  function readAt(gateOf) {
+    const gates = times(layers, (layer) => times(heads, (head) => gateOf({ layer, head })));
     const ids = row.map((letter) => alphabet.indexOf(letter));
     return steps.map((_, step) => {
       const { weights, logits } = run(step, ids.slice(0, -1), gates);
@@ -32,8 +32,8 @@ export default picture((parts) => {
   function compute() {
     const { letters, cut } = state, isNew = letters !== known[0];
     if (isNew) [row, marks] = [[...letters], foretold([...letters])];
-    if (isNew) whole = readAt([]);
-    if (isNew || String(cut) !== known[1]) gated = cut.length ? readAt(cut) : whole;
+    if (isNew) whole = readAt(() => 1);
+    if (isNew || String(cut) !== known[1]) gated = cut.length ? readAt((place) => isCut(place) ? 0 : 1) : whole;
     known = [letters, String(cut)];
   }
 
@@ -78,19 +78,16 @@ export default picture((parts) => {
     choose({ letters: put(place, event.key), query });
   });
 
-  const cards = places.map((place) => {
-    const others = () => state.cut.filter((pair) => !isIn([pair], place));
-    const flip = () => choose({ cut: isIn(state.cut, place) ? others() : [...others(), [place.layer, place.head]] });
-    const toggle = button([element("i", { class: "track" }), nameOf(place)], flip, { class: "switch", role: "switch" });
+  const cards = switches.map(({ place, node, toggle }) => {
     const at = (cell) => ({ ...place, query: Math.floor(cell / tokens) }), onpick = (cell) => choose(at(cell));
     const onhover = (cell) => point(cell === null ? null : { ...at(cell), key: cell % tokens });
     const map = denseMap(tokens, tokens, { class: "map", "aria-hidden": true, onpick, onhover });
-    const band = drawn("path", { class: "query" }), top = element("div", { class: "card-top" }, toggle);
+    const band = drawn("path", { class: "query" });
     map.over.append(band);
+    node.append(map.node);
     toggle.addEventListener("focus", () => choose(place));
-    return { place, map, band, toggle, node: element("div", { class: "card" }, top, map.node) };
+    return { place, map, band, node };
   });
-  roving(cards.map(({ toggle }) => toggle), cards.length);
   const grid = { class: "layer", role: "group", "aria-label": "heads", "--heads": cards.length, "--narrow": 2 };
   const maps = element("div", grid, ...cards.map(({ node }) => node));
 
@@ -108,13 +105,13 @@ export default picture((parts) => {
   }
 
   function paint() {
-    const { step, cut } = state, now = gated[step];
+    const { step } = state, now = gated[step];
     const { layer = state.layer, head = state.head, query = state.query, key } = pointer.pointed ?? {};
     const own = query < tokens ? rowOf(now.weights[layer][head], query) : [];
     const result = marks.length
       ? [`${number(now.loss, 1)} nats`, "on the repeat,", `${now.right} of ${marks.length}`, "letters right"]
       : ["nothing to foretell:", "no piece of this row comes again"];
-    const gone = places.filter((place) => isIn(cut, place)).map(nameOf).join(" and ");
+    const gone = cards.filter(({ place }) => isCut(place)).map(({ place }) => nameOf(place)).join(" and ");
     const heard = gone ? `without ${gone}` : "all heads are on";
     headline(
       `Step ${steps[step]}: `,
@@ -133,12 +130,11 @@ export default picture((parts) => {
       set(answers[i], { text: given, class: `said ${isMarked ? verdict : ""}` });
     });
     if (!line.contains(document.activeElement)) stopAt(state.query);
-    for (const { place, map, band, toggle, node } of cards) {
+    paintSwitches();
+    for (const { place, map, band, node } of cards) {
       map.show(now.weights[place.layer][place.head].data);
       set(band, { d: query < tokens ? `M0,${query}H${tokens}V${query + 1}H0Z` : "" });
-      node.classList.toggle("off", isIn(cut, place));
       node.classList.toggle("pointed", place.layer === layer && place.head === head);
-      set(toggle, { "aria-checked": !isIn(cut, place) });
     }
     const to = key ?? indexOfLargest(own), most = key === undefined ? "most weight" : "a weight";
     const looking = `${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${row[to]} at ${to}`;

@@ -57,7 +57,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const title = (text) => element("p", { class: "title" }, text), cache = element("ol", { class: "slots" }, ...slots);
   const line = (...row) => element("tr", {}, ...row), above = (text) => element("th", { scope: "col" }, text);
   const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
-  const table = element("table", {}, line(element("td"), above("with the cache"), above("without")));
+  const table = element("table", { class: "figures" }, line(element("td"), above("with the cache"), above("without")));
   table.append(counted("keys, and as many values", 0), counted("dot products, masked too", 2));
   const left = element("div", {}, title("weights; on the right, how far each output is from the full pass's"), body);
   const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table, scale());
