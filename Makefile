@@ -20,7 +20,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
-	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean test-book-pins nbgrader check install
+	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean \
+	test-browsers test-book-pins nbgrader check install
 .NOTPARALLEL:
 
 help:
@@ -106,6 +107,9 @@ lint: install ## check the style of all code, and the types of the library
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
+
+test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
+	$(PYTEST) tests/browser/firefox_and_webkit.py
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \

@@ -94,6 +94,45 @@ LOOKS = """
 """
 NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 
+# Focuses a control, if it is there and does not lead to where the picture is already; says what kind it is, or null
+# after the last one.
+FOCUS = """
+number => {
+    const node = document.querySelectorAll('.mha-live :is(input, select, button)')[number];
+    if (!node) return null;
+    if (node.disabled || !node.checkVisibility() || node.ariaPressed === 'true') return 'cannot move';
+    node.focus();
+    return node.type;
+}
+"""
+NAME = "() => document.activeElement.ariaLabel ?? document.activeElement.textContent"
+KEYS = {"range": ("ArrowRight", "ArrowLeft"), "checkbox": ("Space",), "select-one": ("ArrowDown", "ArrowUp")}
+
+
+def moved_and_idle(evaluate, press, looks):
+    """The controls of a picture that a key of theirs moves, and those that none moves, by their names.
+
+    Args:
+        evaluate: runs a JavaScript function in the page, as ``evaluate(function)`` or ``evaluate(function, argument)``.
+        press: presses a key of this name.
+        looks: a value that is the same for what looks the same.
+    """
+    found, seen, number = {True: [], False: []}, looks(), 0
+
+    def moves(key):
+        nonlocal seen
+        before = seen
+        press(key)
+        seen = looks()
+        return seen != before
+
+    while kind := evaluate(FOCUS, number):  # not a list: a control may take others away
+        if kind != "cannot move":
+            name = evaluate(NAME)
+            found[any(map(moves, KEYS.get(kind, ("Enter",))))].append(name)
+        number += 1
+    return found[True], found[False]
+
 
 LOAD = """
 async text => {
