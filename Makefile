@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks site wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
+.PHONY: help lab test notebooks site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-book-pins nbgrader check install
 .NOTPARALLEL:
@@ -45,8 +45,14 @@ notebooks: install ## execute all notebooks and write their outputs in place
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site
 	@$(PY) -m tools.site_source build/site-source
-	@.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
+	@rm -rf build/site
+	@PYTHONPATH="$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+		.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
+
+links: install ## ask all addresses that the project cites whether they still answer; needs a network
+	@$(MAKE) --no-print-directory install VENV=.venv-site
+	@$(PY) -m tools.links
 
 wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
 	@$(PY) -m tools.try_wheel $(WHEEL_NOTEBOOKS)

@@ -1,4 +1,4 @@
-"""Run the notebooks, and write what Sphinx makes the site from: their copies with live pictures, and a front page.
+"""Run the notebooks, and write what Sphinx makes the site from: their copies with live pictures, and other pages.
 
     python -m tools.site_source build/site-source
 
@@ -7,6 +7,7 @@ picture goes all that the live one reads, so that it moves without a kernel.
 """
 
 import argparse
+import html
 import re
 import shutil
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import first_cell, notebooks
+from tools import first_cell, front_page, library_pages, notebooks
 
 HERE = Path(__file__).resolve().with_name("site")
 ROOT = HERE.parents[1]
@@ -26,20 +27,47 @@ CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as 
 
 
 def bring_to_life(notebook, stem):
-    """Write beside every still picture what its live one reads; the kinds of pictures that were seen."""
+    """Write beside every still picture what its live one reads, and return these states with their stills, by key."""
     states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    kinds = []
+    shown = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             view = output.get("data", {}).get(notebooks.WIDGET_VIEW)
             kind = LIVE.search(output.get("data", {}).get("text/html", ""))
             if view and kind:
-                key = f"{stem}-{len(kinds)}"
-                kinds.append(kind[1])
+                key = f"{stem}-{len(shown)}"
                 still = LIVE.sub(f'data-mha-live="{key}"', output.data["text/html"])
                 state = {"kind": kind[1], "state": page_state(states[view["model_id"]])}
                 output.data["text/html"] = still + live.state_of(key, state)
-    return kinds
+                shown[key] = state, still
+    return shown
+
+
+def pages_alone(shown, folder):
+    """Write every picture on a page of its own, but for those that show again what one before has shown.
+
+    Returns the title and the address of each page, by notebook.
+    """
+    folder.mkdir(parents=True)
+    seen, written = [], {}
+    for key, (state, still) in shown.items():
+        if state["state"]["data"] not in seen:
+            seen.append(state["state"]["data"])
+            (folder / f"{key}.html").write_text(page_alone(key, state, still), encoding="utf-8")
+            stem, title = key.rpartition("-")[0], state["state"]["title"]
+            written.setdefault(stem, []).append((title, f"alone/{key}.html"))
+    return written
+
+
+def page_alone(key, state, still):
+    """A picture on a page of its own, as large as a projector's."""
+    return live.PAGE.format(
+        title=html.escape(state["state"]["title"]),
+        style=style() + (HERE / "alone.css").read_text(encoding="utf-8"),
+        still=still,
+        state=live.state_of(key, state),
+        script=live.page_script([state["kind"]]),
+    )
 
 
 def page_state(saved):
@@ -86,12 +114,12 @@ def fold(notebook):
 
 
 def run(path):
-    """A story with live pictures, and their kinds."""
+    """A story with live pictures, and their states with their stills."""
     notebook = notebooks.read(path)
     notebooks.execute(notebook, path.parent, notebooks.clean_environment(), store_widget_state=True)
-    kinds = bring_to_life(notebook, path.stem)
+    shown = bring_to_life(notebook, path.stem)
     notebooks.normalise(notebook)
-    return notebook, kinds
+    return notebook, shown
 
 
 def page(name):
@@ -116,42 +144,18 @@ def write(notebook, target, linked=()):
     target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
 
 
-def front_page(first, paths):
-    """The page that opens with the first live picture of the first notebook."""
-    entries = [f"{title(path)} <{path.stem}>" for path in paths]
-    outputs = [output for cell in first.cells for output in cell.get("outputs", [])]
-    shown = next(output.data["text/html"] for output in outputs if "data-mha-live" in str(output.get("data", "")))
-    return (
-        (HERE / "index.md")
-        .read_text(encoding="utf-8")
-        .format(
-            explorer=f"```{{raw}} html\n{shown}\n```",
-            start=f"**[Start here]({paths[0].name})**",
-            notebooks="\n".join(entries),
-            others="\n".join([*(name.removesuffix(".md") for name in PAGES), "solutions/index"]),
-        )
-    )
-
-
-def title(path):
-    """The first line of a notebook, after its number if it has one."""
-    first = notebooks.read(path).cells[0].source.splitlines()[0].removeprefix("# ")
-    return f"{path.stem[:2]} {first}" if path.stem[0].isdigit() else first
-
-
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
         (folder / part).mkdir(parents=True)
-    stories = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
-    kinds, linked = set(), linked_cells()
+    paths = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
+    linked, stories, shown = linked_cells(), {}, {}
     with ProcessPoolExecutor(AT_ONCE) as pool:
-        for path, (notebook, its_kinds) in zip(stories, pool.map(run, stories), strict=True):
-            kinds.update(its_kinds)
+        for path, (notebook, its_pictures) in zip(paths, pool.map(run, paths), strict=True):
+            stories[path.stem] = notebook
+            shown |= its_pictures
             write(notebook, folder / path.name, linked)
-            if path == stories[0]:
-                (folder / "index.md").write_text(front_page(notebook, stories), encoding="utf-8")
-            print(f"{path.name}: {len(its_kinds)} live pictures", flush=True)
+            print(f"{path.name}: {len(its_pictures)} live pictures", flush=True)
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
         write(notebooks.read(path), folder / "solutions" / path.name)
@@ -160,9 +164,13 @@ def main(folder):
     shutil.copy(HERE / "conf.py", folder)
     for name in PAGES:
         (folder / name).write_text(page(name), encoding="utf-8")
+    library_pages.write(folder / "library")
+    others = [*(name.removesuffix(".md") for name in PAGES), "solutions/index", "library/index"]
+    front_page.write(folder, stories, pages_alone(shown, folder / "extra" / "alone"), others)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
-    (folder / "_static" / "pictures.js").write_text(live.page_script(kinds), encoding="utf-8")
+    script = live.page_script(state["kind"] for state, _ in shown.values())
+    (folder / "_static" / "pictures.js").write_text(script, encoding="utf-8")
 
 
 if __name__ == "__main__":

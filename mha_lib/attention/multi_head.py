@@ -8,7 +8,11 @@ from mha_lib.attention.pooling import AttentionPooling, linear
 
 
 def split_heads(X: Tensor, num_heads: int) -> Tensor:
-    """Give every head its own share of the features: (b, n, h · d) -> (b, h, n, d), a view."""
+    """Give every head its own share of the features: (b, n, h · d) -> (b, h, n, d), a view.
+
+    >>> split_heads(torch.zeros(2, 5, 12), num_heads=3).shape
+    torch.Size([2, 3, 5, 4])
+    """
     if X.dim() != 3:
         raise ValueError(f"X must have shape (batch, number, size), got {tuple(X.shape)}")
     arguments.check_divisible(X.shape[-1], num_heads)

@@ -38,6 +38,9 @@ def masked_softmax(
     A query that may attend to no key gets weights 0 and gradients 0, not NaN. ``scores``, (b, q, k) or (b, h, q, k), is
     not written to. An argument that does not fit is named by a TypeError or ValueError.
 
+    >>> masked_softmax(torch.zeros(1, 1, 3), valid_lens=torch.tensor([2]))
+    tensor([[[0.5000, 0.5000, 0.0000]]])
+
     Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in half precision and for very low scores).
     """
     arguments.check_floats("scores", scores, arguments.SCORES)

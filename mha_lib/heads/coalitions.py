@@ -19,7 +19,7 @@ from torch import Tensor
 def shapley(values: Tensor) -> Tensor:
     """Exact Shapley value of every head: what it adds, averaged over all orders in which heads could join.
 
-    φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (w(S + i) − w(S)) over all sets S without i, where w is the score. The
+    ``φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (w(S + i) − w(S))`` over all sets S without i, where w is the score. The
     shares add up to w(all) − w(none).
 
     Source: Shapley 1953, "A Value for n-Person Games".
@@ -37,7 +37,7 @@ def shapley(values: Tensor) -> Tensor:
 
 
 def heads_in(sets: Tensor, num_heads: int) -> Tensor:
-    """Which heads are in the sets of these numbers: bool, (*sets.shape, num_heads)."""
+    """Which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
     return (sets[..., None] >> torch.arange(num_heads) & 1).bool()
 
 

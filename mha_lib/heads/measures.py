@@ -57,7 +57,7 @@ def gate_gradient(
     kept: Tensor | None = None,
     signed: bool = False,
 ) -> Tensor:
-    """How steeply the loss changes with the head's gate: E_x |∂L(x) / ∂ξ_h| at ξ = 1.
+    """How steeply the loss changes with the head's gate: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
 
     The absolute value is taken for each example, since the mean of the gradient itself vanishes where training has
     ended. One backward pass gives all, since each example has gates of its own.

@@ -70,7 +70,7 @@ class Task:
         raise NotImplementedError
 
     def logits(self, output: Tensor) -> Tensor:
-        """A model's output in the shape (*targets.shape, number of classes)."""
+        """A model's output in the shape ``(*targets.shape, number of classes)``."""
         return output
 
     def losses(self, output: Tensor, targets: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Is your own attention layer right, and if not, which bug does it look like? For anybody's layer, whatever its names.
+"""Is your own attention layer right, and if not, which bug does it look like? For anybody's layer, whatever its names::
 
     from mha_lib.exercises import check_layer
 

@@ -109,7 +109,7 @@ class HeadExplorer(LivePicture):
     def answer(self) -> tuple[Tensor, list[Tensor]]:
         """What torch makes of the present state.
 
-        The logits are (*targets.shape, number of classes), each block's weights (num_heads, num_queries, num_keys).
+        The logits are ``(*targets.shape, number of classes)``, each block's weights (num_heads, num_queries, num_keys).
         """
         batch = self.batch()
         with torch.no_grad():

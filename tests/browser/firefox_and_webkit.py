@@ -108,7 +108,7 @@ def test_a_picture_moves_by_mouse(engine, shown, name):
 
 
 @pytest.mark.parametrize("width", SIZES.values())
-@pytest.mark.parametrize("stem", ["index", *STORIES])
+@pytest.mark.parametrize("stem", ["index", "library/attention", "alone/02_scoring_functions-0", *STORIES])
 def test_a_page_of_the_site_lives(engine, site, stem, width):
     engine.resize(width, 900)
     engine.open(f"{site}/{stem}.html")

@@ -1,5 +1,8 @@
 """The site that ``make site`` has made: every page lives without a kernel and without a network, on a phone too."""
 
+import ast
+import inspect
+import pkgutil
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
@@ -8,10 +11,11 @@ import pytest
 from picture_cases import violations
 
 from tools.lab_page import ROOT, Heard
+from tools.notebooks import read
 
 SITE = ROOT / "build" / "site"
 STORIES = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
-MAX_BYTES = 15_000_000
+MAX_BYTES = 18_000_000
 SIZES = {"light": 1440, "dark": 390}
 # Our own, where furo's and Sphinx's markup is theirs to mend.
 OURS = ".mha-live, figure, details"
@@ -51,6 +55,60 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere():
             assert there.is_file(), f"{path.name} refers to {target}"
             if parts.fragment and there in pages:
                 assert unquote(parts.fragment) in pages[there].names, f"{path.name} refers to {target}"
+
+
+def used_in(notebook):
+    """The functions and classes of the library that a notebook's code imports or reaches through a module."""
+    cells = [cell.source for cell in read(notebook).cells if cell.cell_type == "code"]
+    tree, names = ast.parse(re.sub(r"^( *)%.*", r"\1pass", "\n".join(cells), flags=re.MULTILINE)), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("mha_lib"):
+            for alias in node.names:
+                names[alias.asname or alias.name] = pkgutil.resolve_name(f"{node.module}.{alias.name}")
+    reached = [
+        getattr(names[node.value.id], node.attr, None)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
+    ]
+    found = [*names.values(), *reached]
+    return {one for one in found if (inspect.isfunction(one) or inspect.isclass(one)) and "mha_lib" in one.__module__}
+
+
+def test_the_library_has_an_entry_for_all_that_notebooks_use():
+    """And their code leads there."""
+    names = set().union(*(Links(path).names for path in (SITE / "library").glob("*.html")))
+    entries = {name.rpartition(".")[2] for name in names if name and name.startswith("mha_lib.")}
+    for stem in STORIES:
+        missing = {one.__qualname__ for one in used_in(ROOT / "notebooks" / f"{stem}.ipynb")} - entries
+        assert missing == set(), stem
+        page = (SITE / f"{stem}.html").read_text(encoding="utf-8")
+        assert re.search(r'<a class="sphinx-codeautolink-a" href="library/', page), stem
+
+
+def test_the_search_finds_functions(browser):
+    page = browser.new_page()
+    page.goto(f"{(SITE / 'search.html').as_uri()}?q=split_heads")
+    found = page.locator("#search-results li a").first
+    found.wait_for()
+    assert found.get_attribute("href").endswith("library/attention.html#mha_lib.attention.split_heads")
+    page.close()
+
+
+def test_every_picture_lives_alone_on_a_page(browser):
+    """It fills most of a projector's screen, and the front page names it."""
+    named = Links(SITE / "index.html").targets
+    pages = sorted((SITE / "alone").glob("*.html"))
+    assert len({path.stem.rpartition("-")[0] for path in pages}) >= 8
+    page = browser.new_page(viewport={"width": 1920, "height": 1080})
+    heard = Heard(page)
+    for path in pages:
+        page.goto(path.as_uri())
+        page.locator("section.mha-live").wait_for()
+        width = page.locator("section.mha-live").bounding_box()["width"]
+        assert 1200 < width <= page.evaluate("document.documentElement.scrollWidth") <= 1920
+        assert f"alone/{path.name}" in named
+    assert heard.errors == []
+    page.close()
 
 
 def test_it_is_small_and_folds_what_one_should_think_of_first():

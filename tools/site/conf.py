@@ -5,18 +5,20 @@ from latex2mathml.converter import convert
 
 project = "Multi-head attention"
 html_title = "Multi-head attention, taught by running it"
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_codeautolink", "sphinx_design"]
 nb_execution_mode = "off"
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_static_path = ["_static"]
+html_extra_path = ["extra"]
 html_css_files = ["live.css", "site.css"]
 html_js_files = [("pictures.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_copyright = False
 html_show_sphinx = False
 html_math_renderer = "mathml"  # a browser's own: MathJax would be 24 MB
+codeautolink_concat_default = True  # a cell knows what cells above it have imported
 suppress_warnings = ["misc.highlighting_failure"]  # cells with IPython's own commands
 
 

@@ -1,0 +1,110 @@
+"""Write the site's front page: a live picture, what one will be able to do, a card for each notebook, how to run it.
+
+What stands on a card comes from the map in README; the picture of a card is a still one of its notebook.
+"""
+
+import base64
+import re
+from pathlib import Path
+
+import torch
+
+from mha_lib import pictures
+
+HERE = Path(__file__).resolve().with_name("site")
+README = HERE.parents[1] / "README.md"
+ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \| (\d+) \|$", re.MULTILINE)
+IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
+# Which of its pictures a notebook shows, counted from 0; the museum has none and shows which tests catch which bugs.
+ON_THE_CARD = {
+    "00_start_here": 2,
+    "01_attention_pooling": 5,
+    "02_scoring_functions": 4,
+    "03_multi_head_attention": 5,
+    "04_transpose_qkv": 0,
+    "05_block_and_torch_layer": 0,
+    "06_heads_at_work": 3,
+    "07_head_importance": 1,
+    "08_head_pruning": 0,
+    "09_heads_today": 0,
+    "11_heads_being_born": 3,
+}
+CARD = """::::{{grid-item-card}} {number} · {title}
+:link: {stem}
+:link-type: doc
+:img-top: _static/cards/{image}
+:img-alt: {alt}
+:class-img-top: mha-still
+
+{text}
+:::{{card-footer}}
+{minutes} minutes
+:::
+::::"""
+
+
+def card_picture(notebook, stem):
+    """The image of a card: its alt text, its kind and its bytes."""
+    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
+    if stem in ON_THE_CARD:
+        images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
+        alt, kind, data = images[ON_THE_CARD[stem]]
+        return alt, kind, base64.b64decode(data)
+    tables = [data.get("text/plain", "") for data in outputs]
+    table = next(table for table in tables if re.search("^room 1 ", table, re.MULTILINE))
+    rows = [re.split(r"  +", line)[1:] for line in table.splitlines() if line.startswith("room")]
+    caught = torch.tensor([[word == "caught" for word in row] for row in rows]).T.float()
+    return "Which tests catch the bugs of which rooms", "png", pictures.heatmaps(caught, titles=["tests × rooms"]).png
+
+
+def cards(stories, folder):
+    """The cards of all notebooks that README's map names; their images go into the folder.
+
+    Args:
+        stories: the notebooks as they were run, by the name of their file without its extension.
+    """
+    folder.mkdir()
+    for number, title, stem, text, minutes in ROW.findall(README.read_text(encoding="utf-8")):
+        alt, kind, image = card_picture(stories[stem], stem)
+        name = f"{number}.{kind}"
+        (folder / name).write_bytes(image)
+        yield CARD.format(
+            number=number, title=title, stem=stem, image=name, alt=alt.split(". ")[0], text=text, minutes=minutes
+        )
+
+
+def first_picture(notebook):
+    """The first live picture of a notebook, as HTML."""
+    outputs = [
+        output.get("data", {}).get("text/html", "") for cell in notebook.cells for output in cell.get("outputs", [])
+    ]
+    return next(html for html in outputs if "data-mha-live" in html)
+
+
+def write(folder, stories, alone, others):
+    """Write the page and the images of its cards.
+
+    Args:
+        stories: the notebooks as they were run, by the name of their file without its extension.
+        alone: the titles and addresses of live pictures' own pages, by notebook.
+        others: the names of the pages beside the notebooks.
+    """
+    text = (HERE / "index.md").read_text(encoding="utf-8")
+    lectures = "\n".join(
+        f"- {stem[:2]}: " + " · ".join(f'<a href="{address}">{title}</a>' for title, address in pages)
+        for stem, pages in alone.items()
+    )
+    parts = {
+        "explorer": f"```{{raw}} html\n{first_picture(next(iter(stories.values())))}\n```",
+        "cards": "\n\n".join(cards(stories, folder / "_static" / "cards")),
+        "lectures": lectures,
+        "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),
+        "others": "\n".join(others),
+    }
+    (folder / "index.md").write_text(text.format(**parts), encoding="utf-8")
+
+
+def short_title(notebook, stem):
+    """The first line of a notebook, after its number if it has one."""
+    first = notebook.cells[0].source.splitlines()[0].removeprefix("# ")
+    return f"{stem[:2]} {first}" if stem[0].isdigit() else first
