@@ -96,8 +96,8 @@ def losses_without_each(
 ) -> Tensor:
     """The loss of every answer without each head in turn, for models of many layers: zeros stand in the head's place.
 
-    They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once for
-    all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
+    They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
+    for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
     which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_shape(model)

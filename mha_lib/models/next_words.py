@@ -1,8 +1,8 @@
 """What SmolLM2 says next, with all heads and without some; and eight texts of which this is kept.
 
-A text stands behind the token ``<|endoftext|>``, which stood before every text that the model was first trained on. A head
-is a number here, 9 · layer + head, and a *cut* is a rising list of them: those heads give zeros. A "word" is a token,
-which may be a piece of a word.
+A text stands behind the token ``<|endoftext|>``, which stood before every text that the model was first trained on. A
+head is a number here, 9 · layer + head, and a *cut* is a rising list of them: those heads give zeros. A "word" is a
+token, which may be a piece of a word.
 """
 
 import json
