@@ -29,10 +29,11 @@ BEHIND = {
     "pictures": {},
     "museum": {
         "layer_check": "check_layer assert_layer",
-        "layer_tests": "Report run matrix verdict as_text build by_formula",
+        "layer_tests": "Report run matrix verdict as_text build by_formula shape round_trip all_ones random_reference "
+        "token_perturbation gradient ragged_batch",
         "editable_layer": "Layer AdditiveLayer",
         "decoding_layer": "DecodingLayer",
-        "decoding_tests": "",
+        "decoding_tests": "shape later_tokens in_pieces second_text reference",
         "bugs": "guess unveil score mend",
     },
     "exercises": {"setup_check": "check_setup", "reading_heads": "unknown_heads"},

@@ -162,7 +162,8 @@ def test_copies_after_a_training_step_work_and_leave_the_weights_behind(make, co
     twin = copied(layer)
     with pytest.raises(RuntimeError, match="nor does a copy of a layer"):
         _ = twin.attention_weights
-    assert len(pickle.dumps(layer)) == len(pickle.dumps(twin))  # without activations
+    # Without activations, which would be 360 bytes at least; addresses in memory have a digit more or less.
+    assert abs(len(pickle.dumps(layer)) - len(pickle.dumps(twin))) < 100
     assert layer.attention_weights is not None
     assert torch.equal(twin.eval()(*given), layer.eval()(*given))
 

@@ -79,7 +79,7 @@ def test_the_library_has_an_entry_for_all_that_notebooks_use():
     names = set().union(*(Links(path).names for path in (SITE / "library").glob("*.html")))
     entries = {name.rpartition(".")[2] for name in names if name and name.startswith("mha_lib.")}
     for stem in STORIES:
-        missing = {one.__qualname__ for one in used_in(ROOT / "notebooks" / f"{stem}.ipynb")} - entries
+        missing = {one.__name__ for one in used_in(ROOT / "notebooks" / f"{stem}.ipynb")} - entries
         assert missing == set(), stem
         page = (SITE / f"{stem}.html").read_text(encoding="utf-8")
         assert re.search(r'<a class="sphinx-codeautolink-a" href="library/', page), stem
