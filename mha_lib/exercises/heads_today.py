@@ -1,4 +1,4 @@
-"""The exercises of notebook 09: a step with a cache, rotary positions, shared keys and values, attention in blocks."""
+"""The exercises of notebook 09: a step with a cache, rotary positions, shared keys and values, blocks of two kinds."""
 
 import math
 
@@ -250,3 +250,78 @@ def blockwise_attention(queries, keys, values, allowed, block_size):
         mixed = mixed * rescale + shares @ values[block]
         largest = new
     return mixed / total
+
+
+def cache_trial(lengths: list[int], block_size: int, num_heads: int, head_size: int) -> tuple:
+    """New queries of texts of these lengths, whose blocks lie about in a memory that holds other numbers, too."""
+    counts = [math.ceil(length / block_size) for length in lengths]
+    order = torch.randperm(sum(counts) + 1)
+    parts = order[: sum(counts)].split(counts)
+    table = torch.full((len(lengths), max(counts)), int(order[-1]))  # behind a text's own blocks: one of nobody's
+    for row, part in zip(table, parts, strict=True):
+        row[: len(part)] = part
+    memory = torch.randn(2, len(order), block_size, num_heads, head_size)
+    return torch.randn(len(lengths), num_heads, head_size), *memory, table, torch.tensor(lengths)
+
+
+@exercise(
+    trials=lambda: {
+        "for one text that fills its blocks": [cache_trial([4], 2, 1, 2), cache_trial([6], 3, 2, 3)],
+        "for texts of one length that fill theirs": [cache_trial([6, 6], 3, 2, 4), cache_trial([4, 4, 4], 2, 3, 2)],
+        "where a last block is not full": [cache_trial([8], 3, 1, 2), cache_trial([11, 2], 4, 3, 2)],
+        "for texts of unequal length": [cache_trial([9, 2, 5], 2, 2, 4), cache_trial([1, 11, 4], 3, 4, 3)],
+    },
+    praise="Every text gets what it would get alone, wherever its blocks lie.",
+    idea="Look up each text's blocks, lay them one behind the other, and mask what is not the text's own.",
+    begin="Begin with `K[table]`. Which shape has it?",
+    mistakes="""
+        scores.masked_fill(~heard[:, None], -math.inf) → scores ⇒ Nothing is masked: the rest of the last block, and
+            blocks of other texts, are heard.
+        < lengths[:, None] → < -(-lengths[:, None] // (K.shape[1] // table.shape[1])) * (K.shape[1] // table.shape[1]) ⇒
+            The last block is heard to its end. How many of its tokens are the text's?
+        < lengths[:, None] → < lengths.max().expand(len(table), 1) ⇒ Every text is heard as far as the longest one
+            reaches.
+        < lengths[:, None] → < lengths.min().expand(len(table), 1) ⇒ Every text is heard only as far as the shortest one
+            reaches.
+        < lengths[:, None] → <= lengths[:, None] ⇒ One token too many is heard. At which place does the newest
+            one stand?
+        < lengths[:, None] → < (lengths[:, None] - 1).clamp(min=1) ⇒ The newest token is not heard. It belongs to the
+            text, too.
+        < lengths[:, None] → < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ∨
+            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ⇒ A
+            last block that is not full is not heard at all.
+        cache[table] → cache[torch.arange(table.shape[1]).expand_as(table)] ⇒ The first blocks of the memory are read,
+            whatever the table says.
+        cache[table] → cache[table[:1].expand_as(table)] ⇒ All texts read the blocks of the first one.
+        cache[table] → cache[table.sort(dim=1).values] ⇒ The blocks are read in the order in which they lie in memory.
+            Which of them is the one that is not full?
+        cache[table] → cache[table.flip(1)] ⇒ The blocks are read from the last to the first.
+        .flatten(1, 2) → .transpose(1, 2).flatten(1, 2) ⇒ Tokens of several blocks alternate. Which tokens follow one
+            another?
+        .flatten(1, 2) → .reshape(len(table), cache.shape[2], -1, cache.shape[3]).transpose(1, 2) ⇒ Heads and tokens are
+            cut where they lie. Which axis of the memory counts the heads?
+        / math.sqrt(queries.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
+        math.sqrt(queries.shape[-1]) → queries.shape[-1] ∨ math.sqrt(queries.shape[1] * queries.shape[2]) ⇒ The scores
+            are not divided by the root of the head size.
+        -math.inf → 0.0 ⇒ What is not the text's own gets the score 0, and takes part.
+        torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1) → torch.softmax(scores, dim=-1) *
+            heard[:, None] ⇒ What is not the text's own has weight 0, but the rest of a row does not sum to 1. | Does
+            the mask come before the softmax, or after?
+        -math.inf), dim=-1) → -math.inf), dim=1).nan_to_num(0) ⇒ The weights of a query do not sum to 1. | Over what
+            does the softmax run?
+        weights, V) → weights, K) ⇒ The keys are averaged. What is passed on?
+    """,
+)
+def read_blocks(queries, K, V, table, lengths):
+    """What the newest token of each text gets from a cache in blocks: attention to all tokens of its own text.
+
+    queries (texts, heads, head size); K, V (blocks of the memory, block size, heads, head size); table (texts, blocks
+    of a text) their numbers, in order, and behind them others that fill the row; lengths (texts,), 1 or more →
+    (texts, heads, head size).
+    Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention".
+    """
+    K, V = (cache[table].flatten(1, 2) for cache in (K, V))  # (texts, tokens, heads, head size)
+    scores = torch.einsum("thd,tkhd->thk", queries, K) / math.sqrt(queries.shape[-1])
+    heard = torch.arange(K.shape[1]) < lengths[:, None]  # (texts, tokens)
+    weights = torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1)
+    return torch.einsum("thk,tkhd->thd", weights, V)

@@ -1,10 +1,11 @@
 """What 09 says beyond its cells: for which numbers of shared heads the mean wins, what places do, the answers."""
 
 import math
+import random
 
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import ROOT, make_notebooks, told
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import models
@@ -165,12 +166,88 @@ def test_sines_are_made_for_more_tokens_than_these_rows_have():
     shown = shown_by("alike = ")
     for base, neighbours, first_and_last in ((10_000, "0.96", "0.67"), (100, "0.94", "0.32")):
         speeds = [base ** (-pair / 24) for pair in range(24)]
-        for distance, told in ((1, neighbours), (11, first_and_last)):
-            assert f"{sum(math.cos(distance * speed) for speed in speeds) / 24:.2f}" == told
+        for distance, shown_there in ((1, neighbours), (11, first_and_last)):
+            assert f"{sum(math.cos(distance * speed) for speed in speeds) / 24:.2f}" == shown_there
         assert f"neighbours  {neighbours}, first and last  {first_and_last}" in shown
         assert sum(11 * speed < 0.1 for speed in speeds) == {10_000: 11, 100: 0}[base]
-    assert shown_by("slow = ") == "pairs that hardly turn, of 24: base 10,000 11, base 100 0\n"
+    assert shown.endswith("pairs that hardly turn, of 24: base 10,000 11, base 100 0\n")
     P = models.shipped_model("lookups").embedding.positions.detach()
     cosines = torch.corrcoef(P)[~torch.eye(12, dtype=torch.bool)]
     drawn = torch.corrcoef(torch.randn(200, 48, generator=torch.Generator().manual_seed(1)))
     assert cosines.std() < 1.5 * drawn[~torch.eye(200, dtype=torch.bool)].std() and cosines.mean().abs() < 0.05
+
+
+@pytest.fixture(scope="module")
+def story():
+    """Everything that the notebook defines before its summary."""
+    return told("09_heads_today", before="## Summary")
+
+
+def random_visits(draw):
+    """Texts that take rows one after the other, with pauses: row, step at which the text enters, text."""
+    visits = []
+    for row in range(draw.randint(1, 3)):
+        now = draw.randint(0, 4)
+        for _ in range(draw.randint(1, 3)):
+            length = draw.randint(1, 6)
+            visits.append((row, now, torch.randn(length, 16, dtype=torch.float64)))
+            now += length + draw.randint(0, 2)
+    return visits
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story):
+    """All outputs of 200 random schedules, in blocks of 1 to 5 tokens and never more of them than are needed."""
+    for seed in range(200):
+        draw = random.Random(seed)
+        visits, size = random_visits(draw), draw.randint(1, 5)
+        outputs = [[] for _ in visits]
+        steps = range(max(enters + len(text) for _, enters, text in visits))
+        here = [[i for i, (_, enters, text) in enumerate(visits) if 0 <= now - enters < len(text)] for now in steps]
+        needed = max(sum((now - visits[i][1]) // size + 1 for i in who) for now, who in enumerate(here))
+        blocks = story["Blocks"](needed, size)
+        for now, who in enumerate(here):
+            rows = {visits[i][0]: visits[i][2][now - visits[i][1]] for i in who}
+            for i, output in zip(who, story["advance"](blocks, rows) if rows else (), strict=True):
+                outputs[i].append(output)
+                if len(outputs[i]) == len(visits[i][2]):
+                    story["leave"](blocks, visits[i][0])
+        for (_, _, text), output in zip(visits, outputs, strict=True):
+            alone = story["decode"](story["rotary"], text[None], [len(text)])[0]
+            torch.testing.assert_close(torch.stack(output), alone, rtol=0, atol=1e-12)
+        assert sorted(blocks.free) == list(range(needed)), "all blocks are given back"
+
+
+def test_who_asks_for_more_blocks_than_there_are_is_told_so(story):
+    blocks = story["Blocks"](number=2, size=3)
+    token = torch.zeros(2, 4, 4, dtype=torch.float64)
+    for row in "abbb":
+        blocks.write(row, *token)
+    with pytest.raises(MemoryError, match="row b needs one more block, and all 2 are taken"):
+        blocks.write("b", *token)
+    assert blocks.length == {"a": 1, "b": 3}
+
+
+def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong_one():
+    header, *lines = shown_by("two of 8").splitlines()
+    assert [column.strip() for column in header.split("  ") if column.strip()] == [
+        "two of 8",
+        "9, 3, 6",
+        "8 after 8",
+        "11 after 3",
+    ]
+    words = {line[:10].strip(): line[10:].split() for line in lines}
+    assert words == {
+        "right": ["passes"] * 4,
+        "places": ["passes", "passes", "passes", "CAUGHT"],
+        "tail": ["passes", "CAUGHT", "passes", "CAUGHT"],
+        "still read": ["passes", "passes", "passes", "CAUGHT"],
+    }
+
+
+def test_what_windows_and_shared_heads_leave_of_sixteen_gibibytes():
+    token_and_layer, tokens = 2 * 32 * 128 * 2, 32_768
+    assert 32 * tokens * token_and_layer == 16 * 2**30 and 32 * tokens * token_and_layer / 4 == 4 * 2**30
+    assert 16 * (tokens + 4_096) * token_and_layer == 9 * 2**30
+    assert "would be 9 GiB and not 16" in TEXT and "13 + 16 GiB" in TEXT and "13 + 4" in TEXT
