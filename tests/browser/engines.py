@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -69,9 +70,17 @@ def serve(folder):
 
 
 class Engine:
-    """A browser with one page. A subclass starts it and carries the five commands over."""
+    """A browser with one page, whose own files go to ``folder``. A subclass carries the commands over."""
 
-    programs: tuple[str, ...] = ()  # that must be there, as Debian calls their packages
+    programs: tuple[str, ...] = ()  # that must be on the PATH
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.start()
+
+    def start(self):
+        """Start the browser, and wait until it listens."""
+        raise NotImplementedError
 
     def evaluate(self, function, *args):
         """What a JavaScript function returns in the page, or what its promise becomes."""
@@ -102,9 +111,13 @@ class Engine:
         return answer
 
     def stop(self):
-        """End the browser."""
-        self.process.terminate()
+        """End the browser, and what it has started."""
+        os.killpg(self.process.pid, signal.SIGTERM)
         self.process.wait(PATIENCE)
+
+
+class CrashError(RuntimeError):
+    """The browser's page has crashed: where a display is virtual, the software behind it does so now and then."""
 
 
 class Firefox(Engine):
@@ -112,13 +125,14 @@ class Firefox(Engine):
 
     programs = ("firefox-esr",)
 
-    def __init__(self, folder):
-        log = folder / "firefox.log"
+    def start(self):
+        log = self.folder / "firefox.log"
         with log.open("w") as file:
             self.process = subprocess.Popen(
-                ["firefox-esr", "--headless", "--no-remote", f"--profile={folder}", "--remote-debugging-port=0"],
+                ["firefox-esr", "--headless", "--no-remote", f"--profile={self.folder}", "--remote-debugging-port=0"],
                 stdout=file,
                 stderr=file,
+                start_new_session=True,
             )
         said = self.wait_until(lambda: re.search(r"WebDriver BiDi listening on (\S+)", log.read_text()))
         self.socket = websocket.create_connection(f"{said[1]}/session", timeout=PATIENCE, suppress_origin=True)
@@ -169,11 +183,13 @@ class WebKit(Engine):
 
     programs = ("WebKitWebDriver", "xvfb-run")
 
-    def __init__(self, folder):
+    def start(self):
         [port] = free_ports(1)
         self.process = subprocess.Popen(
             ["xvfb-run", "--auto-servernum", "WebKitWebDriver", f"--port={port}"],
-            env=os.environ | {"HOME": str(folder), "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1"},  # root has none
+            env=os.environ
+            | {"HOME": str(self.folder), "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1"},  # root has none
+            start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -199,7 +215,9 @@ class WebKit(Engine):
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return json.loads(answer.read())["value"]
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{path}: {error.read().decode()}") from None
+            told = f"{path}: {error.read().decode()}"
+            crashed = any(words in told for words in ("invalid session id", "Could not parse script result", "crash"))
+            raise (CrashError if crashed else RuntimeError)(told) from None
 
     def open(self, address):
         self.command("/url", url=address)

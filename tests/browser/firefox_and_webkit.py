@@ -7,7 +7,7 @@ import functools
 import shutil
 
 import pytest
-from engines import Firefox, WebKit, serve
+from engines import CrashError, Firefox, WebKit, serve
 from picture_cases import CASES, LOOKS, NEXT_FRAME, moved_and_idle
 from PIL import ImageChops
 from test_site import SITE, SIZES, STORIES
@@ -47,6 +47,22 @@ def engine(request, tmp_path_factory):
     engine.stop()
 
 
+def in_a_browser_that_lives(test):
+    """Begin a test anew, in a new browser, where the browser has crashed; the third crash is the test's failure."""
+
+    @functools.wraps(test)
+    def begin(engine, **arguments):
+        for _ in range(2):
+            try:
+                return test(engine, **arguments)
+            except CrashError:
+                engine.stop()
+                engine.start()
+        return test(engine, **arguments)
+
+    return begin
+
+
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory):
     """The address of a folder with every picture's saved page."""
@@ -73,6 +89,7 @@ def looks(engine):
 
 
 @pytest.mark.parametrize("name", CASES)
+@in_a_browser_that_lives
 def test_a_picture_draws_and_moves_by_keyboard(engine, shown, name):
     engine.resize(1200, 900)
     engine.open(f"{shown}/{name}.html")
@@ -88,6 +105,7 @@ def test_a_picture_draws_and_moves_by_keyboard(engine, shown, name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@in_a_browser_that_lives
 def test_a_picture_moves_by_mouse(engine, shown, name):
     """Of each kind of things that one can click, one that answers is enough: some show what is shown already."""
     engine.resize(1200, 900)
@@ -109,6 +127,7 @@ def test_a_picture_moves_by_mouse(engine, shown, name):
 
 @pytest.mark.parametrize("width", SIZES.values())
 @pytest.mark.parametrize("stem", ["index", "library/attention", "alone/02_scoring_functions-0", *STORIES])
+@in_a_browser_that_lives
 def test_a_page_of_the_site_lives(engine, site, stem, width):
     engine.resize(width, 900)
     engine.open(f"{site}/{stem}.html")
@@ -130,6 +149,7 @@ async () => {
 """
 
 
+@in_a_browser_that_lives
 def test_a_picture_lives_in_jupyterlab(engine, lab):
     path = lab.write("one_picture.ipynb", "from mha_lib import pictures\npictures.TransposeStepper()")
     engine.resize(1200, 900)

@@ -109,7 +109,7 @@ export default picture((parts) => {
     const { layer = state.layer, head = state.head, query = state.query, key } = pointer.pointed ?? {};
     const own = query < tokens ? rowOf(now.weights[layer][head], query) : [];
     const result = marks.length
-      ? [`${number(now.loss, 1)} nats`, "on the repeat,", `${now.right} of ${marks.length}`, "letters right"]
+      ? [`${number(now.loss, 1)} nats`, " on the repeat, ", `${now.right} of ${marks.length}`, " letters right"]
       : ["nothing to foretell:", "no piece of this row comes again"];
     const gone = cards.filter(({ place }) => isCut(place)).map(({ place }) => nameOf(place)).join(" and ");
     const heard = gone ? `without ${gone}` : "all heads are on";
