@@ -1,4 +1,4 @@
-"""Six tests of a layer that reads a text piece by piece: the panel for the museum's rooms with a cache.
+"""Nine tests of a layer that reads a text piece by piece: the panel for the museum's rooms with a cache.
 
 A test takes an implementation, ``DecodingLayer`` or a class with the same parts. It returns None if it sees nothing
 wrong, or one line that says what it sees. ``layer_tests.run``, ``verdict`` and ``matrix`` take them as ``tests``.
@@ -16,17 +16,20 @@ from mha_lib.museum.decoding_layer import DecodingLayer
 from mha_lib.museum.layer_tests import Implementation, Test, check_shape, guarded, with_random_parameters
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
+LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 
 
-def layer_and_text(implementation: Implementation) -> tuple[DecodingLayer, Tensor]:
-    """A layer with random parameters, and a random text."""
+def layer_and_text(
+    implementation: Implementation, batch_size: int = BATCH_SIZE, num_tokens: int = NUM_TOKENS
+) -> tuple[DecodingLayer, Tensor]:
+    """A layer with random parameters, and random texts."""
     layer = with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED), std=0.4)
-    return layer, torch.randn(BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS)
+    return layer, torch.randn(batch_size, num_tokens, NUM_HIDDENS)
 
 
-def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int]) -> Tensor:
-    """The layer's output for a text that it reads in pieces."""
-    layer.start()
+def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int], padding: Tensor | int = 0) -> Tensor:
+    """The layer's output for texts that it reads in pieces, behind so many columns of padding."""
+    layer.start(padding)
     with torch.no_grad():
         return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)
 
@@ -81,6 +84,39 @@ def reference(implementation: Implementation) -> str | None:
     return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
 
 
+@guarded
+def behind_padding(implementation: Implementation) -> str | None:
+    """Does a text behind padding on the left, read in pieces, give the same outputs as alone?"""
+    layer, X = layer_and_text(implementation)
+    padding = torch.tensor([0, 3])
+    got = read(layer, X, [4, 3, 2], padding)
+    return differs(got, each_alone(layer, X, padding, got), "other outputs behind padding than alone")
+
+
+@guarded
+def some_texts_end(implementation: Implementation) -> str | None:
+    """Do the texts that go on, when others of their batch have ended, give the same outputs as alone?"""
+    layer, X = layer_and_text(implementation, batch_size=4)
+    padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
+    got = read(layer, X[:, :5], [5], padding)
+    layer.keep(rows)
+    with torch.no_grad():
+        after = layer(X[rows, 5:])
+    right = each_alone(layer, X, padding, torch.cat([got, X[:, 5:]], dim=1))[rows, 5:]
+    return differs(after, right, "other outputs than alone when some texts have ended")
+
+
+@guarded
+def bfloat16(implementation: Implementation) -> str | None:
+    """Does a text of 600 tokens give nearly the same outputs in bfloat16 as in 32 bits?"""
+    layer, X = layer_and_text(implementation, num_tokens=LONG)
+    low = read(layer.bfloat16(), X.bfloat16(), [LONG]).float()
+    high = read(layer.float(), X.bfloat16().float(), [LONG])
+    check_shape("the output", low, tuple(high.shape))
+    off = ((low - high).abs().mean() / high.abs().mean()).item()
+    return None if off < 0.1 else f"outputs for {LONG} tokens are {off:.0%} off"
+
+
 TESTS: dict[str, Test] = {
     "shape": shape,
     "later tokens": later_tokens,
@@ -88,7 +124,18 @@ TESTS: dict[str, Test] = {
     "pieces of 4, 3, 2": in_pieces([4, 3, 2]),
     "a second text": second_text,
     "reference": reference,
+    "behind padding": behind_padding,
+    "some texts end": some_texts_end,
+    "bfloat16": bfloat16,
 }
+
+
+def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor) -> Tensor:
+    """Outputs of each text read alone and at once, put where they stand in ``behind``, whose padding stays."""
+    right = behind.clone()
+    for b, columns in enumerate(padding.tolist()):
+        right[b, columns:] = read(layer, X[b : b + 1, columns:], [X.shape[1] - columns])[0]
+    return right
 
 
 @torch.no_grad()
