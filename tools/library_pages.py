@@ -33,7 +33,7 @@ BEHIND = {
         "token_perturbation gradient ragged_batch",
         "editable_layer": "Layer AdditiveLayer",
         "decoding_layer": "DecodingLayer",
-        "decoding_tests": "shape later_tokens in_pieces second_text reference",
+        "decoding_tests": "shape later_tokens in_pieces second_text reference behind_padding some_texts_end bfloat16",
         "bugs": "guess unveil score mend",
     },
     "exercises": {"setup_check": "check_setup", "reading_heads": "unknown_heads"},

@@ -28,7 +28,7 @@ FOUND = {  # room → what is wrong there; any one of them names it
     11: {TRAINING},
     12: {NOTHING},
     13: {HEARD},
-    14: {ELSEWHERE},
+    14: {PLACES},
     15: {PLACES},
     16: {OTHER_TEXT},
 }

@@ -26,6 +26,9 @@ class DecodingLayer(nn.Module):
         padding: how many columns before each text are padding, (batch,).
     """
 
+    cache: tuple[Tensor, ...]
+    padding: Tensor
+
     def __init__(self, num_hiddens: int, num_heads: int, num_key_value_heads: int):
         super().__init__()
         self.num_heads, self.num_key_value_heads = num_heads, num_key_value_heads
@@ -48,7 +51,7 @@ class DecodingLayer(nn.Module):
 
     def start(self, padding: Tensor | int = 0) -> None:
         """New texts begin, behind so many columns of padding: one number for each text, (batch,), or one for all."""
-        self.cache: tuple[Tensor, ...] = ()
+        self.cache = ()
         self.padding = torch.as_tensor(padding)
 
     def keep(self, rows: Sequence[int]) -> None:
