@@ -12,7 +12,7 @@ from references import close, on_way
 from mha_lib import MultiHeadAttention
 from mha_lib.attention.other_libraries import loop_over_heads
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))
 INPUT = ("queries", "keys", "values", "valid_lens", "head_mask")
 

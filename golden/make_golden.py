@@ -1,4 +1,4 @@
-"""Write the golden vectors: ``python tests/attention/golden/make_golden.py [FOLDER]``.
+"""Write the golden vectors: ``python golden/make_golden.py [FOLDER]``.
 
 Multi-head attention as its formula says, in NumPy and float64, with nothing of mha_lib. README.md says what a file
 holds. Results are rounded so that every machine and every release of NumPy writes the same bytes.
