@@ -21,7 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean \
-	test-browsers test-book-pins nbgrader check install
+	test-browsers test-book-pins test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
+	check install
 .NOTPARALLEL:
 
 help:
@@ -111,7 +112,7 @@ lint: install ## check the style of all code, and the types of the library
 	@$(PY) -m mypy
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-class .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
@@ -120,6 +121,16 @@ test-browsers: install ## all live pictures and pages of the site in Firefox and
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \
 		TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
+
+elsewhere-jax: install ## run notebooks/elsewhere/jax.ipynb in an environment of its own, and write it
+elsewhere-keras: install ## the same with keras.ipynb
+elsewhere-kotlin: install ## the same with kotlin.ipynb; needs Java
+elsewhere-mxnet: install ## the same with mxnet.ipynb
+elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet:
+	@BOOK_PYTHON="$(BOOK_PYTHON)" $(PY) -m tools.elsewhere $(@:elsewhere-%=%)
+
+test-elsewhere: install ## run all notebooks of notebooks/elsewhere, and compare with what is committed
+	@BOOK_PYTHON="$(BOOK_PYTHON)" $(PY) -m tools.elsewhere --test
 
 nbgrader: ## install nbgrader beside all this: from then on make test grades the exercises with it
 	@$(MAKE) install VENV=.venv-nbgrader

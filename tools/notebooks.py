@@ -58,8 +58,9 @@ class OwnKernel(AsyncKernelManager):
 
 
 def all_notebooks():
-    """The paths of every notebook under notebooks/, without JupyterLab's own copies."""
-    return sorted(path for path in NOTEBOOKS.glob("**/*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+    """The paths of the course's notebooks, without JupyterLab's own copies and those that ``elsewhere`` runs."""
+    others = {".ipynb_checkpoints", "elsewhere"}
+    return sorted(path for path in NOTEBOOKS.glob("**/*.ipynb") if others.isdisjoint(path.parts))
 
 
 def read(path):

@@ -22,6 +22,7 @@ ROOT = HERE.parents[1]
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
+ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "TEACHING.md")  # beside the notebooks
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
@@ -92,7 +93,7 @@ def follow_links(text, place, source):
 
     def there(link):
         path = (place / link[1]).resolve()
-        if path.suffix == ".ipynb" or not path.exists():
+        if path.suffix == ".ipynb" or path == ELSEWHERE / "README.md" or not path.exists():
             return link[0]
         if path.name == "solutions":
             return "](solutions/index.md)"
@@ -134,14 +135,25 @@ def linked_cells():
     return {cell for text in texts for cell in CELL.findall(text)}
 
 
-def write(notebook, target, linked=()):
+def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     """A notebook of the site; a text to which a page links gets its id as a name (a solution's ids may be the same)."""
     fold(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = follow_links(cell.source, notebooks.NOTEBOOKS, first_cell.files())
+            cell.source = follow_links(cell.source, place, first_cell.files())
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
+
+
+def write_elsewhere(folder):
+    """The notebooks in other frameworks, and the page that leads to them."""
+    folder.mkdir()
+    paths = sorted(ELSEWHERE.glob("*.ipynb"))
+    for path in paths:
+        write(notebooks.read(path), folder / path.name, place=ELSEWHERE)
+    text = follow_links((ELSEWHERE / "README.md").read_text(encoding="utf-8"), ELSEWHERE, first_cell.files())
+    names = "\n".join(path.stem for path in paths)
+    (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 
 
 def main(folder):
@@ -161,11 +173,12 @@ def main(folder):
         write(notebooks.read(path), folder / "solutions" / path.name)
     names = "\n".join(path.stem for path in solutions)
     (folder / "solutions" / "index.md").write_text(f"# Worked solutions\n\n```{{toctree}}\n{names}\n```\n")
+    write_elsewhere(folder / "elsewhere")
     shutil.copy(HERE / "conf.py", folder)
     for name in PAGES:
         (folder / name).write_text(page(name), encoding="utf-8")
     library_pages.write(folder / "library")
-    others = [*(name.removesuffix(".md") for name in PAGES), "solutions/index", "library/index"]
+    others = [*(name.removesuffix(".md") for name in PAGES), "elsewhere/README", "solutions/index", "library/index"]
     front_page.write(folder, stories, pages_alone(shown, folder / "extra" / "alone"), others)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")

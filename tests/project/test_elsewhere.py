@@ -1,0 +1,90 @@
+"""The same layer elsewhere: what is told is what was found. The notebooks themselves run by `make test-elsewhere`."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tools import elsewhere, notebooks
+
+RESULTS = json.loads(elsewhere.RESULTS.read_text())
+golden_vectors = elsewhere.sys.modules["golden_vectors"]
+
+
+def right(case, dtype):
+    return case["output"], case["attention_weights"]
+
+
+def test_the_page_shows_what_was_found():
+    page = (elsewhere.FOLDER / "README.md").read_text()
+    assert elsewhere.with_tables(page, RESULTS) == page
+    assert list(RESULTS) == list(elsewhere.PORTS)
+
+
+@pytest.mark.parametrize("port", elsewhere.PORTS)
+def test_the_layer_is_the_same_and_both_planted_bugs_are_caught(port):
+    ours = [entry for entry in RESULTS[port] if "this layer" in entry.get("layer", "")]
+    assert [entry["dtype"] for entry in ours] == (["float64"] if port == "kotlin" else ["float32", "float64"])
+    for entry in ours:
+        assert len(entry["found"]) == 10 and {*elsewhere.in_table(entry)["found"].values()} == {"ok"}
+    assert [entry["caught"] for entry in RESULTS[port] if "bug" in entry] == [8, 9]
+
+
+@pytest.mark.parametrize("port", elsewhere.PORTS)
+def test_a_notebook_is_saved_with_what_it_prints(port):
+    notebook = notebooks.read(elsewhere.FOLDER / f"{port}.ipynb")
+    printed = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
+    assert "caught by 8 of 10 cases" in printed and "ok" in printed
+    before = [None, *notebook.cells]
+    assert notebook.cells[0].source.startswith("# Multi-head attention in ")
+    for previous, cell in zip(before, notebook.cells, strict=False):
+        hidden = cell.metadata.get("jupyter", {}).get("outputs_hidden")
+        assert cell.cell_type == "markdown" or previous.cell_type == "markdown" or hidden, cell.id
+
+
+def test_right_numbers_are_called_ok_and_wrong_ones_are_not(capsys):
+    golden_vectors.compare("right", right, ["float64"])
+    assert capsys.readouterr().out.count("ok") == 10
+
+    def wrong(case, dtype):
+        if "head_mask" in case:
+            raise NotImplementedError("no gates")
+        weights = case["attention_weights"]
+        shape = case["output"][:, :1] if "valid_lens" not in case else case["output"] + 3e-6
+        return shape, np.where(weights == 0, np.nan, weights) if case["num_heads"] == 1 else None
+
+    golden_vectors.compare("wrong", wrong)
+    words = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:])
+    assert words["all_keys"] == f"{'off by inf':<22}off by inf" and words["one_head"] == words["all_keys"]
+    assert words["everything"] == f"{'no gates':<22}no gates"
+    assert words["lengths"] == f"{'ok':<22}as float32"
+    assert golden_vectors.difference(np.array([math.nan]), np.zeros(1)) == math.inf
+
+
+def test_what_a_case_cannot_be_asked_is_not_counted_as_passed(capsys):
+    def cannot(case, dtype):
+        raise NotImplementedError("nothing")
+
+    golden_vectors.caught("a bug", cannot)
+    assert "caught by 10 of 10 cases; it passes none" in capsys.readouterr().out
+
+
+def test_packages_that_cannot_be_installed_are_reported_and_skipped(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
+    monkeypatch.setattr(elsewhere.subprocess, "call", lambda command: 1)
+    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "jax"])
+    assert not elsewhere.main()
+    assert "REPORT: jax is skipped" in capsys.readouterr().out
+
+
+def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
+    text = (elsewhere.FOLDER / "keras.ipynb").read_text()
+    other = [entry | {"off": entry["off"] + 1} if "off" in entry else entry for entry in RESULTS["keras"]]
+    monkeypatch.setattr(elsewhere, "install", lambda port: True)
+    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "keras"])
+    for found, red in ((RESULTS["keras"], False), (other, True)):
+        monkeypatch.setattr(elsewhere, "run", lambda port, found=found: (text, found))
+        assert elsewhere.main() == red
+    assert "NOT as committed" in capsys.readouterr().out
+    assert (elsewhere.ROOT / "golden" / "README.md").exists()

@@ -1,0 +1,160 @@
+"""Run the notebooks of notebooks/elsewhere, each in an environment of its own, and the book's layer beside them.
+
+    python -m tools.elsewhere jax keras      run these, write them, what they found, and the table
+    python -m tools.elsewhere --test         run all, and compare with what is committed
+
+A framework whose packages cannot be installed is reported and skipped. What a notebook finds is kept in
+``benchmarks/results/elsewhere.json``, and shown in the tables of ``notebooks/elsewhere/README.md``.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+from jupyter_client import AsyncKernelManager
+from jupyter_client.kernelspec import KernelSpec
+
+from tools import notebooks
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "notebooks" / "elsewhere"
+RESULTS = ROOT / "benchmarks" / "results" / "elsewhere.json"
+PYTHON = os.environ.get("BOOK_PYTHON", "python3.11")  # for which the pins are
+BOOK = {"jax": "jax", "keras": "tensorflow", "mxnet": "mxnet"}  # notebook -> the book's framework, in its environment
+PORTS = (*BOOK, "kotlin")
+LANGUAGES = {"kotlin": {"name": "kotlin", "file_extension": ".kt"}}
+BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
+
+sys.path.insert(0, str(FOLDER))
+from golden_vectors import in_words  # noqa: E402  (it stands beside the notebooks, which import it too)
+
+
+def install(port):
+    """Make the environment of a port if it is not there; whether it is there now."""
+    environment, pins = ROOT / f".venv-elsewhere-{port}", FOLDER / "pins" / f"{port}.txt"
+    stamp, key = environment / "installed", hashlib.sha256(pins.read_bytes() + os.fsencode(ROOT)).hexdigest()
+    if not stamp.exists() or stamp.read_text() != key:
+        print(f"Installing the packages of {environment.name}: about a minute, up to 1.5 GB", flush=True)
+        pip = [environment / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+        steps = [PYTHON, "-m", "venv", "--clear", environment], [*pip, "--no-deps", "--requirement", pins]
+        if any(subprocess.call(step) for step in steps):
+            return False
+        stamp.write_text(key)
+    return True
+
+
+def kernel_of(port):
+    """What starts the kernel of a port, whose commands are those of its environment."""
+    programs = ROOT / f".venv-elsewhere-{port}" / "bin"
+    (file,) = (programs.parent / "share" / "jupyter" / "kernels").glob(
+        f"{port if port in LANGUAGES else 'python3'}/*.json"
+    )
+    spec = json.loads(file.read_text())
+    spec["argv"][0] = str(programs / "python")
+    spec["env"] = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+
+    class Kernel(AsyncKernelManager):
+        @property
+        def kernel_spec(self):
+            return KernelSpec(resource_dir=str(file.parent), **spec)
+
+        def format_kernel_cmd(self, extra_arguments=None):
+            return super().format_kernel_cmd(None if port in LANGUAGES else extra_arguments)  # they are IPython's
+
+        def start_kernel(self, **arguments):  # Kotlin's kernel logs all that it does
+            return super().start_kernel(stderr=subprocess.DEVNULL if port in LANGUAGES else None, **arguments)
+
+    return Kernel, {"display_name": spec["display_name"], "language": spec["language"], "name": file.parent.name}
+
+
+def run(port):
+    """The notebook of a port as it comes out, as text, and what it and the book's layer have found."""
+    notebook = notebooks.read(FOLDER / f"{port}.ipynb")
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder, "found.jsonl")
+        env = notebooks.clean_environment() | {"MHA_ELSEWHERE": str(lines)}
+        kernel, spec = kernel_of(port)
+        notebooks.execute(notebook, FOLDER, env, kernel)
+        book = [(ROOT / f".venv-elsewhere-{port}" / "bin" / "python", BOOK[port])] if port in BOOK else []
+        for python, framework in [*book, *([(sys.executable, "torch")] if port == "kotlin" else [])]:
+            command = [python, FOLDER / "d2l_layer.py", framework]
+            subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+        found = [json.loads(line) for line in lines.read_text().splitlines()]
+    notebooks.normalise(notebook)
+    if port in LANGUAGES:
+        notebook.metadata = nbformat.from_dict({"kernelspec": spec, "language_info": LANGUAGES[port]})
+    notebooks.set_ids(notebook.cells, port)
+    nbformat.validate(notebook)
+    return nbformat.v4.writes(notebook) + "\n", found
+
+
+def in_table(entry):
+    """What has been found as the tables say it, so that two machines say the same."""
+    if "found" in entry:
+        return entry | {"found": {name: in_words(off, entry["dtype"]) for name, off in entry["found"].items()}}
+    return entry | {"off": f"{entry['off']:.1f}"} if "off" in entry else entry
+
+
+def row(cells):
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def tables(results):
+    """The tables of the page, in Markdown: layers by case, traps, planted bugs."""
+    found = [entry for port in PORTS for entry in results.get(port, [])]
+    cases = {name: None for entry in found for name in entry.get("found", {})}
+    text = row(["layer", "numbers", *cases]) + row(["---"] * (2 + len(cases)))
+    for entry in sorted(
+        (entry for entry in found if "found" in entry), key=lambda entry: "this layer" not in entry["layer"]
+    ):
+        words = in_table(entry)["found"]
+        shown = [f"ok, {off:.0e}" if words[name] == "ok" else words[name] for name, off in entry["found"].items()]
+        text += row([entry["layer"], entry["dtype"], *shown])
+    text += "\n" + row(["framework's own layer", "trap", "output"]) + row(["---"] * 3)
+    text += "".join(row([e["layer"], e["trap"], f"off by {e['off']:.1f}"]) for e in found if "trap" in e)
+    text += "\n" + row(["planted bug", *PORTS]) + row(["---"] * (1 + len(PORTS)))
+    for bug in {entry["bug"]: None for entry in found if "bug" in entry}:
+        caught = {port: e["caught"] for port in PORTS for e in results.get(port, []) if e.get("bug") == bug}
+        text += row([bug, *(f"caught by {caught[port]} of 10" if port in caught else "not run" for port in PORTS)])
+    return text
+
+
+def with_tables(page, results):
+    head, _, rest = page.partition(BEGIN)
+    return f"{head}{BEGIN}\n\n{tables(results)}\n{END}{rest.partition(END)[2]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run the notebooks of notebooks/elsewhere.")
+    parser.add_argument("ports", nargs="*", help="default: all")
+    parser.add_argument("--test", action="store_true", help="compare with what is committed, and write nothing")
+    arguments = parser.parse_args()
+    results, failed = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, False
+    for port in arguments.ports or PORTS:
+        if not install(port):
+            print(f"REPORT: {port} is skipped, since its packages could not be installed")
+            continue
+        text, found = run(port)
+        path = FOLDER / f"{port}.ipynb"
+        if arguments.test:
+            same = text == path.read_text() and [*map(in_table, found)] == [*map(in_table, results[port])]
+            print(f"{port}: {'as committed' if same else 'NOT as committed'}", flush=True)
+            failed |= not same
+        else:
+            path.write_text(text)
+            results[port] = found
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+            page = FOLDER / "README.md"
+            page.write_text(with_tables(page.read_text(), results))
+            print(f"{port}: written", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
