@@ -67,8 +67,10 @@ def kernel_of(port):
         def format_kernel_cmd(self, extra_arguments=None):
             return super().format_kernel_cmd(None if port in LANGUAGES else extra_arguments)  # they are IPython's
 
-        def start_kernel(self, **arguments):  # Kotlin's kernel logs all that it does
-            return super().start_kernel(stderr=subprocess.DEVNULL if port in LANGUAGES else None, **arguments)
+        def start_kernel(self, **arguments):
+            # Kotlin's kernel logs all that it does, and prints what it sends
+            quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) if port in LANGUAGES else {}
+            return super().start_kernel(**quiet, **arguments)
 
     return Kernel, {"display_name": spec["display_name"], "language": spec["language"], "name": file.parent.name}
 
