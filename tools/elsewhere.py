@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,9 @@ from golden_vectors import in_words  # noqa: E402  (it stands beside the noteboo
 
 def install(port):
     """Make the environment of a port if it is not there; whether it is there now."""
+    if port == "kotlin" and not shutil.which("java"):
+        print("Kotlin's kernel needs Java 11 or newer; on Debian: sudo apt install default-jre-headless")
+        return False
     environment, pins = ROOT / f".venv-elsewhere-{port}", FOLDER / "pins" / f"{port}.txt"
     stamp, key = environment / "installed", hashlib.sha256(pins.read_bytes() + os.fsencode(ROOT)).hexdigest()
     if not stamp.exists() or stamp.read_text() != key:
@@ -50,14 +54,18 @@ def install(port):
 
 
 def kernel_of(port):
-    """What starts the kernel of a port, whose commands are those of its environment."""
+    """What starts the kernel of a port, with its environment's commands; JupyterLab knows it from now on."""
     programs = ROOT / f".venv-elsewhere-{port}" / "bin"
     (file,) = (programs.parent / "share" / "jupyter" / "kernels").glob(
         f"{port if port in LANGUAGES else 'python3'}/*.json"
     )
     spec = json.loads(file.read_text())
     spec["argv"][0] = str(programs / "python")
-    spec["env"] = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    spec["env"] = {"PATH": f"{programs}{os.pathsep}${{PATH}}"}
+    spec["display_name"] = f"{'Kotlin' if port in LANGUAGES else 'Python'} (elsewhere: {port})"
+    known = Path(sys.prefix, "share", "jupyter", "kernels", f"elsewhere-{port}")
+    known.mkdir(parents=True, exist_ok=True)
+    (known / "kernel.json").write_text(json.dumps(spec))
 
     class Kernel(AsyncKernelManager):
         @property
@@ -72,7 +80,7 @@ def kernel_of(port):
             quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) if port in LANGUAGES else {}
             return super().start_kernel(**quiet, **arguments)
 
-    return Kernel, {"display_name": spec["display_name"], "language": spec["language"], "name": file.parent.name}
+    return Kernel, {"display_name": spec["display_name"], "language": spec["language"], "name": known.name}
 
 
 def run(port):
@@ -89,8 +97,8 @@ def run(port):
             subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
         found = [json.loads(line) for line in lines.read_text().splitlines()]
     notebooks.normalise(notebook)
-    if port in LANGUAGES:
-        notebook.metadata = nbformat.from_dict({"kernelspec": spec, "language_info": LANGUAGES[port]})
+    notebook.metadata.kernelspec = nbformat.from_dict(spec)
+    notebook.metadata.language_info = nbformat.from_dict(LANGUAGES.get(port, notebook.metadata.language_info))
     notebooks.set_ids(notebook.cells, port)
     nbformat.validate(notebook)
     return nbformat.v4.writes(notebook) + "\n", found

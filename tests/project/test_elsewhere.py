@@ -78,6 +78,12 @@ def test_packages_that_cannot_be_installed_are_reported_and_skipped(monkeypatch,
     assert "REPORT: jax is skipped" in capsys.readouterr().out
 
 
+def test_a_machine_without_java_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr(elsewhere.shutil, "which", lambda name: None)
+    assert not elsewhere.install("kotlin")
+    assert "needs Java" in capsys.readouterr().out
+
+
 def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
     text = (elsewhere.FOLDER / "keras.ipynb").read_text()
     other = [entry | {"off": entry["off"] + 1} if "off" in entry else entry for entry in RESULTS["keras"]]
