@@ -105,11 +105,11 @@ export default picture((parts) => {
   }
 
   function paint() {
-    const { step } = state, now = gated[step];
+    const { step } = state, atStep = gated[step];
     const { layer = state.layer, head = state.head, query = state.query, key } = pointer.pointed ?? {};
-    const own = query < tokens ? rowOf(now.weights[layer][head], query) : [];
+    const own = query < tokens ? rowOf(atStep.weights[layer][head], query) : [];
     const result = marks.length
-      ? [`${number(now.loss, 1)} nats`, " on the repeat, ", `${now.right} of ${marks.length}`, " letters right"]
+      ? [`${number(atStep.loss, 1)} nats`, " on the repeat, ", `${atStep.right} of ${marks.length}`, " letters right"]
       : ["nothing to foretell:", "no piece of this row comes again"];
     const gone = cards.filter(({ place }) => isCut(place)).map(({ place }) => nameOf(place)).join(" and ");
     const heard = gone ? `without ${gone}` : "all heads are on";
@@ -122,7 +122,7 @@ export default picture((parts) => {
     time.paint();
     paintChart(step);
     words.forEach((word, i) => {
-      const isMarked = marks.includes(i), given = now.guesses[i - 1] ?? "";
+      const isMarked = marks.includes(i), given = atStep.guesses[i - 1] ?? "";
       const verdict = given === row[i] ? "right" : "wrong";
       const guessed = `, guessed ${given}${isMarked ? `, ${verdict}` : ""}`, weight = own[i] ?? 0;
       set(word, { text: row[i], "--w": weight.toFixed(3), "aria-pressed": i === state.query });
@@ -132,7 +132,7 @@ export default picture((parts) => {
     if (!line.contains(document.activeElement)) stopAt(state.query);
     paintSwitches();
     for (const { place, map, band, node } of cards) {
-      map.show(now.weights[place.layer][place.head].data);
+      map.show(atStep.weights[place.layer][place.head].data);
       set(band, { d: query < tokens ? `M0,${query}H${tokens}V${query + 1}H0Z` : "" });
       node.classList.toggle("pointed", place.layer === layer && place.head === head);
     }

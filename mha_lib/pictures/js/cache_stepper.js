@@ -13,7 +13,7 @@ const WHY = {
 const LEAD = { "one by one": "One by one", "the whole at once": "All at once", "4, 3, 1": "In pieces of 4, 3, 1" };
 
 const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
-const many = (count, one, more) => `${count} ${count === 1 ? one : more}`;
+const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 
 /** Weights (null: masked, undefined: not in the cache), outputs, and the cache's order, of pieces with these `ends`. */
 function readPieces({ queries, keys, values }, ends, mistake) {
@@ -37,7 +37,7 @@ function readPieces({ queries, keys, values }, ends, mistake) {
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { tokens, alike } = data, tensors = unpack(data), n = tokens.length;
   const right = readPieces(tensors, [0, n]).outputs;
-  let now = null;
+  let reading = null;
 
   const ends = () => data.ends[state.pieces], read = () => ends().find((end) => end >= state.step);
   const write = (to) => ({ step: to < read() ? ends().findLast((end) => end <= to) : to }); // from piece to piece
@@ -67,7 +67,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
     const result = readPieces(tensors, done, state.mistake);
     const far = result.outputs.map((output, i) => Math.max(...output.map((x, j) => Math.abs(x - right[i][j]))));
-    now = { ...result, done, start, end, far, wrong: far.filter((x) => x > alike).length };
+    reading = { ...result, done, start, end, far, wrong: far.filter((x) => x > alike).length };
   }
 
   function stateOf({ start, end, wrong }) {
@@ -75,15 +75,15 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen" : "goes unseen"}`;
     if (end === n && state.mistake !== "none") return verdict;
     const who = end - start === 1 ? `Token ${start} asks` : `Tokens ${start} to ${end - 1} ask`;
-    return `${who}; ${many(start, "key is", "keys are")} kept, ${many(end - start, "is", "are")} new`;
+    return `${who}; ${amount(start, "key is", "keys are")} kept, ${amount(end - start, "is", "are")} new`;
   }
 
   function paint() {
-    const { weights, kept, far, start, end, done, wrong } = now, { pointed } = pointer;
+    const { weights, kept, far, start, end, done, wrong } = reading, { pointed } = pointer;
     const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
-    const differ = many(wrong, "row differs", "rows differ"),
+    const differ = amount(wrong, "row differs", "rows differ"),
       rows = wrong ? [element("b", { class: "wrong" }, differ)] : [];
-    headline(`${stateOf(now)}${wrong ? ": " : ""}`, ...rows);
+    headline(`${stateOf(reading)}${wrong ? ": " : ""}`, ...rows);
     next.textContent = end < n ? "next piece" : "start again";
     map.show(weights, (i) => weights[i] === null);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
@@ -102,11 +102,11 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       node.className = i >= end ? "free" : isNew(kept[i]) ? "new" : "kept";
       node.replaceChildren(...parts, element("small", {}, node.className));
     });
-    const products = sumOf(done.map((one, i) => one * (one - (done[i - 1] ?? 0))));
-    const counts = [end, sumOf(done), products, sumOf(done.map((one) => one ** 2))];
+    const products = sumOf(done.map((length, i) => length * (length - (done[i - 1] ?? 0))));
+    const counts = [end, sumOf(done), products, sumOf(done.map((length) => length ** 2))];
     cells.forEach((cell, i) => set(cell, { text: counts[i] }));
     const result = wrong ? `${differ}, by up to ${number(Math.max(...far))}` : "no row differs";
-    const hidden = `The mask has hidden ${many(weights.filter((one) => one === null).length, "key", "keys")} so far.`;
+    const hidden = `The mask has hidden ${amount(weights.filter((w) => w === null).length, "key", "keys")} so far.`;
     const pointedAt = pointed == null ? "" : `${pair(pointed)}. `;
     say(`${pointedAt}${end} of ${n} tokens read, ${result}. ${WHY[state.mistake]} ${hidden}`);
   }

@@ -28,8 +28,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     number: { label: "chosen number", min: -most, max: most, read, write, words: told },
     query: { label: "word that looks", max: n - 1, words: (i) => words[i] },
   });
-  const { W_q, W_k } = given, now = () => state.numbers;
-  const swap = () => choose({ numbers: { W_q: now().W_k, W_k: now().W_q } });
+  const { W_q, W_k } = given, numbers = () => state.numbers;
+  const swap = () => choose({ numbers: { W_q: numbers().W_k, W_k: numbers().W_q } });
   const tools = [button("swap W_q and W_k", swap), button("start again", () => choose({ numbers: { W_q, W_k } }))];
   strip.append(element("div", { class: "tools" }, ...tools));
 

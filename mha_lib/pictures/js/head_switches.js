@@ -18,7 +18,7 @@ export default picture((parts) => {
   const every = times(2 ** count, (kept) => times(count, (i) => worth(kept, i)));
   const ends = [Math.min(...every.map((own) => Math.min(...own))), Math.max(...every.map((own) => Math.max(...own)))];
   const keep = (kept) => ({ cut: cards.flatMap(({ pair }, i) => kept >> i & 1 ? [] : [pair]) });
-  const now = () => cards.reduce((kept, { place }, i) => kept | (isCut(place) ? 0 : 1 << i), 0);
+  const currentSet = () => cards.reduce((kept, { place }, i) => kept | (isCut(place) ? 0 : 1 << i), 0);
   /** Of the heads that are on, the one whose absence costs least. */
   function cheapest(kept) {
     const on = times(count, (i) => i).filter((i) => kept >> i & 1);
@@ -29,17 +29,17 @@ export default picture((parts) => {
   function moved(kept) {
     const change = (i) => kept >> i & 1 ? Math.abs(worth(kept, i) - worth(all, i)) : -1;
     const most = times(count, (i) => i).reduce((far, i) => change(i) > change(far) ? i : far);
-    const [here, alone] = [kept, all].map((set) => number(worth(set, most)));
-    const words = change(most) > 0 ? `${nameOf(cards[most].place)} is worth ${here} now, not ${alone}` : "";
+    const [inThisSet, inAll] = [kept, all].map((set) => number(worth(set, most)));
+    const words = change(most) > 0 ? `${nameOf(cards[most].place)} is worth ${inThisSet} now, not ${inAll}` : "";
     return element("small", {}, words);
   }
 
-  const read = () => sizeOf(now()), write = (size) => keep(orders[state.by][size]);
+  const read = () => sizeOf(currentSet()), write = (size) => keep(orders[state.by][size]);
   const strip = controls({
     by: { label: "keep by", options: Object.fromEntries(Object.keys(orders).map((name) => [name, name])) },
     cut: { label: "heads kept", max: count, read, write, words: (size) => `${size} of ${count}` },
   });
-  const cutNext = () => choose(keep(now() & ~(1 << cheapest(now()))));
+  const cutNext = () => choose(keep(currentSet() & ~(1 << cheapest(currentSet()))));
   const next = button("cut the cheapest", cutNext), whole = button("all on", () => choose({ cut: [] }));
   strip.append(element("div", { class: "tools" }, next, whole));
 
@@ -62,7 +62,7 @@ export default picture((parts) => {
   const names = [...Object.keys(orders), MEAN];
   const ranked = names.map((name) => {
     const fill = element("i", { class: "fill" }), ghost = element("i", { class: "ghost" }), figure = element("span");
-    const take = () => choose({ by: name, ...keep(orders[name][sizeOf(now())]) });
+    const take = () => choose({ by: name, ...keep(orders[name][sizeOf(currentSet())]) });
     const label = name in orders ? button(name, take, { class: "name" }) : element("span", { class: "name" }, name);
     const track = element("div", { class: "track-bar" }, fill, ghost);
     return { name, label, fill, ghost, figure, node: element("div", { class: "next-bar" }, label, track, figure) };
@@ -70,7 +70,7 @@ export default picture((parts) => {
   const table = element("div", { class: "next-bars kept-bars" }, ...ranked.map(({ node }) => node));
 
   function paint() {
-    const kept = now(), size = sizeOf(kept), own = values[kept], least = cheapest(kept), [low, high] = ends;
+    const kept = currentSet(), size = sizeOf(kept), own = values[kept], least = cheapest(kept), [low, high] = ends;
     const valueOf = (name) => name in orders ? values[orders[name][size]] : means[size];
     const at = (value) => (value - low) / (high - low);
     const gone = state.cut.map(([layer, head]) => nameOf({ layer, head })).join(" and ");
@@ -81,11 +81,11 @@ export default picture((parts) => {
     headline(`${heard}: `, `${after} right`, gone && isLess, moved(kept));
     paintSwitches();
     bars.forEach(({ figure, marks: [fill, ghost] }, i) => {
-      const here = worth(kept, i), [from, to] = [0, here].map(at).sort((a, b) => a - b);
-      set(figure, { text: number(here) });
+      const value = worth(kept, i), [from, to] = [0, value].map(at).sort((a, b) => a - b);
+      set(figure, { text: number(value) });
       set(fill, { "--from": from.toFixed(4), "--size": (to - from).toFixed(4) });
       set(ghost, { "--from": at(worth(all, i)).toFixed(4) });
-      fill.classList.toggle("wrong", here < 0);
+      fill.classList.toggle("wrong", value < 0);
       cards[i].node.classList.toggle("pointed", i === least);
     });
     set(asMany, { text: `what ${size} heads keep, chosen by … (dashed: the heads that are on)` });
@@ -99,10 +99,10 @@ export default picture((parts) => {
     }
     set(next, { disabled: least === null ? "" : null });
     const { pointed } = pointer, i = pointed ? pointed.layer * heads + pointed.head : least;
-    const here = i === null
+    const its = i === null
       ? ""
       : `worth ${number(worth(kept, i))} here, and ${number(worth(all, i))} beside all others`;
-    const about = here && `${pointed ? "Pointed at" : "The cheapest to cut now"}: ${nameOf(cards[i].place)}, ${here}.`;
+    const about = its && `${pointed ? "Pointed at" : "The cheapest to cut now"}: ${nameOf(cards[i].place)}, ${its}.`;
     say(`${size} of ${count} heads are on: ${number(own)} right. ${about}`);
   }
 

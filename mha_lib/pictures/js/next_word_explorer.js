@@ -138,27 +138,28 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }.${rests}`;
   }
 
-  function paintNext(text, now, cut) {
-    const target = text.words[0], top = now?.first, wrong = now?.changes ? "wrong" : "";
+  function paintNext(text, found, cut) {
+    const target = text.words[0], top = found?.first, wrong = found?.changes ? "wrong" : "";
     const old = wrong ? [element("s", {}, seen(target))] : [];
     slot.className = `slot ${wrong}`;
     slot.replaceChildren(
-      element("b", {}, now ? seen(top) : "?"),
+      element("b", {}, found ? seen(top) : "?"),
       ...old,
-      element("small", {}, now ? percent(now.firstNats) : ""),
+      element("small", {}, found ? percent(found.firstNats) : ""),
     );
-    const still = cut.length && now && !wrong ? " still" : "",
+    const still = cut.length && found && !wrong ? " still" : "",
       with_ = cut.length ? `Without ${cut.length} of` : "With all";
-    const bold = element("b", { class: wrong }, now ? quoted(top) : "…"), not = wrong ? `, not ${quoted(target)}` : "";
+    const bold = element("b", { class: wrong }, found ? quoted(top) : "…");
+    const not = wrong ? `, not ${quoted(target)}` : "";
     headline(`${with_} ${count} heads:${still} `, bold, not);
     // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
     const isNew = wrong && !text.words.slice(0, TEN).includes(top);
     bars.forEach(({ node, name, share, fill, ghost }, i) => {
       const isLast = isNew && i === TEN - 1, word = isLast ? top : text.words[i];
-      const nats = isLast ? now.firstNats : now?.nats[i], before = isLast ? 0 : Math.exp(-text.whole.nats[i]);
+      const nats = isLast ? found.firstNats : found?.nats[i], before = isLast ? 0 : Math.exp(-text.whole.nats[i]);
       name.textContent = seen(word);
-      share.textContent = now ? percent(nats) : "";
-      set(fill, { "--p": now ? Math.exp(-nats).toFixed(4) : 0 });
+      share.textContent = found ? percent(nats) : "";
+      set(fill, { "--p": found ? Math.exp(-nats).toFixed(4) : 0 });
       set(ghost, { "--p": before.toFixed(4), hidden: cut.length && before ? null : true });
       node.className = `next-bar ${word === top ? `most ${wrong}` : ""}`;
     });
@@ -211,25 +212,25 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   function paint() {
-    const text = current(), { cut } = state, now = text.after(cut), pointed = pointer.pointed?.head;
+    const text = current(), { cut } = state, found = text.after(cut), pointed = pointer.pointed?.head;
     const head = pointed ?? state.layer * heads + state.head;
     if (text !== shown) rebuild(text);
-    if (!now || state.text && state.text !== text.text) askFor(text, cut);
+    if (!found || state.text && state.text !== text.text) askFor(text, cut);
     paintText(text, head);
-    paintNext(text, now, cut);
+    paintNext(text, found, cut);
     paintHeads(text, cut, head);
     for (const { node, isOn } of chips) set(node, { "aria-pressed": isOn(cut) });
     set(each, { hidden: text.each().length || !canAsk ? true : null });
     const isUnsure = Math.exp(-text.whole.nats[0]) < SURE;
     const unsure = isUnsure ? " The model is unsure here, and many cuts change an unsure word." : "";
-    const one = !cut.length && pointed !== undefined && text.each().length ? [pointed] : cut;
-    if (one !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, one)}${beside(text, one)}`);
+    const tried = !cut.length && pointed !== undefined && text.each().length ? [pointed] : cut;
+    if (tried !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, tried)}${beside(text, tried)}`);
     else if (!cut.length) {
       const breaking = text.each().filter(({ changes }) => changes).length;
       const alone = text.each().length ? ` ${breaking} of ${count} heads, each cut alone, change it.` : "";
-      const likeliest = `${quoted(now.first)} is likeliest, ${percent(now.firstNats)}.`;
+      const likeliest = `${quoted(found.first)} is likeliest, ${percent(found.firstNats)}.`;
       say(`${likeliest}${alone} Cut heads, and see whether it holds.${unsure}`);
-    } else if (!now) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
+    } else if (!found) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
     else {
       const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;
       say(`${what} cut: ${effect(text, cut)}${beside(text, cut)}${unsure}`);

@@ -47,10 +47,10 @@ function textOf({ text, tokens, words, maps, ...part }, count) {
 export function textsOf({ texts, cuts, rows, maps, layers, heads }) {
   const numbers = integers(rows), bytes = bytesOf(maps), count = layers * heads, found = new Map();
   let row = 0, map = 0;
-  for (const { cuts: own = cuts, ...one } of texts) {
-    const size = count * one.tokens.length * (one.tokens.length + 1) / 2;
+  for (const { cuts: own = cuts, ...text } of texts) {
+    const size = count * text.tokens.length * (text.tokens.length + 1) / 2;
     const [ownRows, ownMaps] = [numbers.subarray(row, row += own.length * ROW), bytes.subarray(map, map += size)];
-    found.set(one.text, textOf({ ...one, cuts: own, rows: ownRows, maps: ownMaps }, count));
+    found.set(text.text, textOf({ ...text, cuts: own, rows: ownRows, maps: ownMaps }, count));
   }
   const learn = (answer) => {
     const part = { ...answer, rows: integers(answer.rows), maps: bytesOf(answer.maps) };

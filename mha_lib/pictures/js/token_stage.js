@@ -91,8 +91,8 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
         wanted.textContent = isRight ? "" : answers[target[i]];
       });
       const told = `${right} of ${count} answers on example ${state.example} are right.`;
-      const now = `${right} of ${count} answers right`;
-      return { told, now, before: right === before ? now : before };
+      const share = `${right} of ${count} answers right`;
+      return { told, now: share, before: right === before ? share : before };
     },
   };
 }
