@@ -181,12 +181,10 @@ def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
     checked: the size of a lazy one, and all of a module of the caller's own without ``in_features`` or ``weight``.
     """
     for name, tensor, projection, size_name in inputs:
-        size = getattr(projection, "in_features", 0)
-        given = tuple(tensor.shape)
-        if size and tensor.shape[-1] != size:
-            raise ValueError(f"{name} must have size {size} on the last axis ({size_name}), got {given}")
-        if not tensor.shape[-1]:  # a lazy one would take 0 for its size, and not initialise its bias
-            raise ValueError(f"{name} must have size 1 or more on the last axis ({size_name}), got {given}")
+        size, given = getattr(projection, "in_features", 0), tensor.shape[-1]
+        if given != size and size or not given:  # a lazy one would take 0 for its size, and not initialise its bias
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name} must have size {size or '1 or more'} on the last axis ({size_name}), got {shape}")
         weight = getattr(projection, "weight", None)  # a quantised map has a method of this name
         if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
             continue
