@@ -158,14 +158,14 @@ def main():
             print(f"{port}: {error}", flush=True)
             failed = True
             continue
-        path = FOLDER / f"{port}.ipynb"
+        path, known = FOLDER / f"{port}.ipynb", [*map(in_table, found)] == [*map(in_table, results[port])]
         if arguments.test:
-            same = text == path.read_text() and [*map(in_table, found)] == [*map(in_table, results[port])]
+            same = known and text == path.read_text()
             print(f"{port}: {'as committed' if same else 'NOT as committed'}", flush=True)
             failed |= not same
         else:
             path.write_text(text)
-            results[port] = found
+            results[port] = results[port] if known else found  # the last digits are those of one machine
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
             page = FOLDER / "README.md"
             page.write_text(with_tables(page.read_text(), results))

@@ -114,6 +114,28 @@ def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
     assert "NOT as committed" in capsys.readouterr().out
 
 
+def test_last_digits_of_another_machine_change_no_file(monkeypatch, tmp_path):
+    folder, results = tmp_path / "elsewhere", tmp_path / "elsewhere.json"
+    folder.mkdir()
+    results.write_text(elsewhere.RESULTS.read_text())
+    for name in ("mxnet.ipynb", "README.md"):
+        (folder / name).write_text((elsewhere.FOLDER / name).read_text())
+    before = {path: path.read_text() for path in [results, *folder.iterdir()]}
+    text, digits = before[folder / "mxnet.ipynb"], json.loads(before[results])["mxnet"]
+    digits[0]["found"]["lengths"] *= 1.5
+    monkeypatch.setattr(elsewhere, "FOLDER", folder)
+    monkeypatch.setattr(elsewhere, "RESULTS", results)
+    monkeypatch.setattr(elsewhere, "install", lambda port: True)
+    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "mxnet"])
+    monkeypatch.setattr(elsewhere, "run", lambda port: (text, digits))
+    assert not elsewhere.main()
+    assert before == {path: path.read_text() for path in before}
+    digits[0]["found"]["lengths"] = 3.0
+    assert not elsewhere.main()
+    assert "off by 3.0" in (folder / "README.md").read_text()
+    assert json.loads(results.read_text())["mxnet"][0]["found"]["lengths"] == 3.0
+
+
 def test_the_page_of_the_golden_vectors_lists_every_file():
     page = (elsewhere.ROOT / "golden" / "README.md").read_text()
     listed = re.findall(r"(?m)^\| `(\w+\.npz)` \|", page)
