@@ -3,7 +3,7 @@
     python -m tools.elsewhere jax keras      run these, write them, what they found, and the table
     python -m tools.elsewhere --test         run all, and compare with what is committed
 
-A framework whose packages cannot be installed is reported and skipped. What a notebook finds is kept in
+A framework that cannot be installed is reported and skipped. What a notebook finds is kept in
 ``benchmarks/results/elsewhere.json``, and shown in the tables of ``notebooks/elsewhere/README.md``.
 """
 
@@ -29,7 +29,6 @@ RESULTS = ROOT / "benchmarks" / "results" / "elsewhere.json"
 PYTHON = os.environ.get("BOOK_PYTHON", "python3.11")  # for which the pins are
 BOOK = {"jax": "jax", "keras": "tensorflow", "mxnet": "mxnet"}  # notebook -> the book's framework, in its environment
 PORTS = (*BOOK, "kotlin")
-LANGUAGES = {"kotlin": {"name": "kotlin", "file_extension": ".kt"}}
 BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
 
 sys.path.insert(0, str(FOLDER))
@@ -38,9 +37,13 @@ from golden_vectors import in_words  # noqa: E402  (it stands beside the noteboo
 
 def install(port):
     """Make the environment of a port if it is not there; whether it is there now."""
-    if port == "kotlin" and not shutil.which("java"):
-        print("Kotlin's kernel needs Java 11 or newer; on Debian: sudo apt install default-jre-headless")
-        return False
+    needed = {PYTHON: "Name yours: BOOK_PYTHON=…"}
+    if port == "kotlin":
+        needed["java"] = "Kotlin's kernel needs Java 11 or newer; on Debian: sudo apt install default-jre-headless"
+    for program, remedy in needed.items():
+        if not shutil.which(program):
+            print(f"There is no {program} here. {remedy}")
+            return False
     environment, pins = ROOT / f".venv-elsewhere-{port}", FOLDER / "pins" / f"{port}.txt"
     stamp, key = environment / "installed", hashlib.sha256(pins.read_bytes() + os.fsencode(ROOT)).hexdigest()
     if not stamp.exists() or stamp.read_text() != key:
@@ -55,14 +58,11 @@ def install(port):
 
 def kernel_of(port):
     """What starts the kernel of a port, with its environment's commands; JupyterLab knows it from now on."""
-    programs = ROOT / f".venv-elsewhere-{port}" / "bin"
-    (file,) = (programs.parent / "share" / "jupyter" / "kernels").glob(
-        f"{port if port in LANGUAGES else 'python3'}/*.json"
-    )
-    spec = json.loads(file.read_text())
-    spec["argv"][0] = str(programs / "python")
-    spec["env"] = {"PATH": f"{programs}{os.pathsep}${{PATH}}"}
-    spec["display_name"] = f"{'Kotlin' if port in LANGUAGES else 'Python'} (elsewhere: {port})"
+    environment, kotlin = ROOT / f".venv-elsewhere-{port}", port == "kotlin"
+    file = environment / "share" / "jupyter" / "kernels" / ("kotlin" if kotlin else "python3") / "kernel.json"
+    spec = json.loads(file.read_text()) | {"env": {"PATH": f"{environment / 'bin'}{os.pathsep}${{PATH}}"}}
+    spec["argv"][0] = str(environment / "bin" / "python")
+    spec["display_name"] = f"{'Kotlin' if kotlin else 'Python'} (elsewhere: {port})"
     known = Path(sys.prefix, "share", "jupyter", "kernels", f"elsewhere-{port}")
     known.mkdir(parents=True, exist_ok=True)
     (known / "kernel.json").write_text(json.dumps(spec))
@@ -73,11 +73,11 @@ def kernel_of(port):
             return KernelSpec(resource_dir=str(file.parent), **spec)
 
         def format_kernel_cmd(self, extra_arguments=None):
-            return super().format_kernel_cmd(None if port in LANGUAGES else extra_arguments)  # they are IPython's
+            return super().format_kernel_cmd(None if kotlin else extra_arguments)  # they are IPython's
 
         def start_kernel(self, **arguments):
             # Kotlin's kernel logs all that it does, and prints what it sends
-            quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) if port in LANGUAGES else {}
+            quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL) if kotlin else {}
             return super().start_kernel(**quiet, **arguments)
 
     return Kernel, {"display_name": spec["display_name"], "language": spec["language"], "name": known.name}
@@ -91,14 +91,14 @@ def run(port):
         env = notebooks.clean_environment() | {"MHA_ELSEWHERE": str(lines)}
         kernel, spec = kernel_of(port)
         notebooks.execute(notebook, FOLDER, env, kernel)
-        book = [(ROOT / f".venv-elsewhere-{port}" / "bin" / "python", BOOK[port])] if port in BOOK else []
-        for python, framework in [*book, *([(sys.executable, "torch")] if port == "kotlin" else [])]:
-            command = [python, FOLDER / "d2l_layer.py", framework]
-            subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+        python = ROOT / f".venv-elsewhere-{port}" / "bin" / "python" if port in BOOK else sys.executable
+        book = [python, FOLDER / "d2l_layer.py", BOOK.get(port, "torch")]  # torch is in the course's own environment
+        subprocess.run(book, env=env, check=True, stdout=subprocess.DEVNULL)
         found = [json.loads(line) for line in lines.read_text().splitlines()]
     notebooks.normalise(notebook)
     notebook.metadata.kernelspec = nbformat.from_dict(spec)
-    notebook.metadata.language_info = nbformat.from_dict(LANGUAGES.get(port, notebook.metadata.language_info))
+    if port == "kotlin":
+        notebook.metadata.language_info = nbformat.from_dict({"name": "kotlin", "file_extension": ".kt"})
     notebooks.set_ids(notebook.cells, port)
     nbformat.validate(notebook)
     return nbformat.v4.writes(notebook) + "\n", found
@@ -108,31 +108,33 @@ def in_table(entry):
     """What has been found as the tables say it, so that two machines say the same."""
     if "found" in entry:
         return entry | {"found": {name: in_words(off, entry["dtype"]) for name, off in entry["found"].items()}}
-    return entry | {"off": f"{entry['off']:.1f}"} if "off" in entry else entry
+    return entry | {"off": f"off by {entry['off']:.1f}"} if "off" in entry else entry
 
 
-def row(cells):
-    return "| " + " | ".join(cells) + " |\n"
+def table(*rows):
+    head, *others = rows
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, ["---"] * len(head), *others))
 
 
 def tables(results):
     """The tables of the page, in Markdown: layers by case, traps, planted bugs."""
-    found = [entry for port in PORTS for entry in results.get(port, [])]
-    cases = {name: None for entry in found for name in entry.get("found", {})}
-    text = row(["layer", "numbers", *cases]) + row(["---"] * (2 + len(cases)))
-    for entry in sorted(
-        (entry for entry in found if "found" in entry), key=lambda entry: "this layer" not in entry["layer"]
-    ):
-        words = in_table(entry)["found"]
-        shown = [f"ok, {off:.0e}" if words[name] == "ok" else words[name] for name, off in entry["found"].items()]
-        text += row([entry["layer"], entry["dtype"], *shown])
-    text += "\n" + row(["framework's own layer", "trap", "output"]) + row(["---"] * 3)
-    text += "".join(row([e["layer"], e["trap"], f"off by {e['off']:.1f}"]) for e in found if "trap" in e)
-    text += "\n" + row(["planted bug", *PORTS]) + row(["---"] * (1 + len(PORTS)))
-    for bug in {entry["bug"]: None for entry in found if "bug" in entry}:
-        caught = {port: e["caught"] for port in PORTS for e in results.get(port, []) if e.get("bug") == bug}
-        text += row([bug, *(f"caught by {caught[port]} of 10" if port in caught else "not run" for port in PORTS)])
-    return text
+    found = [entry for port in PORTS for entry in results[port]]
+    layers = sorted((one for one in found if "found" in one), key=lambda one: "this layer" not in one["layer"])
+    cases = []
+    for one in layers:
+        words, exact = in_table(one)["found"], one["found"]
+        shown = (f"ok, {exact[name]:.0e}" if words[name] == "ok" else words[name] for name in exact)
+        cases.append([one["layer"], one["dtype"], *shown])
+    traps = [[one["layer"], one["trap"], in_table(one)["off"]] for one in found if "trap" in one]
+    caught = {port: {one["bug"]: one["caught"] for one in results[port] if "bug" in one} for port in PORTS}
+    bugs = [[bug, *(f"caught by {caught[port][bug]} of 10" for port in PORTS)] for bug in caught["kotlin"]]
+    return "\n".join(
+        (
+            table(["layer", "numbers", *layers[0]["found"]], *cases),
+            table(["framework's own layer", "trap", "output"], *traps),
+            table(["planted bug", *PORTS], *bugs),
+        )
+    )
 
 
 def with_tables(page, results):
@@ -145,20 +147,25 @@ def main():
     parser.add_argument("ports", nargs="*", help="default: all")
     parser.add_argument("--test", action="store_true", help="compare with what is committed, and write nothing")
     arguments = parser.parse_args()
-    results, failed = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}, False
+    results, failed = json.loads(RESULTS.read_text()), False
     for port in arguments.ports or PORTS:
         if not install(port):
-            print(f"REPORT: {port} is skipped, since its packages could not be installed")
+            print(f"REPORT: {port} is skipped, since it could not be installed")
             continue
-        text, found = run(port)
-        path = FOLDER / f"{port}.ipynb"
+        try:
+            text, found = run(port)
+        except notebooks.NotebookError as error:
+            print(f"{port}: {error}", flush=True)
+            failed = True
+            continue
+        path, known = FOLDER / f"{port}.ipynb", [*map(in_table, found)] == [*map(in_table, results[port])]
         if arguments.test:
-            same = text == path.read_text() and [*map(in_table, found)] == [*map(in_table, results[port])]
+            same = known and text == path.read_text()
             print(f"{port}: {'as committed' if same else 'NOT as committed'}", flush=True)
             failed |= not same
         else:
             path.write_text(text)
-            results[port] = found
+            results[port] = results[port] if known else found  # the last digits are those of one machine
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
             page = FOLDER / "README.md"
             page.write_text(with_tables(page.read_text(), results))

@@ -288,8 +288,9 @@ def cache_trial(lengths: list[int], block_size: int, num_heads: int, head_size: 
         < lengths[:, None] → < (lengths[:, None] - 1).clamp(min=1) ⇒ The newest token is not heard. It belongs to the
             text, too.
         < lengths[:, None] → < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ∨
-            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ⇒ A
-            last block that is not full is not heard at all.
+            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ∨
+            < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ; -math.inf),
+            dim=-1) → -math.inf), dim=-1).nan_to_num(0) ⇒ A last block that is not full is not heard at all.
         cache[table] → cache[torch.arange(table.shape[1]).expand_as(table)] ⇒ The first blocks of the memory are read,
             whatever the table says.
         cache[table] → cache[table[:1].expand_as(table)] ⇒ All texts read the blocks of the first one.
@@ -300,6 +301,8 @@ def cache_trial(lengths: list[int], block_size: int, num_heads: int, head_size: 
             another?
         .flatten(1, 2) → .reshape(len(table), cache.shape[2], -1, cache.shape[3]).transpose(1, 2) ⇒ Heads and tokens are
             cut where they lie. Which axis of the memory counts the heads?
+        "thd,tkhd->thk", queries, K) → "thd,tkhd->tk", queries, K)[:, None].expand(-1, queries.shape[1], -1) ⇒ All
+            heads of a text get the same weights. | Which axis of the scores counts the heads?
         / math.sqrt(queries.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
         math.sqrt(queries.shape[-1]) → queries.shape[-1] ∨ math.sqrt(queries.shape[1] * queries.shape[2]) ⇒ The scores
             are not divided by the root of the head size.

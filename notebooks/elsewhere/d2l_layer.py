@@ -1,57 +1,31 @@
 """The book's own layer, of d2l 1.0.3, on the golden vectors: ``d2l_layer.py jax``, or tensorflow, mxnet, torch.
 
-Runs in the environment of that framework, started by ``tools.elsewhere``. What d2l imports beside the framework, and
-its layer does not use, is replaced by modules that are empty.
+Runs in the environment of that framework, started by ``tools.elsewhere``.
 """
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import os
 import sys
-import types
+from unittest.mock import MagicMock
 
 import numpy
 from golden_vectors import compare
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 MATRICES = "W_q", "W_k", "W_v", "W_o"
+UNUSED = "IPython", "matplotlib", "matplotlib_inline", "pandas", "requests", "tensorflow_datasets", "torchvision"
 
 
-class Missing(types.ModuleType):
-    """A module in which every name is a class that does nothing."""
+def layer_of(framework, first, unused=UNUSED):
+    """The book's layer for a framework, after the modules that come first have been imported.
 
-    __path__ = ()
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds an empty module for each of these names."""
-
-    names = frozenset("IPython matplotlib matplotlib_inline pandas requests tensorflow_datasets torchvision".split())
-
-    def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in self.names else None
-
-    def create_module(self, spec):
-        return Missing(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-
-def book(framework, *first):
-    """The book's package for a framework, after the modules that must see the world as it is."""
+    What d2l imports beside the framework, and its layer does not use, has stand-ins: it is not installed here.
+    """
     for name in first:
         importlib.import_module(name)
-    if framework == "jax":
-        Finder.names |= {"tensorflow"}
-    sys.meta_path.insert(0, Finder())
-    return importlib.import_module(f"d2l.{framework}")
+    for name in unused:
+        sys.modules[name] = MagicMock()
+    return importlib.import_module(f"d2l.{framework}").MultiHeadAttention
 
 
 def sizes(case):
@@ -66,7 +40,7 @@ def inputs(case, array):
 
 
 def of_jax():
-    MultiHeadAttention = book("jax", "jax", "flax.linen", "flax.training.train_state", "optax").MultiHeadAttention
+    MultiHeadAttention = layer_of("jax", ("flax.linen", "flax.training.train_state", "optax"), (*UNUSED, "tensorflow"))
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -82,7 +56,7 @@ def of_jax():
 
 
 def of_tensorflow():
-    MultiHeadAttention = book("tensorflow", "tensorflow.keras").MultiHeadAttention
+    MultiHeadAttention = layer_of("tensorflow", ["tensorflow"])
     import tensorflow
 
     def call(case, dtype):
@@ -100,7 +74,7 @@ def of_tensorflow():
 
 def of_mxnet():
     numpy.bool = bool  # what MXNet's import needs of a NumPy that no longer has it
-    MultiHeadAttention = book("mxnet", "mxnet").MultiHeadAttention
+    MultiHeadAttention = layer_of("mxnet", ["mxnet"])
     import mxnet
 
     mxnet.npx.set_np()
@@ -120,7 +94,7 @@ def of_mxnet():
 
 
 def of_torch():
-    MultiHeadAttention = book("torch", "torch").MultiHeadAttention
+    MultiHeadAttention = layer_of("torch", ["torch"])
     import torch
 
     def call(case, dtype):

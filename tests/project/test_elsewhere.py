@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -72,16 +73,34 @@ def test_what_a_case_cannot_be_asked_is_not_counted_as_passed(capsys):
 
 def test_packages_that_cannot_be_installed_are_reported_and_skipped(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
+    monkeypatch.setattr(elsewhere.shutil, "which", lambda name: name)
     monkeypatch.setattr(elsewhere.subprocess, "call", lambda command: 1)
     monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "jax"])
     assert not elsewhere.main()
     assert "REPORT: jax is skipped" in capsys.readouterr().out
 
 
-def test_a_machine_without_java_is_told_so(monkeypatch, capsys):
-    monkeypatch.setattr(elsewhere.shutil, "which", lambda name: None)
+@pytest.mark.parametrize(("program", "remedy"), [("java", "needs Java"), (elsewhere.PYTHON, "BOOK_PYTHON=")])
+def test_a_machine_without_java_or_without_the_python_of_the_pins_is_told_so(program, remedy, monkeypatch, capsys):
+    monkeypatch.setattr(elsewhere.shutil, "which", lambda name: None if name == program else name)
     assert not elsewhere.install("kotlin")
-    assert "needs Java" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"There is no {program} here" in told and remedy in told
+
+
+def test_a_cell_that_fails_is_red_and_the_other_notebooks_are_still_run(monkeypatch, capsys):
+    texts = {port: (elsewhere.FOLDER / f"{port}.ipynb").read_text() for port in ("jax", "keras")}
+
+    def run(port):
+        if port == "jax":
+            raise notebooks.NotebookError("cell 3 failed")
+        return texts[port], RESULTS[port]
+
+    monkeypatch.setattr(elsewhere, "install", lambda port: True)
+    monkeypatch.setattr(elsewhere, "run", run)
+    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "--test", "jax", "keras"])
+    assert elsewhere.main()
+    assert capsys.readouterr().out.splitlines() == ["jax: cell 3 failed", "keras: as committed"]
 
 
 def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
@@ -93,4 +112,31 @@ def test_other_numbers_than_those_that_are_kept_are_red(monkeypatch, capsys):
         monkeypatch.setattr(elsewhere, "run", lambda port, found=found: (text, found))
         assert elsewhere.main() == red
     assert "NOT as committed" in capsys.readouterr().out
-    assert (elsewhere.ROOT / "golden" / "README.md").exists()
+
+
+def test_last_digits_of_another_machine_change_no_file(monkeypatch, tmp_path):
+    folder, results = tmp_path / "elsewhere", tmp_path / "elsewhere.json"
+    folder.mkdir()
+    results.write_text(elsewhere.RESULTS.read_text())
+    for name in ("mxnet.ipynb", "README.md"):
+        (folder / name).write_text((elsewhere.FOLDER / name).read_text())
+    before = {path: path.read_text() for path in [results, *folder.iterdir()]}
+    text, digits = before[folder / "mxnet.ipynb"], json.loads(before[results])["mxnet"]
+    digits[0]["found"]["lengths"] *= 1.5
+    monkeypatch.setattr(elsewhere, "FOLDER", folder)
+    monkeypatch.setattr(elsewhere, "RESULTS", results)
+    monkeypatch.setattr(elsewhere, "install", lambda port: True)
+    monkeypatch.setattr(elsewhere.sys, "argv", ["elsewhere", "mxnet"])
+    monkeypatch.setattr(elsewhere, "run", lambda port: (text, digits))
+    assert not elsewhere.main()
+    assert before == {path: path.read_text() for path in before}
+    digits[0]["found"]["lengths"] = 3.0
+    assert not elsewhere.main()
+    assert "off by 3.0" in (folder / "README.md").read_text()
+    assert json.loads(results.read_text())["mxnet"][0]["found"]["lengths"] == 3.0
+
+
+def test_the_page_of_the_golden_vectors_lists_every_file():
+    page = (elsewhere.ROOT / "golden" / "README.md").read_text()
+    listed = re.findall(r"(?m)^\| `(\w+\.npz)` \|", page)
+    assert sorted(listed) == sorted(file.name for file in golden_vectors.GOLDEN.glob("*.npz"))
