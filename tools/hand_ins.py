@@ -15,8 +15,8 @@ def unsolved(solution):
 
 
 def solved(solution):
-    """The right answer."""
-    return solution.source
+    """The right answer, without the markers around it."""
+    return "\n".join(line for line in solution.source.split("\n") if line.strip() not in (stubs.BEGIN, stubs.END))
 
 
 def wrong(solution):
