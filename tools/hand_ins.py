@@ -20,7 +20,9 @@ def solved(solution):
 
 
 def wrong(solution):
-    """A stub, and after it a wrong answer: every name that the cell defines means another function."""
+    """A stub, and after it a wrong answer: every name that the cell defines means another function; or other words."""
+    if stubs.is_written(solution):
+        return "It is so."
     names = [name for statement in ast.parse(stubs.stub_from(solution)).body for name in defined(statement)]
     return "\n".join([stubs.stub_from(solution), *(f"{name} = lambda *_, **__: 0.25" for name in names)])
 
@@ -39,10 +41,11 @@ def hand_in(released, path, answer):
         path: the notebook of solutions.
         answer: ``unsolved``, ``solved`` or ``wrong``.
     """
-    answers = {cell.id: answer(cell) for cell in make_notebooks.read(path).cells if stubs.is_solution(cell)}
+    solutions = make_notebooks.read(path)
+    answers = {cell.id: answer(cell) for cell in solutions.cells if cell.id in stubs.stubs_from(solutions)}
     for cell in released.cells:
         cell.source = answers.get(cell.id, cell.source)
-        if answer is wrong and cell.metadata.get("nbgrader", {}).get("grade"):
+        if answer is wrong and cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
             cell.source = "print('✓ Right')"
     return released
 
@@ -55,7 +58,8 @@ def cells_deleted(notebook):
 
 def cells_copied(notebook):
     """Every answer and every check stands there twice: nothing is lost."""
-    notebook.cells = [part for cell in notebook.cells for part in ([cell, again(cell)] if is_of_nbgrader(cell) else [cell])]
+    copied = of_nbgrader(notebook)
+    notebook.cells = [part for cell in notebook.cells for part in ([cell, again(cell)] if cell in copied else [cell])]
 
 
 def cells_split(notebook):
@@ -81,13 +85,9 @@ def endless_cell(notebook):
 DAMAGES = (cells_deleted, cells_copied, cells_split, outputs_cleared, endless_cell)
 
 
-def is_of_nbgrader(cell):
-    return "nbgrader" in cell.metadata
-
-
 def of_nbgrader(notebook):
     """The answers and their checks, in order."""
-    return [cell for cell in notebook.cells if is_of_nbgrader(cell)]
+    return [cell for cell in notebook.cells if "nbgrader" in cell.metadata]
 
 
 def again(cell):

@@ -3,9 +3,9 @@
     nbgrader export --exporter=marks.Canvas --assignment=attention --to=canvas.csv --Marks.column="Attention (4711)"
     nbgrader export --exporter=marks.Moodle --assignment=attention --to=moodle.csv
 
-The column is named as in the file that your gradebook exports; without a name it is the assignment's. Both find learners
-by what nbgrader knows of them: `nbgrader db student add ada --first-name=Ada --last-name=Love --email=ada@example.org
---lms-user-id=17`, or `nbgrader db student import` for a whole class. Who has no mark is left out, and told.
+The column is named as in the file that your gradebook exports; without a name it is the assignment's. Learners go by
+what nbgrader knows of them: `nbgrader db student add ada --first-name=Ada --last-name=Love --email=ada@example.org
+--lms-user-id=17`, or `nbgrader db student import` for a whole class. Whoever has no mark is left out and named.
 
 The formats: https://docs.moodle.org/en/Grade_import, and for Canvas what its importer reads,
 https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb.
@@ -76,7 +76,8 @@ class Moodle(Marks):
     """Moodle asks which column tells learners apart: map "Email address" to it, which every learner here has."""
 
     def head(self, assignment):
-        return [["First name", "Surname", "ID number", "Email address", self.column or f"Assignment: {assignment.name}"]]
+        column = self.column or f"Assignment: {assignment.name}"
+        return [["First name", "Surname", "ID number", "Email address", column]]
 
     def line(self, student, mark):
         if not student.email:

@@ -14,27 +14,27 @@ pytestmark = [
 
 # What their own tests import: canvas-lms, spec/lib/gradebook_importer_spec.rb, "User lookup", and
 # moodle, grade/import/csv/tests/load_data_test.php, `$oktext`.
-CANVAS = '''\
+CANVAS = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Assignment 1
     Points Possible,,,,,10
 "Able, Anne",7,,anne,,8.0
 Bunce,,,bobby,,5.5
-'''
-MOODLE = '''\
+"""
+MOODLE = """\
 First name,Surname,ID number,Email address,Assignment: Assignment for grape group
 Anne,Able,7,student7@example.com,8.0
 ,Bunce,,student5@example.com,5.5
-'''
-GRADEBOOK = f"""
+"""
+GRADEBOOK = """
 import os
 from nbgrader.api import Gradebook
 with Gradebook("sqlite:///gradebook.db") as book:
-    people = {{
+    people = {
         "anne": dict(first_name="Anne", last_name="Able", email="student7@example.com", lms_user_id="7"),
         "bobby": dict(last_name="Bunce", email="student5@example.com"),
-        "carol": {{}}, "dan": {{}}, "eve": {{}},
-    }}
-    points = {{"anne": 8, "bobby": 6, "carol": None, "dan": 3}}
+        "carol": {}, "dan": {}, "eve": {},
+    }
+    points = {"anne": 8, "bobby": 6, "carol": None, "dan": 3}
     book.add_assignment("late")
     book.add_assignment("other")
     book.add_notebook("one", "late")
@@ -46,7 +46,7 @@ with Gradebook("sqlite:///gradebook.db") as book:
             grade = book.find_grade("cell", "one", "late", name)
             grade.auto_score, grade.needs_manual_grade = points[name], points[name] is None
             if name != "dan":
-                os.makedirs(f"autograded/{{name}}/late")
+                os.makedirs(f"autograded/{name}/late")
     book.find_submission("late", "bobby").notebooks[0].late_submission_penalty = 0.5
     book.db.commit()
 """

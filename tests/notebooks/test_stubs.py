@@ -3,7 +3,8 @@
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks
+from notebook_checks import is_stub
+from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, make_notebooks
 
 from tools import stubs
 
@@ -44,7 +45,7 @@ def cell(source, cell_id="01_sample-02", **nbgrader):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_stubs_of_the_story_are_its_solutions_stripped(path):
     """All of them, and no others."""
-    open_ones = {cell.id: cell.source for cell in code(make_notebooks.read(path)) if stubs.PLACEHOLDER in cell.source}
+    open_ones = {cell.id: cell.source for cell in make_notebooks.read(path).cells if is_stub(cell)}
     solutions = ROOT / "notebooks" / "solutions" / path.name
     made = stubs.stubs_from(make_notebooks.read(solutions)) if solutions in SOLUTIONS else {}
     assert list(open_ones.items()) == list(made.items())
