@@ -1,10 +1,10 @@
 """A class on JupyterHub, for real: ``python -m benchmarks.classroom --students 30`` (make bench-class).
 
 A hub, its proxy and a server for each student run on this machine, under the settings of jupyterhub_config.py. All
-students log in at once, get the notebooks by nbgitpuller, run 03, end its kernel, run 06 and answer an exercise: all over
-HTTP and the kernel's websocket but the last, who has a real browser. Then five of them get a new edition and hand in to
-nbgrader, in the same hub. A class of thirty is written to results/classroom.md. Exits with 1 if anybody fails. Needs Linux
-and Chromium.
+students log in at once, get the notebooks by nbgitpuller, run 03, end its kernel, run 06 and answer an exercise: all
+over HTTP and the kernel's websocket but the last, who has a real browser. Then five of them get a new edition and hand
+in to nbgrader, in the same hub. A class of thirty is written to results/classroom.md. Exits with 1 if anybody fails.
+Needs Linux and Chromium.
 """
 
 import argparse

@@ -8,7 +8,7 @@ command line in classroom.py. The class's folder, readable for all, is made once
     mkdir /srv/class/exchange && chmod 777 /srv/class/exchange                what goes to nbgrader and comes back
     cp -r notebooks /srv/class/notebooks && cd /srv/class/notebooks           what learners get:
     git init -b main && git add . && git commit -m "First edition"            a repository, here or on any host
-    git config --system --add safe.directory /srv/class/notebooks             (here: learners are not its owners)
+    git config --system --add safe.directory /srv/class/notebooks/.git        (here: learners do not own it)
 """
 
 import os

@@ -37,6 +37,7 @@ def handed_out(tmp_path, edition):
     repository, home = tmp_path / "repository", tmp_path / "home"
     repository.mkdir()
     run("git", "init", "--quiet", "--initial-branch=main", cwd=repository)
+    (repository / "words.txt").write_text("the instructor's")
     publish(repository, edition)
     pull(repository, home)
     return repository, home
@@ -78,6 +79,7 @@ def test_a_new_edition_comes_and_answers_stay(handed_out, edition):
         cell.source = f"answer = {cell.id!r}"
     save(mine, home / NAME)
     (home / "notes.txt").write_text("mine")
+    (home / "words.txt").unlink()
 
     edition.cells[0].source += "\n\nA new sentence."
     stub = next(cell for cell in edition.cells if cell.id == answers[0].id)
@@ -91,6 +93,7 @@ def test_a_new_edition_comes_and_answers_stay(handed_out, edition):
     assert answers and {cell.id: merged[cell.id] for cell in answers} == {cell.id: cell.source for cell in answers}
     assert merged[edition.cells[0].id].endswith("A new sentence.")
     assert (home / "12_new.ipynb").exists() and (home / "notes.txt").read_text() == "mine"
+    assert (home / "words.txt").exists()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -72,6 +72,15 @@ def test_a_solution_for_nbgrader_needs_a_marker():
         stubs.stubs_from(unmarked)
 
 
+def test_an_answer_in_words_gives_way_to_a_line():
+    words = new_markdown_cell("Because.", id="01_sample-02", metadata={"nbgrader": {"solution": True, "grade": True}})
+    story = new_notebook(cells=[new_markdown_cell("old", id="01_sample-02"), new_markdown_cell("2", id="01_sample-03")])
+    stubs.write_stubs(story, new_notebook(cells=[words]))
+    assert [cell.source for cell in story.cells] == [stubs.WRITTEN_PLACEHOLDER, "2"]
+    with pytest.raises(stubs.StubError, match="01_sample-02: .*the story has no markdown cell of this id"):
+        stubs.write_stubs(new_notebook(cells=[cell("old")]), new_notebook(cells=[words]))
+
+
 RIGHT = """\
 def twice(X):
     Y = X + X  # (n,) + (n,) -> (n,)
