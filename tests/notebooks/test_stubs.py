@@ -77,7 +77,7 @@ def test_an_answer_in_words_gives_way_to_a_line():
     story = new_notebook(cells=[new_markdown_cell("old", id="01_sample-02"), new_markdown_cell("2", id="01_sample-03")])
     stubs.write_stubs(story, new_notebook(cells=[words]))
     assert [cell.source for cell in story.cells] == [stubs.WRITTEN_PLACEHOLDER, "2"]
-    with pytest.raises(stubs.StubError, match="01_sample-02: .*the story has no markdown cell of this id"):
+    with pytest.raises(stubs.StubError, match=r"01_sample-02: .*the story has no markdown cell of this id"):
         stubs.write_stubs(new_notebook(cells=[cell("old")]), new_notebook(cells=[words]))
 
 
