@@ -217,10 +217,10 @@ class BrowserStudent(Student):
         notebook.do("await jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
     def get_notebooks(self) -> None:
-        """Wait until nbgitpuller's page has opened the first notebook."""
+        """Wait until nbgitpuller's page has opened the lab, and this the first notebook."""
         self.page.wait_for_url(f"{self.server}/lab/tree/notebooks/**")
-        self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')")
-        self.page.evaluate("jupyterapp.restored.then(() => null)")
+        # A notebook that is opened before this one is there would lose its place in front to it.
+        self.page.locator(".jp-NotebookPanel .jp-Notebook-ExecutionIndicator").wait_for()
 
     def log_in(self) -> None:
         self.page.goto(f"{self.hub}/hub/login")
