@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
-	bench-notebooks bench-widgets bench-class mutants weights kept-maps real-models try-real-models lint clean \
+	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-book-pins test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install
 .NOTPARALLEL:
@@ -88,6 +88,9 @@ bench-widgets: install ## how fast live pictures answer in a browser, and whethe
 bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
 	@$(MAKE) --no-print-directory install VENV=.venv-class
 	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
+
+bench-damaged: install nbgrader ## hand in thirty notebooks, ten of them damaged, and let nbgrader grade them: a quarter of an hour
+	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.damaged_hand_ins $(if $(LEARNERS),--learners $(LEARNERS))
 
 mutants: install ## break 16 random places of each room, and list those that no quick test notices: an hour; goes on where it stopped
 	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)

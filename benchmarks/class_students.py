@@ -76,6 +76,7 @@ class Student:
         """All that a student does."""
         start = time.time()
         self.log_in()
+        self.get_notebooks()
         self.note("log in", time.time() - start)
         for name in (FIRST, SECOND):
             self.work_through(name)
@@ -107,6 +108,15 @@ class Student:
                 raise ClassError(f"the hub answered {answer.status_code} {answer.reason} at {answer.url}")
             time.sleep(float(answer.headers.get("Retry-After", 1)))
             answer = self.web.get(f"{self.hub}/hub/spawn", timeout=PATIENCE)
+
+    def get_notebooks(self) -> None:
+        """Follow the address that a new server opens: nbgitpuller's page, and the request that this page sends."""
+        page = self.ask("GET", "")
+        if "/git-pull?" not in page.url:
+            raise ClassError(f"a new server opened {page.url}, and not nbgitpuller")
+        said = self.ask("GET", f"git-pull/api?{page.url.partition('?')[2]}").text
+        if '"phase": "finished"' not in said:
+            raise ClassError(f"nbgitpuller: {said[-400:]}")
 
     def token(self, path: str) -> str:
         """The token against forgery that is sent back with what changes something."""
@@ -205,6 +215,12 @@ class BrowserStudent(Student):
             check_verdict(str(notebook.cells()[place + 1]["outputs"]))
         notebook.save()
         notebook.do("await jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+
+    def get_notebooks(self) -> None:
+        """Wait until nbgitpuller's page has opened the lab, and this the first notebook."""
+        self.page.wait_for_url(f"{self.server}/lab/tree/notebooks/**")
+        # A notebook that is opened before this one is there would lose its place in front to it.
+        self.page.locator(".jp-NotebookPanel .jp-Notebook-ExecutionIndicator").wait_for()
 
     def log_in(self) -> None:
         self.page.goto(f"{self.hub}/hub/login")

@@ -1,14 +1,14 @@
 """A class on JupyterHub, for real: ``python -m benchmarks.classroom --students 30`` (make bench-class).
 
 A hub, its proxy and a server for each student run on this machine, under the settings of jupyterhub_config.py. All
-students log in at once, run notebook 03, end its kernel, run 06 and answer an exercise: all over HTTP and the kernel's
-websocket but the last, who has a real browser. Then five of them hand in to nbgrader, in the same hub. A class of
-thirty is written to results/classroom.md. Exits with 1 if anybody fails. Needs Linux and Chromium.
+students log in at once, get the notebooks by nbgitpuller, run 03, end its kernel, run 06 and answer an exercise: all
+over HTTP and the kernel's websocket but the last, who has a real browser. Then five of them get a new edition and hand
+in to nbgrader, in the same hub. A class of thirty is written to results/classroom.md. Exits with 1 if anybody fails.
+Needs Linux and Chromium.
 """
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +32,8 @@ PAGE = """# A class on JupyterHub
 
 `make bench-class` wrote this: {number} students at once, one in Chromium, all others over HTTP and the kernel's
 websocket. Nobody reads or thinks: each logs in, runs all cells of 03, ends the kernel, runs all of 06 and answers an
-exercise. In a class of people the waits are shorter.
+exercise. In a class of people the waits are shorter. The notebooks come by nbgitpuller when a server starts; "log in"
+includes it.
 
 {machine}
 
@@ -54,6 +55,13 @@ what a student takes alone, in a container.
 
 At the fullest moment {least_free:.1f} GiB of this machine were free.
 
+## A new edition in the same hub
+
+Five students change a notebook, the instructor changes others of its cells, adds one, and a notebook, and nbgitpuller
+pulls this into their homes.
+
+{editions}
+
 ## nbgrader in the same hub
 
 An instructor releases an assignment, students fetch it, answer and hand in, the instructor collects, grades and
@@ -73,6 +81,7 @@ returns, and the students fetch what was returned; all by the requests that nbgr
 try:
     from playwright.sync_api import sync_playwright
 
+    from benchmarks.class_hand_out import make_repository, update
     from benchmarks.class_memory import Memory, free_memory
     from benchmarks.class_nbgrader import INSTRUCTOR, grade, prepare_course
     from benchmarks.class_students import BrowserStudent, ClassError, Student
@@ -125,16 +134,16 @@ def answers(address: str) -> bool:
 
 
 def make_homes(folder: Path, names: list[str]) -> None:
-    """The folder that a class shares, with the course's kernel, and a home with the notebooks for everybody."""
+    """The folder that a class shares, with the course's kernel and a repository of the notebooks, and all homes."""
     command = [sys.executable, "-m", "ipykernel", "install", f"--prefix={folder}"]
     subprocess.run(command, check=True, capture_output=True)
     for part in ("models", "exchange"):
         (folder / part).mkdir()
     (folder / "exchange").chmod(0o777)
+    make_repository(folder / "notebooks")
     for name in names:
         home = folder / "homes" / name
-        shutil.copytree(ROOT / "notebooks", home / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
-        (home / ".jupyter").mkdir()
+        (home / ".jupyter").mkdir(parents=True)
         settings = "c.ServerApp.allow_root = True\nc.LabApp.expose_app_in_browser = True\n"  # for the browser's student
         (home / ".jupyter" / "jupyter_server_config.py").write_text(settings)
     prepare_course(folder / "homes")
@@ -167,7 +176,9 @@ def hold_class(address: str, names: list[str]) -> tuple[list[Student], dict[str,
     return students, failures
 
 
-def report(machine: str, students: list[Student], failures: dict[str, str], memory: Memory, grades: list[str]) -> str:
+def report(
+    machine: str, students: list[Student], failures: dict[str, str], memory: Memory, parts: dict[str, list[str]]
+) -> str:
     """All figures, as a page."""
     finished = sum("everything" in student.took for student in students)
     lost = sum("a kernel is lost" in failure for failure in failures.values())
@@ -188,7 +199,7 @@ def report(machine: str, students: list[Student], failures: dict[str, str], memo
         sizes="\n".join(sizes),
         kernels=memory.kernels,
         least_free=memory.least_free,
-        grades="\n".join(grades),
+        **{part: "\n".join(lines) for part, lines in parts.items()},
         config=CONFIG.read_text(encoding="utf-8").rstrip(),
     )
 
@@ -216,11 +227,16 @@ def main() -> bool:
             memory.start()
             students, failures = hold_class(address, names)
             memory.stop.set()
-            try:
-                grades = grade(address, names[:5])
-            except ClassError as error:
-                failures["nbgrader"], grades = str(error), ["It failed."]
-    page = report(machine, students, failures, memory, grades)
+            parts = {}
+            for part, run in {
+                "editions": lambda: update(address, names[:5], folder / "notebooks"),
+                "grades": lambda: grade(address, names[:5]),
+            }.items():
+                try:
+                    parts[part] = run()
+                except ClassError as error:
+                    failures[part], parts[part] = str(error), ["It failed."]
+    page = report(machine, students, failures, memory, parts)
     print(page)
     if len(names) >= FULL:
         REPORT.write_text(page, encoding="utf-8")

@@ -6,13 +6,18 @@ command line in classroom.py. The class's folder, readable for all, is made once
     .venv/bin/python -m ipykernel install --prefix=/srv/class                 the course's kernel, for every server
     MHA_CACHE=/srv/class/models .venv/bin/python -m tools.notebooks notebooks/07_*.ipynb    its trained model
     mkdir /srv/class/exchange && chmod 777 /srv/class/exchange                what goes to nbgrader and comes back
+    cp -r notebooks /srv/class/notebooks && cd /srv/class/notebooks           what learners get:
+    git init -b main && git add . && git commit -m "First edition"            a repository, here or on any host
+    git config --system --add safe.directory /srv/class/notebooks/.git        (here: learners do not own it)
 """
 
 import os
 import sys
+from urllib.parse import urlencode
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - JupyterHub defines it
 FOLDER = os.environ.get("CLASS_FOLDER", "/srv/class")
+REPOSITORY = os.environ.get("CLASS_REPOSITORY", f"file://{FOLDER}/notebooks")
 
 # When all come at once: how many servers start at a time, and after how many seconds the next one is to try again.
 c.JupyterHub.concurrent_spawn_limit = 6
@@ -27,7 +32,10 @@ c.Spawner.environment = {
     "MHA_CACHE": f"{FOLDER}/models",  # trained models, for all to read; what a student solves stays in the own home
     "JUPYTER_PATH": f"{FOLDER}/share/jupyter",
 }
-c.Spawner.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
+# A new server opens with nbgitpuller: it clones the repository, or merges its newest edition into what a learner has,
+# whose changes win; then it opens the first notebook.
+there = {"repo": REPOSITORY, "branch": "main", "targetpath": "notebooks"}
+c.Spawner.default_url = f"/git-pull?{urlencode(there | {'urlpath': 'lab/tree/notebooks/00_start_here.ipynb'})}"
 
 # A kernel that has done nothing for half an hour ends, and a server after an hour without anybody.
 c.Spawner.args = [

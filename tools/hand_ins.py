@@ -1,6 +1,9 @@
-"""What learners hand in to nbgrader: the released notebook with right answers, wrong ones or none."""
+"""What learners hand in to nbgrader: the released notebook with right answers, wrong ones or none, whole or damaged."""
 
 import ast
+import copy
+
+from nbformat.v4 import new_code_cell
 
 from tools import notebooks as make_notebooks
 from tools import stubs
@@ -12,12 +15,14 @@ def unsolved(solution):
 
 
 def solved(solution):
-    """The right answer."""
-    return solution.source
+    """The right answer, without the markers around it."""
+    return "\n".join(line for line in solution.source.split("\n") if line.strip() not in (stubs.BEGIN, stubs.END))
 
 
 def wrong(solution):
-    """A stub, and after it a wrong answer: every name that the cell defines means another function."""
+    """A stub, and after it a wrong answer: every name that the cell defines means another function; or other words."""
+    if stubs.is_written(solution):
+        return "It is so."
     names = [name for statement in ast.parse(stubs.stub_from(solution)).body for name in defined(statement)]
     return "\n".join([stubs.stub_from(solution), *(f"{name} = lambda *_, **__: 0.25" for name in names)])
 
@@ -36,9 +41,65 @@ def hand_in(released, path, answer):
         path: the notebook of solutions.
         answer: ``unsolved``, ``solved`` or ``wrong``.
     """
-    answers = {cell.id: answer(cell) for cell in make_notebooks.read(path).cells if stubs.is_solution(cell)}
+    solutions = make_notebooks.read(path)
+    answers = {cell.id: answer(cell) for cell in solutions.cells if cell.id in stubs.stubs_from(solutions)}
     for cell in released.cells:
         cell.source = answers.get(cell.id, cell.source)
-        if answer is wrong and cell.metadata.get("nbgrader", {}).get("grade"):
+        if answer is wrong and cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
             cell.source = "print('✓ Right')"
     return released
+
+
+def cells_deleted(notebook):
+    """The first answer with its check, and the second check: the points of the first are lost."""
+    first, check, _, second_check, *_ = of_nbgrader(notebook)
+    notebook.cells = [cell for cell in notebook.cells if cell not in (first, check, second_check)]
+
+
+def cells_copied(notebook):
+    """Every answer and every check stands there twice: nothing is lost."""
+    copied = of_nbgrader(notebook)
+    notebook.cells = [part for cell in notebook.cells for part in ([cell, again(cell)] if cell in copied else [cell])]
+
+
+def cells_split(notebook):
+    """The first answer and all checks are split before their last line: the points of the first are lost."""
+    first, *others = of_nbgrader(notebook)
+    to_split = [first, *(cell for cell in others if cell.metadata.nbgrader.grade)]
+    notebook.cells = [part for cell in notebook.cells for part in (split(cell) if cell in to_split else [cell])]
+
+
+def outputs_cleared(notebook):
+    """Nothing was run, or everything was cleared: nothing is lost."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+
+
+def endless_cell(notebook):
+    """A cell of the learner's own, after the first check, never ends: nothing is lost but time."""
+    place = notebook.cells.index(of_nbgrader(notebook)[1]) + 1
+    notebook.cells.insert(place, new_code_cell("while True:\n    pass"))
+
+
+DAMAGES = (cells_deleted, cells_copied, cells_split, outputs_cleared, endless_cell)
+
+
+def of_nbgrader(notebook):
+    """The answers and their checks, in order."""
+    return [cell for cell in notebook.cells if "nbgrader" in cell.metadata]
+
+
+def again(cell):
+    """A copy of a cell, with all that nbgrader has written on it, as JupyterLab makes it."""
+    other = copy.deepcopy(cell)
+    other.id = f"{cell.id}-again"
+    return other
+
+
+def split(cell):
+    """The two halves of a cell, as JupyterLab splits it: both keep what nbgrader has written on the whole."""
+    first, second = cell, again(cell)
+    *lines, last = cell.source.split("\n")
+    first.source, second.source = "\n".join(lines), last
+    return [first, second]

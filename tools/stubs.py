@@ -2,7 +2,8 @@
 story's stub cells are made from these.
 
 A solution cell holds regions between the lines ``### BEGIN SOLUTION`` and ``### END SOLUTION``. The story's cell with
-the same id is the solution cell with a placeholder in the place of each region, as nbgrader would make it.
+the same id is the solution cell with a placeholder in the place of each region, as nbgrader would make it. An answer in
+words, which is marked by hand, is a text cell, and all of it gives way to a line.
 """
 
 import ast
@@ -11,6 +12,7 @@ import textwrap
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 PLACEHOLDER = "...  # your code here"
+WRITTEN_PLACEHOLDER = "*Your answer, in the place of this line.*"
 
 
 class StubError(Exception):
@@ -23,12 +25,19 @@ def is_solution(cell):
     return cell.cell_type == "code" and bool(marked or cell.metadata.get("nbgrader", {}).get("solution"))
 
 
+def is_written(cell):
+    """Whether a cell is an answer in words."""
+    return cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("solution", False)
+
+
 def stub_from(cell):
     """The source of a solution cell with the placeholder, indented as the marker is, for each region.
 
     Raises:
         StubError: the cell has no region, or one without beginning or end.
     """
+    if is_written(cell):
+        return WRITTEN_PLACEHOLDER
     lines, inside, regions = [], False, 0
     for line in cell.source.split("\n"):
         marker, due = line.strip(), END if inside else BEGIN
@@ -75,17 +84,18 @@ def write_worked_answers(solutions, right_answers):
 
 def stubs_from(solutions):
     """The stub of every solution cell in a notebook of solutions, by cell id."""
-    return {cell.id: stub_from(cell) for cell in solutions.cells if is_solution(cell)}
+    return {cell.id: stub_from(cell) for cell in solutions.cells if is_solution(cell) or is_written(cell)}
 
 
 def write_stubs(story, solutions):
     """Put every stub in its place.
 
     Raises:
-        StubError: a solution gives no stub, or the story has no code cell of its id.
+        StubError: a solution gives no stub, or the story has no cell of its kind and id.
     """
-    places = {cell.id: cell for cell in story.cells if cell.cell_type == "code"}
+    kinds = {cell.id: cell.cell_type for cell in solutions.cells}
+    places = {cell.id: cell for cell in story.cells if cell.cell_type == kinds.get(cell.id)}
     for cell_id, stub in stubs_from(solutions).items():
         if cell_id not in places:
-            raise StubError(f"{cell_id}: a solution cell, but the story has no code cell of this id")
+            raise StubError(f"{cell_id}: a solution cell, but the story has no {kinds[cell_id]} cell of this id")
         places[cell_id].source = stub

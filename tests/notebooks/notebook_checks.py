@@ -23,6 +23,7 @@ WITHOUT_EXERCISES = ("00", "10")
 EXERCISE = r"(?m)^\*\*Exercise (\d+) \(.*?\d+ minutes.*?\)"
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
+WRITTEN = {"schema_version": 3, "task": False, "solution": True, "grade": True, "locked": False}
 OPENING = {
     r"\A# \S": "# Title",
     r"(?m)^\*\*Goal:\*\* \S": "**Goal:** …",
@@ -111,12 +112,12 @@ def outputs_good_everywhere(notebook, path):
 
 
 def exercises_checked(notebook, path):
-    """A few exercises, numbered from 1, each with a stub and, right after it, its check; some notebooks have none."""
+    """A few exercises, numbered from 1, each with a stub and, right after it, its check, unless words are asked for."""
     numbers = exercises(notebook)
     low, high = (0, 0) if path.stem[:2] in WITHOUT_EXERCISES else (MIN_EXERCISES, MAX_EXERCISES)
     if numbers != list(range(1, len(numbers) + 1)) or not low <= len(numbers) <= high:
         yield f"the exercises are numbered {numbers}, not from 1 to {low} or at most {high}"
-    unsolved = [cell for cell in code(notebook) if is_stub(cell)]
+    unsolved = [cell for cell in notebook.cells if is_stub(cell)]
     if len(unsolved) != len(numbers):
         yield f"{len(numbers)} exercises, but {len(unsolved)} stubs"
     for stub, following in pairs(notebook):
@@ -157,6 +158,13 @@ def gradable(notebook, path):
         if grading and grading.get("grade_id") in seen | {None}:
             yield f"{cell.id} needs a grade_id of its own"
         seen.add(grading.get("grade_id"))
+    for cell in filter(stubs.is_written, notebook.cells):
+        grading = cell.metadata.nbgrader
+        if grading != grading | WRITTEN or not grading.get("points", 0) > 0:
+            yield f"{cell.id} needs the metadata of an answer in words: {WRITTEN}, and points"
+        if grading.get("grade_id") in seen | {None}:
+            yield f"{cell.id} needs a grade_id of its own"
+        seen.add(grading.get("grade_id"))
     tagged = {cell.id for cell in notebook.cells if "reason" in cell.metadata.get("tags", [])}
     if tagged != reasons:
         yield f"texts tagged 'reason' are {tagged}, those after graded checks {reasons}"
@@ -168,8 +176,8 @@ SOLUTION_CHECKS = (solves_the_exercises, gradable, *FILE_CHECKS)
 
 
 def is_stub(cell):
-    """Whether a cell waits for a learner's code."""
-    return cell.cell_type == "code" and stubs.PLACEHOLDER in cell.source
+    """Whether a cell waits for a learner's code or words."""
+    return (stubs.PLACEHOLDER if cell.cell_type == "code" else stubs.WRITTEN_PLACEHOLDER) in cell.source
 
 
 def is_graded(cell):

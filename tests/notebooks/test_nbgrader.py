@@ -3,31 +3,25 @@
 It has an environment of its own, made by ``make nbgrader``; the notebooks run on this one, where mha_lib is.
 """
 
-import json
-import os
-import shutil
-import subprocess
-import sys
+import re
 
 import pytest
-from notebook_tools import ROOT, SOLUTIONS, make_notebooks
+from notebook_tools import SOLUTIONS, make_notebooks
 
 from tools import stubs
-from tools.hand_ins import hand_in, solved, unsolved, wrong
+from tools.hand_ins import DAMAGES, hand_in, of_nbgrader, solved, unsolved, wrong
+from tools.nbgrader_course import ASSIGNMENT, NBGRADER, Course
 
-NBGRADER = ROOT / ".venv-nbgrader"
-KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
-GRADES = """
-import json
+DAMAGED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
+WRITTEN = {"explain-a-map", "defend-a-cut"}
+LOST = {"cells_deleted": {"origin-check"}, "cells_split": {"origin-check"}}
+BY_HAND = """
 from nbgrader.api import Gradebook
 with Gradebook("sqlite:///gradebook.db") as book:
-    grades = [
-        (submission.student.id, notebook.name, grade.name, grade.auto_score, grade.max_score)
-        for submission in book.assignment_submissions("attention")
-        for notebook in submission.notebooks
-        for grade in notebook.grades
-    ]
-print(json.dumps(grades))
+    for notebook, cell, points in (("06_heads_at_work", "explain-a-map", 3), ("08_head_pruning", "defend-a-cut", 4)):
+        grade = book.find_grade(cell, notebook, "attention", "solved")
+        grade.manual_score, grade.needs_manual_grade = points, False
+    book.db.commit()
 """
 
 pytestmark = [
@@ -39,37 +33,14 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """The folder of a course for which the learners' notebooks are made."""
-    folder = tmp_path_factory.mktemp("course")
-    kernel = folder / "jupyter" / "kernels" / "python3" / "kernel.json"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text(json.dumps(KERNEL | {"display_name": "Python 3"}))
-    shutil.copytree(ROOT / "notebooks" / "solutions", folder / "source" / "attention")
-    (folder / "source" / "attention" / "nbgrader_config.py").rename(folder / "nbgrader_config.py")
-    run(folder, "-m", "nbgrader", "generate_assignment", "attention")
-    return folder
-
-
-def run(course, *arguments):
-    """Run the Python that has nbgrader, in a home of its own; what it prints."""
-    env = os.environ | {
-        "HOME": str(course),
-        "JUPYTER_PATH": str(course / "jupyter"),
-        "PATH": f"{NBGRADER / 'bin'}{os.pathsep}{os.environ['PATH']}",  # nbgrader starts alembic by its name
-    }
-    done = subprocess.run(["python", *arguments], cwd=course, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def released(course, name):
-    return make_notebooks.read(course / "release" / "attention" / name)
+    """A course for which the learners' notebooks are made."""
+    return Course(tmp_path_factory.mktemp("course"), [path.name for path in SOLUTIONS])
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_nbgrader_makes_the_storys_stubs(course, path):
     story = {cell.id: cell.source for cell in make_notebooks.read(path.parents[1] / path.name).cells}
-    made = [cell for cell in released(course, path.name).cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    made = [cell for cell in course.released(path.name).cells if cell.metadata.get("nbgrader", {}).get("solution")]
     assert [cell.id for cell in made] == list(stubs.stubs_from(make_notebooks.read(path)))
     assert [cell.source for cell in made] == [story[cell.id] for cell in made]
 
@@ -77,44 +48,50 @@ def test_nbgrader_makes_the_storys_stubs(course, path):
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_learners_are_not_told_why(course, path):
     kept = [cell.id for cell in make_notebooks.read(path).cells if "reason" not in cell.metadata.get("tags", [])]
-    assert [cell.id for cell in released(course, path.name).cells] == kept
+    assert [cell.id for cell in course.released(path.name).cells] == kept
 
 
 @pytest.fixture(scope="module")
 def grades(course):
-    """The points of three learners, and those there were to win: {learner: {graded cell: (points, of)}}."""
+    """The points of all learners, None where a hand must give them: {learner: {graded cell: (points, of)}}."""
     for path in SOLUTIONS:
-        submit(course, solved, path)
-        submit(course, wrong, path)
-    submit(course, unsolved, SOLUTIONS[0])
-    run(course, "-m", "nbgrader", "autograde", "attention")
+        submit(course, "solved", path, solved)
+        submit(course, "wrong", path, wrong)
+    submit(course, "unsolved", SOLUTIONS[0], unsolved)
+    for damage in DAMAGES:
+        submit(course, damage.__name__, DAMAGED, solved, damage)
+    submit(course, "no_notebook", DAMAGED, lambda solution: solution.source, lambda notebook: notebook.pop("cells"))
+    said = course.nbgrader("autograde", ASSIGNMENT, "--Execute.timeout=60", fails=True)
+    assert re.findall("error processing assignment '.*' for student '(.*)'", said) == ["no_notebook"]
     found = {}
-    for learner, notebook, cell, points, of in json.loads(run(course, "-c", GRADES)):
-        found.setdefault(learner, {})[notebook, cell] = points, of
+    for learner, notebook, cell, points, of, by_hand in course.grades():
+        found.setdefault(learner, {})[notebook, cell] = None if by_hand else points, of
     return found
 
 
-def submit(course, answer, path):
-    """Put what a learner hands in where nbgrader looks for it."""
-    folder = course / "submitted" / answer.__name__ / "attention"
-    folder.mkdir(parents=True, exist_ok=True)
-    handed_in = hand_in(released(course, path.name), path, answer)
-    (folder / path.name).write_text(json.dumps(handed_in), encoding="utf-8")
+def submit(course, learner, path, answer, damage=None):
+    """Hand in a notebook with answers, and damaged, if anything damages it."""
+    notebook = hand_in(course.released(path.name), path, answer)
+    if damage:
+        damage(notebook)
+    course.submit(learner, path.name, notebook)
 
 
-def test_solutions_get_all_points(grades):
-    graded = {
-        (path.stem, cell.metadata.nbgrader.grade_id): cell.metadata.nbgrader.points
-        for path in SOLUTIONS
-        for cell in make_notebooks.read(path).cells
-        if cell.metadata.get("nbgrader", {}).get("grade")
-    }
-    assert graded
-    assert grades["solved"] == {cell: (points, points) for cell, points in graded.items()}
+def graded(path):
+    """The graded cells of a notebook of solutions, and the points of each."""
+    cells = of_nbgrader(make_notebooks.read(path))
+    return {(path.stem, cell.metadata.nbgrader.grade_id): cell.metadata.nbgrader.get("points") for cell in cells}
+
+
+def test_solutions_get_all_points_and_words_wait_for_a_reader(grades):
+    points = {cell: points for path in SOLUTIONS for cell, points in graded(path).items() if points}
+    assert {cell for _, cell in points} >= WRITTEN
+    assert grades["solved"] == {cell: (None if cell[1] in WRITTEN else of, of) for cell, of in points.items()}
 
 
 def test_wrong_answers_get_none(grades):
-    assert grades["wrong"] == {cell: (0, points) for cell, (_, points) in grades["solved"].items()}
+    expected = {cell: (None if cell[1] in WRITTEN else 0, of) for cell, (_, of) in grades["solved"].items()}
+    assert grades["wrong"] == expected
 
 
 def test_stubs_get_none(grades):
@@ -122,3 +99,28 @@ def test_stubs_get_none(grades):
     points = {cell: points for cell, (_, points) in grades["solved"].items() if cell[0] == SOLUTIONS[0].stem}
     assert points
     assert {cell: grades["unsolved"][cell] for cell in points} == {cell: (0, of) for cell, of in points.items()}
+
+
+def test_words_that_nobody_wrote_get_none(grades):
+    """Whoever hands in the first notebook alone has answered nothing elsewhere, and no hand is needed."""
+    assert {grades["unsolved"][cell] for cell in grades["solved"] if cell[1] in WRITTEN} == {(0, 4), (0, 5)}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_notebook_gets_the_points_of_what_is_left(grades, damage):
+    points = {cell: points for cell, points in graded(DAMAGED).items() if points}
+    lost = LOST.get(damage.__name__, set())
+    found = {cell: grades[damage.__name__][cell] for cell in points}
+    assert found == {cell: (0 if cell[1] in lost else of, of) for cell, of in points.items()}
+
+
+def test_a_mark_given_by_hand_reaches_the_gradebook(course, grades):
+    """With it, a learner has a mark; one whose words wait has none yet, nor has one whose file was no notebook."""
+    course.run("-c", BY_HAND)
+    said = course.nbgrader("export", "--exporter=marks.Canvas", f"--assignment={ASSIGNMENT}", "--to=marks.csv")
+    lines = (course.folder / "marks.csv").read_text(encoding="utf-8").splitlines()
+    marks = {line.split(",")[3]: float(line.split(",")[-1]) for line in lines[2:]}
+    assert marks["solved"] == sum(of for _, of in grades["solved"].values()) - 2
+    assert marks.keys() == grades.keys() - {"wrong", "no_notebook"}
+    assert "wrong is left out: an answer waits to be marked by hand" in said
+    assert "no_notebook is left out: not graded" in said

@@ -114,6 +114,15 @@ def test_a_fault_is_named(story, message):
     assert message in "\n".join(faults(*story, checks.STORY_CHECKS))
 
 
+@pytest.mark.parametrize("missing", ["schema_version", "grade", "locked", "points", "grade_id"])
+def test_an_answer_in_words_needs_all_that_nbgrader_must_know(missing):
+    known = checks.WRITTEN | {"grade_id": "words", "points": 2}
+    cell = new_markdown_cell("Because.", id="01_sample-01", metadata={"nbgrader": known})
+    assert list(checks.gradable(new_notebook(cells=[cell]), None)) == []
+    del cell.metadata.nbgrader[missing]
+    assert any("01_sample-01 needs" in fault for fault in checks.gradable(new_notebook(cells=[cell]), None))
+
+
 def test_an_assert_counts_as_compared_and_an_expected_error_is_allowed(story):
     notebook, _ = story
     change(notebook, (1, 3, 5), {"metadata": {"tags": ["nbval-ignore-output", "raises-exception"]}, "outputs": [error]})

@@ -3,7 +3,8 @@
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks
+from notebook_checks import is_stub
+from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, make_notebooks
 
 from tools import stubs
 
@@ -44,7 +45,7 @@ def cell(source, cell_id="01_sample-02", **nbgrader):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_stubs_of_the_story_are_its_solutions_stripped(path):
     """All of them, and no others."""
-    open_ones = {cell.id: cell.source for cell in code(make_notebooks.read(path)) if stubs.PLACEHOLDER in cell.source}
+    open_ones = {cell.id: cell.source for cell in make_notebooks.read(path).cells if is_stub(cell)}
     solutions = ROOT / "notebooks" / "solutions" / path.name
     made = stubs.stubs_from(make_notebooks.read(solutions)) if solutions in SOLUTIONS else {}
     assert list(open_ones.items()) == list(made.items())
@@ -69,6 +70,15 @@ def test_a_solution_for_nbgrader_needs_a_marker():
     unmarked = new_notebook(cells=[cell("answer = 4", solution=True, grade=False)])
     with pytest.raises(stubs.StubError, match="01_sample-02: a solution cell without a line '### BEGIN SOLUTION'"):
         stubs.stubs_from(unmarked)
+
+
+def test_an_answer_in_words_gives_way_to_a_line():
+    words = new_markdown_cell("Because.", id="01_sample-02", metadata={"nbgrader": {"solution": True, "grade": True}})
+    story = new_notebook(cells=[new_markdown_cell("old", id="01_sample-02"), new_markdown_cell("2", id="01_sample-03")])
+    stubs.write_stubs(story, new_notebook(cells=[words]))
+    assert [cell.source for cell in story.cells] == [stubs.WRITTEN_PLACEHOLDER, "2"]
+    with pytest.raises(stubs.StubError, match=r"01_sample-02: .*the story has no markdown cell of this id"):
+        stubs.write_stubs(new_notebook(cells=[cell("old")]), new_notebook(cells=[words]))
 
 
 RIGHT = """\
