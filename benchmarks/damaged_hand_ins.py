@@ -23,9 +23,9 @@ NOTEBOOK = "04_transpose_qkv.ipynb"
 FULL = 30
 PAGE = """# Damaged hand-ins
 
-`make bench-damaged` wrote this: {number} learners hand in 04, {damaged} of them damaged, and one `nbgrader autograde`
-grades them all under [nbgrader_config.py](../../notebooks/solutions/nbgrader_config.py). It took {minutes:.0f} minutes;
-the load average at its end was {load:.1f}, on {cores} cores.
+`make bench-damaged` wrote this: {number} learners hand in 04, {damaged} of them damaged, and `nbgrader autograde`
+grades all of them at once under [nbgrader_config.py](../../notebooks/solutions/nbgrader_config.py). It took
+{minutes:.0f} minutes with a load average of {load:.0f} on {cores} cores.
 
 **{marked} of {number} have a mark in the file for Canvas, {told} are left out with a reason, {silent} without one.**
 
