@@ -41,7 +41,7 @@ test: install ## lint, run all tests, compare every notebook with its committed 
 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks
-	@$(PY) -m tools.readme_buttons
+	@$(PY) -m tools.address
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site

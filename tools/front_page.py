@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from mha_lib import pictures
+from tools import address
 
 HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
@@ -97,6 +98,7 @@ def write(folder, stories, alone, others):
     parts = {
         "explorer": f"```{{raw}} html\n{first_picture(next(iter(stories.values())))}\n```",
         "cards": "\n\n".join(cards(stories, folder / "_static" / "cards")),
+        "clone": address.clone(address.project()),
         "lectures": lectures,
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),
         "others": "\n".join(others),

@@ -1,8 +1,12 @@
 """Bring one of the project's virtual environments up to date: `install.py .venv`, or another of ENVIRONMENTS.
 
 A stamp, written last, says which pins the environment holds. If it agrees, nothing is done. If it names other
-pins, pip brings the environment up to date and removes what is no longer pinned. If it is missing, a set-up was cut
+pins, the environment is brought up to date, and what is no longer pinned is removed. If it is missing, a set-up was cut
 short: all is made anew.
+
+The environment's own pip fetches uv, which does the rest in a fraction of the time. uv takes what pip would have taken:
+the constraints are the same, and uv_settings.py tells it of pip's settings. Where uv cannot do it, this is said, and
+pip does. The book's environment is pip's alone: it proves that pip, which conda calls, can install environment.yml.
 
 The syntax is Python 3.6's, so that on an old Python the reader gets a message and not a traceback.
 """
@@ -15,7 +19,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
+from tools import uv_settings
+
+INPUTS = [
+    "constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/uv_settings.py",
+    "tools/overrides.json",
+]  # fmt: skip
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
     ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
@@ -23,12 +32,17 @@ ENVIRONMENTS = {  # the command that makes each, how to name another Python for 
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
     ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
 }
+INSTALL, PINNED = ["install", "--disable-pip-version-check"], ["--constraint", "constraints.txt"]
 
 UNKNOWN = "{venv} is none of the project's environments; give one of these: {known}"
 
 START = """
-Installing the packages of {venv}. The first time this takes a few minutes and {size}.
-If pip now fetches nvidia packages that this machine has no use for, stop it: README.md names a smaller torch.
+Installing the packages of {venv}. The first time this takes a minute or more and {size}.
+If nvidia packages are now fetched that this machine has no use for, stop it: README.md names a smaller torch.
+"""
+
+WITHOUT_UV = """
+{reason}: pip installs instead, which takes some minutes.
 """
 
 WRONG_PYTHON = """
@@ -46,7 +60,7 @@ Then run this again:  {command}
 
 FAILED = """
 Setting up {venv} failed; the last lines above say why. The usual reasons:
-- no network, or a proxy that pip is not told of (HTTPS_PROXY=http://...);
+- no network, or a proxy that nobody named (HTTPS_PROXY=http://...);
 - a full disk: {size} are needed, 8 GB where torch comes with CUDA (README.md says how to get it without);
 - no build of a package for this Python, {version} (all is tested on 3.11):  {command} {other}
 - no build of torch for this machine (there is none for Macs with Intel processors).
@@ -72,10 +86,13 @@ def main(venv):
         stamp.unlink()
     else:
         run([sys.executable, "-m", "venv", "--clear", venv], words)
-    for arguments in pip_steps(venv, os.environ.get("TORCH_INDEX_URL")):
-        run([str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments], words)
+    pip = [str(python), "-m", "pip"]
+    steps = list(pip_steps(venv, os.environ.get("TORCH_INDEX_URL")))
+    if venv == ".venv-book" or not installed_by_uv(pip, steps):
+        for step in steps:
+            run([*pip, *INSTALL, *step], words)
     if dropped:
-        run([str(python), "-m", "pip", "uninstall", "--yes", *dropped], words)
+        run([*pip, "uninstall", "--yes", *dropped], words)
     if venv == ".venv":
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
@@ -119,6 +136,28 @@ def run(command, words):
         sys.exit(FAILED.format(**words))
 
 
+def installed_by_uv(pip, steps):
+    """Whether uv has taken these steps of pip's in its place; if not, a line says why.
+
+    Args:
+        pip: the command of the environment's pip.
+        steps: the arguments of every `pip install`.
+    """
+    listed = subprocess.check_output([*pip, "config", "list"], universal_newlines=True)
+    environment, arguments, unknown = uv_settings.translate(uv_settings.read(listed))
+    uv = [str(Path(pip[0]).with_name("uv")), "pip", "install", "--python", pip[0], *arguments]
+    if unknown:
+        reason = "uv has no counterpart of these settings of pip's, {}".format(", ".join(unknown))
+    elif subprocess.call([*pip, *INSTALL, "--quiet", *PINNED, "uv"]) != 0:
+        reason = "uv could not be installed"
+    elif any(subprocess.call([*uv, *uv_settings.step(words)], env=environment) != 0 for words in steps):
+        reason = "uv failed"
+    else:
+        return True
+    print(WITHOUT_UV.format(reason=reason), flush=True)
+    return False
+
+
 def pip_steps(venv, torch_index):
     """The arguments of every `pip install` that fills the environment, in order."""
     import tomllib  # new in Python 3.11
@@ -127,20 +166,19 @@ def pip_steps(venv, torch_index):
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
     alone = groups.pop("peers") + groups.pop("strangers")
     apart = {f".venv-{name}": groups.pop(name) for name in ("class", "nbgrader", "site")}
-    pinned = ["--constraint", "constraints.txt"]
     if venv in apart:
-        yield [*pinned, *apart[venv]]
+        yield [*PINNED, *apart[venv]]
         return
     if torch_index:
-        yield [*pinned, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
+        yield [*PINNED, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
     if venv == ".venv-book":
         listed = Path("environment.yml").read_text().split("- pip:\n")[1]  # its last part, a line "- d2l==1.0.3" each
         yield [word for line in listed.splitlines() for word in line.split()[1:]]
-        yield [*pinned, *groups["test"]]
+        yield [*PINNED, *groups["test"]]
     else:
-        yield sum([*extras.values(), *groups.values()], [*pinned, *pyproject["project"]["dependencies"]])
+        yield sum([*extras.values(), *groups.values()], [*PINNED, *pyproject["project"]["dependencies"]])
         # d2l's own pins would hold numpy and others back to 2023; the strangers' layers need little of what they name
-        yield [*pinned, "--no-deps", *alone]
+        yield [*PINNED, "--no-deps", *alone]
 
 
 if __name__ == "__main__":

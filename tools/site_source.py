@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import first_cell, front_page, library_pages, notebooks
+from tools import address, first_cell, front_page, library_pages, notebooks
 
 HERE = Path(__file__).resolve().with_name("site")
 ROOT = HERE.parents[1]
@@ -84,22 +84,23 @@ def page_state(saved):
 
 
 def follow_links(text, place, source):
-    """A text in which links to files that the site does not hold lead to the project's own files instead.
+    """A text in which links to files that the site does not hold lead to the project's own files, or are plain words.
 
     Args:
         place: the folder of the text in the project.
-        source: the address of the project's files.
+        source: the address of the project's files, or None.
     """
 
     def there(link):
-        path = (place / link[1]).resolve()
+        words, target = link.groups()
+        path = (place / target).resolve()
         if path.suffix == ".ipynb" or path == ELSEWHERE / "README.md" or not path.exists():
             return link[0]
         if path.name == "solutions":
-            return "](solutions/index.md)"
-        return f"]({source}/{path.relative_to(ROOT).as_posix()})"
+            return f"[{words}](solutions/index.md)"
+        return f"[{words}]({source}/{path.relative_to(ROOT).as_posix()})" if source else words
 
-    return re.sub(r"\]\((?!\w+:|#)([^)#\s]+)\)", there, text)
+    return re.sub(r"\[([^\[\]]*)\]\((?!\w+:|#)([^)#\s]+)\)", there, text)
 
 
 def fold(notebook):
@@ -126,7 +127,7 @@ def run(path):
 def page(name):
     """A page beside the notebooks, whose links to cells lead to the names that ``write`` gives them."""
     text = (notebooks.NOTEBOOKS / name).read_text(encoding="utf-8")
-    return CELL.sub(r"](#\1)", follow_links(text, notebooks.NOTEBOOKS, first_cell.files()))
+    return CELL.sub(r"](#\1)", follow_links(text, notebooks.NOTEBOOKS, address.files(address.project())))
 
 
 def linked_cells():
@@ -140,7 +141,7 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     fold(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = follow_links(cell.source, place, first_cell.files())
+            cell.source = follow_links(cell.source, place, address.files(address.project()))
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
 
@@ -151,7 +152,9 @@ def write_elsewhere(folder):
     paths = sorted(ELSEWHERE.glob("*.ipynb"))
     for path in paths:
         write(notebooks.read(path), folder / path.name, place=ELSEWHERE)
-    text = follow_links((ELSEWHERE / "README.md").read_text(encoding="utf-8"), ELSEWHERE, first_cell.files())
+    text = follow_links(
+        (ELSEWHERE / "README.md").read_text(encoding="utf-8"), ELSEWHERE, address.files(address.project())
+    )
     names = "\n".join(path.stem for path in paths)
     (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 

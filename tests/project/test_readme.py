@@ -1,7 +1,6 @@
 """What the README says is there, and its code runs."""
 
 import re
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,14 +63,6 @@ def test_every_make_command_of_the_readme_exists():
     commands = re.findall(r"make ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|```.*?```", README, flags=re.DOTALL)))
     assert len(set(commands)) >= 6
     assert set(commands) <= set(targets)
-
-
-def test_the_buttons_lead_to_the_address_of_the_project():
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    owner, name = urls["Source"].split("/")[-2:]
-    block = re.search(r"<!-- buttons.*?-->(.*?)<!-- end", README, flags=re.DOTALL)[1]
-    links = re.findall(r"\]\((https:.*?)\)", block)
-    assert len(links) == 5 and all(owner in link and name in link for link in links)
 
 
 def test_links_to_files_resolve():

@@ -2,16 +2,21 @@
 
 import ast
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tools import uv_settings
+
+PIP = [sys.executable, "-m", "pip"]
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
@@ -19,7 +24,8 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, GROUPS = PYPROJECT["project"], PYPROJECT["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/overrides.json"]
+INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml"]
+INPUTS += ["tools/install.py", "tools/overrides.json", "tools/uv_settings.py"]
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 
 
@@ -56,7 +62,7 @@ def installer(tmp_path, monkeypatch):
     spec.loader.exec_module(module)
     module.commands = []
 
-    def call(command):
+    def call(command, env=None):
         module.commands.append(" ".join(command))
         if "--clear" in command:
             shutil.rmtree(".venv", ignore_errors=True)
@@ -66,6 +72,8 @@ def installer(tmp_path, monkeypatch):
         return 0
 
     monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: module.pip_config)
+    module.pip_config = ""
     monkeypatch.delenv("TORCH_INDEX_URL", raising=False)
     for name in INPUTS:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -88,7 +96,7 @@ def test_a_complete_environment_is_left_alone_until_it_or_a_pin_changes(installe
     assert commands_after(lambda: None) == []
     for name in INPUTS:
         commands = commands_after(lambda name=name: Path(name).write_text(Path(name).read_text() + "\n# changed\n"))
-        assert commands and all(command.startswith(".venv/bin/python -m pip install") for command in commands)
+        assert commands and all("pip install" in command and ".venv/bin/" in command for command in commands)
     shutil.copytree(tmp_path, tmp_path / "moved")
     assert commands_after(lambda: monkeypatch.chdir(tmp_path / "moved"))
 
@@ -115,7 +123,7 @@ def test_a_killed_run_is_made_good_from_scratch(installer, monkeypatch, first_ru
         installer.main(".venv")
         Path("constraints.txt").write_text("changed\n")
 
-    def killed_in_pip(command):
+    def killed_in_pip(command, env=None):
         if "pip" in command:
             raise KeyboardInterrupt
         return call(command)
@@ -128,6 +136,111 @@ def test_a_killed_run_is_made_good_from_scratch(installer, monkeypatch, first_ru
     installer.commands.clear()
     installer.main(".venv")
     assert "-m venv --clear .venv" in installer.commands[0] and Path(".venv/installed").exists()
+
+
+def test_uv_installs_all_that_pip_would_and_the_books_environment_is_pips(installer):
+    installer.pip_config = "global.no-index='true'"
+    installer.main(".venv")
+    _, fetched, *by_uv = installer.commands
+    assert fetched.startswith(".venv/bin/python -m pip install") and fetched.endswith("--constraint constraints.txt uv")
+    start = ".venv/bin/uv pip install --python .venv/bin/python --no-index "
+    assert by_uv == [start + " ".join(step) for step in installer.pip_steps(".venv", torch_index=None)]
+    if sys.version_info < (3, 12):
+        installer.commands.clear()
+        installer.main(".venv-book")
+        assert len(installer.commands) == 3 and not any("bin/uv" in command for command in installer.commands)
+
+
+@pytest.mark.parametrize(
+    ("config", "fails", "said"),
+    [
+        ("", "--quiet", "uv could not be installed: pip installs instead"),
+        ("", "bin/uv", "uv failed: pip installs instead"),
+        ("global.only-binary=':all:'", "nothing", "settings of pip's, only-binary: pip installs instead"),
+    ],
+)
+def test_where_uv_cannot_pip_installs_and_this_is_said(installer, monkeypatch, capsys, config, fails, said):
+    succeed = subprocess.call
+    monkeypatch.setattr(subprocess, "call", lambda command, env=None: succeed(command) or fails in " ".join(command))
+    installer.pip_config = config
+    installer.main(".venv")
+    assert said in capsys.readouterr().out
+    steps = [" ".join(step) for step in installer.pip_steps(".venv", torch_index=None)]
+    by_pip = [f".venv/bin/python -m pip install --disable-pip-version-check {step}" for step in steps]
+    assert installer.commands[-len(steps) :] == by_pip and Path(".venv/installed").exists()
+
+
+@pytest.fixture
+def releases(tmp_path):
+    """Releases of a package in folders: a page of links each, and for an index a folder of the package's name."""
+    places = {"index": ["1.0", "1.5"], "extra": ["1.0", "2.0"], "wheels": ["1.5+cpu", "3.0"], "torch": ["1.0+cpu"]}
+    for place, versions in places.items():
+        folder = tmp_path / place / "stand-in"
+        folder.mkdir(parents=True)
+        for version in versions:
+            with zipfile.ZipFile(folder / f"stand_in-{version}-py3-none-any.whl", "w") as wheel:
+                about = f"stand_in-{version}.dist-info"
+                wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: stand-in\nVersion: {version}\n")
+                wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+                wheel.writestr(f"{about}/RECORD", "")
+        links = (f'<a href="{path.name.replace("+", "%2B")}">{path.name}</a>' for path in sorted(folder.glob("*.whl")))
+        (folder / "index.html").write_text("\n".join(links))
+    (tmp_path / "at_most").write_text("stand-in<2\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "arguments", "taken"),
+    [
+        ({"index-url": "extra", "extra-index-url": "index"}, {}, [], "2.0"),
+        ({"index-url": "index", "extra-index-url": "extra", "constraint": "at_most"}, {}, [], "1.5"),
+        ({"index-url": "index", "find-links": "wheels/stand-in"}, {}, ["--constraint", "at_most"], "1.5+cpu"),
+        ({"index-url": "index"}, {"PIP_INDEX_URL": "extra", "UV_FIND_LINKS": "wheels/stand-in"}, [], "2.0"),
+        ({"index-url": "extra"}, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "torch/stand-in index/stand-in"}, [], "1.5"),
+        ({"index-url": "index"}, {}, ["--index-url", "torch"], "1.0+cpu"),
+    ],
+)
+def test_uv_takes_the_release_that_pip_takes(releases, monkeypatch, file, environment, arguments, taken):
+    """pip and uv themselves say what they would install, with the same settings of pip's."""
+
+    def there(words):
+        paths = (releases / word for word in words.split())
+        return " ".join(path.as_uri() if path.is_dir() else str(path) if path.exists() else path.name for path in paths)
+
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    lines = (f"{name} = {there(value)}" for name, value in file.items())
+    (releases / "pip.conf").write_text("\n".join(["[global]", *lines]))
+    for name in ("XDG_CONFIG_DIRS", "XDG_CONFIG_HOME", "HOME"):  # where settings of this machine and its user may be
+        monkeypatch.setenv(name, str(releases))
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(releases / "pip.conf"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, there(value))
+    arguments = [there(word) for word in arguments]
+    listed = subprocess.check_output([*PIP, "config", "list"], text=True)
+    variables, more, unknown = uv_settings.translate(uv_settings.read(listed))
+    assert unknown == []
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--offline", "--no-cache"]
+    by_uv = [*uv, "--python", sys.executable, *more, *uv_settings.step(arguments)]
+    for command, env in (([*PIP, "install", *arguments], None), (by_uv, variables)):
+        command = [*command, "--dry-run", "stand-in"]
+        said = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+        assert re.findall(r"stand-in(?:-|==)([0-9.]+\d(?:\+cpu)?)$", said, re.MULTILINE)[-1:] == [taken], said
+
+
+def test_the_way_to_an_index_is_the_same_for_uv(monkeypatch):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/of/requests.pem")
+    read = uv_settings.read("global.proxy='proxy:1'\nlist.format='json'\ninstall.trusted-host='\\na:80\\nb'\nlog")
+    assert read == {"proxy": "proxy:1", "trusted-host": "\na:80\nb"}
+    told, arguments, unknown = uv_settings.translate(read | {"timeout": "7", "client-cert": "own.pem", "retries": "9"})
+    assert {"HTTPS_PROXY": "proxy:1", "HTTP_PROXY": "proxy:1", "UV_INSECURE_HOST": "a:80 b"}.items() <= told.items()
+    assert {
+        "UV_HTTP_TIMEOUT": "7",
+        "SSL_CLIENT_CERT": "own.pem",
+        "SSL_CERT_FILE": "/of/requests.pem",
+    }.items() <= told.items()
+    assert arguments == unknown == []
+    assert uv_settings.translate({"cert": "own.pem"})[0]["SSL_CERT_FILE"] == "own.pem"
 
 
 def test_what_each_environment_holds(installer):
@@ -149,7 +262,11 @@ FAILURES = [  # environment, what is wrong (a place and what stands there), what
     (".venv", ("sys.version_info", (3, 10, 13)), "Python 3.11 or newer.*make lab PYTHON=python3.12"),
     (".venv-nbgrader", ("sys.version_info", (3, 10, 13)), "Python 3.11 or newer.*make nbgrader PYTHON=python3.12"),
     (".venv-book", ("sys.version_info", (3, 12, 1)), "3.11, the last one.*make test-book-pins BOOK_PYTHON=python3.11"),
-    (".venv", ("subprocess.call", lambda command: 1), "Setting up .venv failed.*Then run this again:  make lab\n$"),
+    (
+        ".venv",
+        ("subprocess.call", lambda command, env=None: 1),
+        "Setting up .venv failed.*Then run this again:  make lab\n$",
+    ),
 ]
 
 
@@ -161,8 +278,9 @@ def test_a_failure_says_what_to_do_and_does_not_count_as_installed(installer, mo
     assert not Path(venv, "installed").exists()
 
 
-def test_the_installer_parses_on_python_3_6():
-    ast.parse((ROOT / "tools" / "install.py").read_text(), feature_version=(3, 6))
+@pytest.mark.parametrize("name", ["install.py", "uv_settings.py"])
+def test_the_installer_parses_on_python_3_6(name):
+    ast.parse((ROOT / "tools" / name).read_text(), feature_version=(3, 6))
 
 
 def test_a_python_without_venv_is_told_what_to_do(installer, monkeypatch):

@@ -1,0 +1,61 @@
+"""The project's address, which stands once in pyproject.toml, and what README, CITATION.cff and others make of it.
+
+    python -m tools.address     write it into README and CITATION.cff; `make notebooks` does
+
+Until a fork has put its own there, `Source` is a placeholder that leads nowhere: then there is no address, and nothing
+shows one.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parents[1]
+PLACEHOLDER = "_owner_"  # nobody can have an account of this name
+BUTTONS = re.compile(r"(?<=<!-- buttons: written by make notebooks -->\n).*?(?=<!-- end of buttons -->)", re.DOTALL)
+REPOSITORY = re.compile(r"^repository-code: .*\n", re.MULTILINE)
+FIRST = "notebooks/00_start_here.ipynb"
+
+
+def project(root=ROOT):
+    """The project's address, or None while there is none."""
+    pyproject = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    source = pyproject["project"]["urls"]["Source"]
+    return None if PLACEHOLDER in source else source
+
+
+def files(project):
+    """Where each of the project's files can be read, or None."""
+    return project and f"{project}/blob/main"
+
+
+def clone(project):
+    """The commands that fetch a copy and enter it, for the site's front page; nothing where there is no address."""
+    return f"git clone {project}\ncd {urlsplit(project).path.rpartition('/')[2]}\n" if project else ""
+
+
+def buttons(project):
+    """README's: the tests' badge, and where the course opens with one click, as lines of Markdown."""
+    if project is None:
+        return ""
+    owner, name = Path(urlsplit(project).path).parts[-2:]
+    return (
+        f"[![tests]({project}/actions/workflows/ci.yml/badge.svg)]({project}/actions/workflows/ci.yml)\n"
+        f"[**Open in Colab**](https://colab.research.google.com/github/{owner}/{name}/blob/main/{FIRST}) ·\n"
+        f"[**Open in Codespaces**](https://codespaces.new/{owner}/{name}) ·\n"
+        f"[**Read the site**](https://{owner}.github.io/{name}/)\n"
+    )
+
+
+def write(root=ROOT):
+    """Put the buttons into README and the address into CITATION.cff, in the place of earlier ones."""
+    here, readme, citation = project(root), root / "README.md", root / "CITATION.cff"
+    readme.write_text(BUTTONS.sub(lambda _: buttons(here), readme.read_text(encoding="utf-8")), encoding="utf-8")
+    text = REPOSITORY.sub("", citation.read_text(encoding="utf-8"))
+    line = f"repository-code: {here}\n" if here else ""
+    citation.write_text(text.replace("license: ", f"{line}license: ", 1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
