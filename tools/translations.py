@@ -53,10 +53,7 @@ def catalogues():
 
 
 def whole(stem, language="en"):
-    """The English notebook, or page as a notebook of one text, without its links to other languages.
-
-    ``language`` is the one whose terms the glossary puts first.
-    """
+    """The English notebook, or page as a notebook of one text (the glossary puts terms of ``language`` first)."""
     if home(stem).suffix == ".ipynb":
         notebook = read(home(stem))
     else:
@@ -130,8 +127,7 @@ def update(stem, language):
 
 def translated(stem, language):
     """What may be shown, by its English: not what is stale or obsolete."""
-    entries = (entry for entry in load(stem, language) if entry.translated() and not is_stale(entry))
-    return {entry.msgid: entry.msgstr for entry in entries}
+    return {entry.msgid: entry.msgstr for entry in load(stem, language) if entry.translated() and not is_stale(entry)}
 
 
 def is_stale(entry):
@@ -185,6 +181,7 @@ def build(stem, language, built, notebook=None):
     notice += said["left"].format(missing=missing, total=total) if missing else ""
     put_under_title(f"{switcher(stem, language, built)}\n\n> {notice.rstrip()}", out)
     if stem == "README":
+        out.cells[0].source += f"## {said['name']}\n\n"
         for other in [other for other in built if other != stem and language in built[other]]:
             title = english(other).cells[0].source.partition("\n")[0]
             title = translated(other, language).get(title, title).removeprefix("# ")
