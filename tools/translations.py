@@ -53,7 +53,10 @@ def catalogues():
 
 
 def whole(stem, language="en"):
-    """The English notebook, or page as a notebook of one text (the glossary puts terms of ``language`` first)."""
+    """The English notebook, or page as a notebook of one text, without its links to other languages.
+
+    ``language`` is the one whose terms the glossary puts first.
+    """
     if home(stem).suffix == ".ipynb":
         notebook = read(home(stem))
     else:
