@@ -150,10 +150,9 @@ def test_it_is_small_and_folds_what_one_should_think_of_first():
     ("stem", "scheme"),
     [
         *itertools.product(["index", *STORIES], SIZES),
-        ("vi/index", "dark"),
-        ("vi/GLOSSARY", "light"),
-        ("zh/00_start_here", "dark"),
-        ("ja/04_transpose_qkv", "dark"),
+        ("vi/GLOSSARY", "dark"),
+        ("zh/04_transpose_qkv", "dark"),
+        ("ja/index", "dark"),
     ],
 )
 def test_a_page_lives_on_its_own(browser, stem, scheme):
