@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
+.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-book-pins test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install
@@ -42,6 +42,11 @@ test: install ## lint, run all tests, compare every notebook with its committed 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks
 	@$(PY) -m tools.address
+	@$(MAKE) --no-print-directory translations
+
+translations: install ## bring catalogues to the English of today, and write notebooks and pages in other languages
+	@$(PY) -m tools.translations update
+	@$(PY) -m tools.translations build
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site
@@ -107,12 +112,13 @@ real-models: install ## install MiniLM and SmolLM2, real models, of 190 MB: wher
 try-real-models: install
 	@$(PY) -m tools.real_models --once || true
 
-lint: install ## check the style of all code, and the types of the library
+lint: install ## check the style of all code, the types of the library, and the translations
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(VENV)/bin/deno fmt --quiet --check
 	@$(VENV)/bin/deno lint --quiet
 	@$(PY) -m mypy
+	@$(PY) -m tools.translations check
 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info

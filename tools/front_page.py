@@ -82,13 +82,14 @@ def first_picture(notebook):
     return next(html for html in outputs if "data-mha-live" in html)
 
 
-def write(folder, stories, alone, others):
+def write(folder, stories, alone, others, languages):
     """Write the page and the images of its cards.
 
     Args:
         stories: the notebooks as they were run, by the name of their file without its extension.
         alone: the titles and addresses of live pictures' own pages, by notebook.
         others: the names of the pages beside the notebooks.
+        languages: the names of the first pages in other languages, by what these are called.
     """
     text = (HERE / "index.md").read_text(encoding="utf-8")
     lectures = "\n".join(
@@ -101,7 +102,8 @@ def write(folder, stories, alone, others):
         "clone": address.clone(address.project()),
         "lectures": lectures,
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),
-        "others": "\n".join(others),
+        "others": "\n".join([*others, *(f"{language} <{name}>" for language, name in languages.items())]),
+        "languages": " · ".join(f"[{language}]({name}.md)" for language, name in languages.items()),
     }
     (folder / "index.md").write_text(text.format(**parts), encoding="utf-8")
 

@@ -28,6 +28,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 
 from tools import first_cell, stubs
+from tools.languages import LANGUAGES
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
@@ -58,8 +59,8 @@ class OwnKernel(AsyncKernelManager):
 
 
 def all_notebooks():
-    """The paths of the course's notebooks, without JupyterLab's own copies and those that ``elsewhere`` runs."""
-    others = {".ipynb_checkpoints", "elsewhere"}
+    """The paths of the course's notebooks, without JupyterLab's copies, translations, and those ``elsewhere`` runs."""
+    others = {".ipynb_checkpoints", "elsewhere", *LANGUAGES}
     return sorted(path for path in NOTEBOOKS.glob("**/*.ipynb") if others.isdisjoint(path.parts))
 
 

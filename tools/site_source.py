@@ -7,6 +7,7 @@ picture goes all that the live one reads, so that it moves without a kernel.
 """
 
 import argparse
+import copy
 import html
 import re
 import shutil
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import address, first_cell, front_page, library_pages, notebooks
+from tools import address, first_cell, front_page, library_pages, notebooks, translations
+from tools.languages import LANGUAGES
 
 HERE = Path(__file__).resolve().with_name("site")
 ROOT = HERE.parents[1]
@@ -23,7 +25,7 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
-PAGES = ("QUESTIONS.md", "TEACHING.md")  # beside the notebooks
+PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -94,7 +96,9 @@ def follow_links(text, place, source):
     def there(link):
         words, target = link.groups()
         path = (place / target).resolve()
-        if path.suffix == ".ipynb" or path == ELSEWHERE / "README.md" or not path.exists():
+        if path.parent.name in LANGUAGES or (place.name in LANGUAGES and path == ROOT / "README.md"):
+            return re.sub(r"(\.\./)?README\.md", "index.md", link[0])
+        if path.suffix == ".ipynb" or path == ELSEWHERE / "README.md" or path.name in PAGES or not path.exists():
             return link[0]
         if path.name == "solutions":
             return f"[{words}](solutions/index.md)"
@@ -143,7 +147,8 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, place, address.files(address.project()))
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
-    target.write_text(notebooks.nbformat.v4.writes(notebook), encoding="utf-8")
+    text = notebook.cells[0].source if target.suffix == ".md" else notebooks.nbformat.v4.writes(notebook)
+    target.write_text(text, encoding="utf-8")
 
 
 def write_elsewhere(folder):
@@ -159,6 +164,26 @@ def write_elsewhere(folder):
     (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 
 
+def write_languages(folder, stories):
+    """The pages in other languages, whose first one has a live picture; where these are, by the languages' names."""
+    built, written = translations.all_built(), {}
+    picture = f"```{{raw}} html\n{front_page.first_picture(next(iter(stories.values())))}\n```"
+    for language, said in LANGUAGES.items():
+        place, stems = notebooks.NOTEBOOKS / language, [stem for stem in built if language in built[stem]]
+        pages = {stem: translations.build(stem, language, built, stories.get(stem)) for stem in stems}
+        (folder / language).mkdir()
+        for stem in pages.keys() - {"README"}:
+            write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
+        if "README" in pages:
+            start = follow_links(pages["README"].cells[0].source, place, address.files(address.project()))
+            start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: picture, start)
+            names = "\n".join(stem for stem in stems if stem != "README")
+            start += f"\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
+            (folder / language / "index.md").write_text(start, encoding="utf-8")
+            written[said["name"]] = f"{language}/index"
+    return written
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -169,7 +194,7 @@ def main(folder):
         for path, (notebook, its_pictures) in zip(paths, pool.map(run, paths), strict=True):
             stories[path.stem] = notebook
             shown |= its_pictures
-            write(notebook, folder / path.name, linked)
+            write(copy.deepcopy(notebook), folder / path.name, linked)
             print(f"{path.name}: {len(its_pictures)} live pictures", flush=True)
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
@@ -182,7 +207,9 @@ def main(folder):
         (folder / name).write_text(page(name), encoding="utf-8")
     library_pages.write(folder / "library")
     others = [*(name.removesuffix(".md") for name in PAGES), "elsewhere/README", "solutions/index", "library/index"]
-    front_page.write(folder, stories, pages_alone(shown, folder / "extra" / "alone"), others)
+    front_page.write(
+        folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
+    )
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     script = live.page_script(state["kind"] for state, _ in shown.values())

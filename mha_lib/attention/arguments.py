@@ -182,7 +182,7 @@ def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
     """
     for name, tensor, projection, size_name in inputs:
         size, given = getattr(projection, "in_features", 0), tensor.shape[-1]
-        if given != size and size or not given:  # a lazy one would take 0 for its size, and not initialise its bias
+        if (given != size and size) or not given:  # a lazy one would take 0 for its size, and not initialise its bias
             shape = tuple(tensor.shape)
             raise ValueError(f"{name} must have size {size or '1 or more'} on the last axis ({size_name}), got {shape}")
         weight = getattr(projection, "weight", None)  # a quantised map has a method of this name

@@ -4,11 +4,13 @@ from pathlib import Path
 
 from tools import first_cell
 from tools import notebooks as make_notebooks
+from tools.languages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 REPORTS = sorted((ROOT / "notebooks").glob("report_*.ipynb"))
 SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
+TRANSLATED = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.ipynb"))]
 
 
 def code(notebook):

@@ -1,7 +1,12 @@
 """How Sphinx makes pages of the notebooks that tools/site_source.py has run."""
 
+import re
+
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sphinx.search.en import SearchEnglish
+
+from tools.languages import LANGUAGES
 
 project = "Multi-head attention"
 html_title = "Multi-head attention, taught by running it"
@@ -20,6 +25,10 @@ html_show_sphinx = False
 html_math_renderer = "mathml"  # a browser's own: MathJax would be 24 MB
 codeautolink_concat_default = True  # a cell knows what cells above it have imported
 suppress_warnings = ["misc.highlighting_failure"]  # cells with IPython's own commands
+# Chinese and Japanese put no space between words, so every pair of neighbouring signs counts as one.
+SIGN = r"[\u3005\u3040-\u30ff\u3400-\u9fff]"
+WORD = rf"(?=({SIGN}{{2}})){SIGN}|(?<!{SIGN})({SIGN})(?!{SIGN})|((?:(?!{SIGN})LETTER)+)"
+LETTER_IN_JS = r"[\p{L}\p{M}\p{N}_]"
 
 
 def write_in_line(translator, node):
@@ -35,6 +44,27 @@ def write_block(translator, node):
     raise SkipNode
 
 
+class Search(SearchEnglish):
+    """One index for all languages; the browser cuts a query as Python cuts the pages."""
+
+    js_splitter_code = (
+        f"var splitQuery = (text) => [...text.matchAll(/{WORD.replace('LETTER', LETTER_IN_JS)}/gu)]"
+        ".map((found) => found[1] ?? found[2] ?? found[3]);"
+    )
+
+    def split(self, text):
+        return ["".join(found) for found in re.findall(WORD.replace("LETTER", r"\w"), text)]
+
+
+def say_language(app, page, template, context, tree):
+    """Screen readers and the choice of Chinese or Japanese shapes need the language of a page."""
+    folder = page.partition("/")[0]
+    if folder in LANGUAGES:
+        context["language"] = LANGUAGES[folder]["code"]
+
+
 def setup(app):
     """Sphinx calls this once."""
+    app.add_search_language(Search)
+    app.connect("html-page-context", say_language)
     app.add_html_math_renderer("mathml", (write_in_line, None), (write_block, None))

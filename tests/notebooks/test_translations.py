@@ -1,0 +1,240 @@
+"""Pages in other languages: made of catalogues, never of a sentence that is gone; what a translation loses is red."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from urllib.parse import unquote
+
+import nbformat
+import notebook_checks as checks
+import pytest
+from notebook_tools import NOTEBOOKS, ROOT, TRANSLATED, make_notebooks
+
+from tools import glossary, translations
+from tools.languages import CATALOGUES, LANGUAGES
+from tools.messages import damage, messages
+
+MAX_BYTES = 900_000
+PAGES = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.md"))]
+STEM = "04_transpose_qkv"
+every_language = pytest.mark.parametrize("language", LANGUAGES)
+
+
+def test_pages_are_what_their_catalogues_make_and_nothing_is_damaged(capsys):
+    wrong = translations.check()
+    told = capsys.readouterr().out
+    assert not wrong, told
+    counted = [line.partition(":")[0] for line in told.splitlines()]
+    assert counted == [f"{language}/{stem}" for stem, language in translations.catalogues()]
+    assert sum(path.stat().st_size for path in CATALOGUES.rglob("*")) <= MAX_BYTES
+
+
+def test_what_is_translated():
+    stories = {path.name for path in NOTEBOOKS if path.stem[:2] in ("00", "03", "04")}
+    for language in LANGUAGES:
+        made = {path.name for path in (ROOT / "notebooks" / language).iterdir()}
+        assert made >= {"README.md", "GLOSSARY.md", *stories}
+    assert not set(TRANSLATED) & set(make_notebooks.all_notebooks())
+
+
+def without_text(path):
+    """A notebook's file without what its texts say, and in what language."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    notebook["metadata"].pop("language", None)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = None
+    return notebook
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_notebook_differs_in_its_texts_alone_and_its_links_lead_somewhere(path):
+    assert without_text(path) == without_text(ROOT / "notebooks" / path.name)
+    assert list(checks.links_resolve(make_notebooks.read(path), path)) == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_links_of_a_page_lead_somewhere(path):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert links and [link for link in links if not (path.parent / unquote(link)).exists()] == []
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A copy of one translated notebook, and what changes its cells: ``course(change)``."""
+    for place in ("notebooks", *(f"translations/{language}" for language in LANGUAGES)):
+        (tmp_path / place).mkdir(parents=True)
+    path = tmp_path / "notebooks" / f"{STEM}.ipynb"
+    shutil.copy(ROOT / "notebooks" / path.name, path)
+    for language in LANGUAGES:
+        shutil.copy(CATALOGUES / language / f"{STEM}.po", tmp_path / "translations" / language)
+    monkeypatch.setattr(translations, "NOTEBOOKS", path.parent)
+    monkeypatch.setattr(translations, "CATALOGUES", tmp_path / "translations")
+
+    def change(edit):
+        notebook = make_notebooks.read(path)
+        edit(notebook.cells)
+        path.write_text(nbformat.v4.writes(notebook), encoding="utf-8")
+
+    return change
+
+
+@pytest.fixture
+def paragraph(course):
+    """A long paragraph with a number in it, the number of its cell, and what rewrites it: ``rewrite(old, new)``."""
+    for number, cell in enumerate(make_notebooks.read(translations.home(STEM)).cells):
+        for block in messages(cell.source) if number and cell.cell_type == "markdown" else ():
+            if len(block.split()) > 30 and re.search(r" \d+ ", block):
+
+                def rewrite(old, new, number=number):
+                    course(lambda cells: cells[number].update(source=cells[number].source.replace(old, new)))
+
+                return block, number, rewrite
+
+
+def kinds(language):
+    return Counter(kind for kind, _ in translations.faults(STEM, language))
+
+
+def shown(language):
+    """The texts that a reader sees."""
+    page = translations.build(STEM, language, translations.all_built())
+    return [cell.source for cell in page.cells if cell.cell_type == "markdown"]
+
+
+REWRITTEN = "Nothing of what stood here before is left, so no earlier sentence can help whoever translates it."
+EDITS = {  # how a paragraph changes, and what is then said of its translation
+    "slip of the pen": (lambda block: block.replace(" the ", " teh ", 1), "stale"),
+    "changed number": (lambda block: re.sub(r" \d+ ", " 97 ", block, count=1), "stale"),
+    "rewritten paragraph": (lambda block: REWRITTEN, "missing"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_changed_paragraph_is_english_until_it_is_translated(paragraph, edit, language="ja"):
+    (old, _, rewrite), (change, kind) = paragraph, EDITS[edit]
+    catalogue = translations.CATALOGUES / language / f"{STEM}.po"
+    before, texts, saved = kinds(language), shown(language), catalogue.read_bytes()
+    translation, new = translations.translated(STEM, language)[old], change(old)
+    rewrite(old, new)
+    for found in ({"unmerged": 2}, {kind: 1}):
+        assert kinds(language) - before == Counter(found)
+        _, changed = (text for text, earlier in zip(shown(language), texts, strict=True) if text != earlier)
+        assert f"[EN] {new}" in changed and translation not in changed
+        translations.update(STEM, language)
+    rewrite(new, old)
+    translations.update(STEM, language)
+    assert catalogue.read_bytes() == saved
+
+
+def test_stale_shows_what_has_changed(paragraph, capsys):
+    old, _, rewrite = paragraph
+    rewrite(old, old.replace(" the ", " teh ", 1))
+    translations.update(STEM, "vi")
+    translations.stale()
+    told = capsys.readouterr().out
+    assert "[-the-] {+teh+}" in told and told.count("{+") == 1
+
+
+def test_a_moved_cell_is_translated_in_its_new_place_and_a_deleted_one_is_gone(course, paragraph, language="zh"):
+    (old, number, _), before, texts = paragraph, kinds(language), shown(language)
+    translation = translations.translated(STEM, language)[old]
+    course(lambda cells: cells.append(cells.pop(number)))
+    translations.update(STEM, language)
+    assert kinds(language) == before
+    assert translation in shown(language)[-1] and sorted(shown(language)) == sorted(texts)
+    course(lambda cells: cells.pop())
+    assert set(kinds(language)) - set(before) == {"unmerged"}
+    for _ in range(2):
+        assert translation not in "\n".join(shown(language))
+        translations.update(STEM, language)
+    assert kinds(language) == before
+
+
+def test_a_page_more_than_a_third_english_is_not_built_and_nothing_leads_to_it(course):
+    translations.write_all()
+    page = translations.target(STEM, "ja")
+    assert page.exists() and "ja/" in translations.home(STEM).read_text(encoding="utf-8")
+    catalogue = translations.load(STEM, "ja")
+    for entry in catalogue[: len(catalogue) // 3 + 2]:
+        entry.msgstr = ""
+    translations.save(catalogue, STEM, "ja")
+    translations.write_all()
+    rest = [translations.home(STEM), *(translations.target(STEM, language) for language in ("vi", "zh"))]
+    assert not page.exists() and not any(f"ja/{page.name}" in path.read_text(encoding="utf-8") for path in rest)
+
+
+def test_the_mark_of_the_machine_goes_when_a_native_has_read_it(course):
+    mark = LANGUAGES["vi"]["machine"].strip()
+    assert mark in shown("vi")[0] and mark not in "\n".join(shown("vi")[1:])
+    catalogue = translations.load(STEM, "vi")
+    catalogue.metadata[translations.READ_BY] = "Nguyễn Văn A, 2027-01-01"
+    translations.save(catalogue, STEM, "vi")
+    translations.update(STEM, "vi")
+    assert mark not in shown("vi")[0] and LANGUAGES["vi"]["stays"].strip() in shown("vi")[0]
+
+
+ENGLISH = "## The **3** heads of $W_q$: see [`split`](a.ipynb), <br> and 0.84"
+DAMAGED = {  # a translation of it, and what is wrong with that
+    "## **3** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": [],
+    "## **3** đầu: xem [`split`](a.ipynb), <br> và 0.84": ["markup"],
+    "## **3** đầu của $W_k$: xem [`split`](a.ipynb), <br> và 0.84": ["markup"],
+    "## **3** đầu của $W_q$: xem [split](a.ipynb), <br> và 0.84": ["markup"],
+    "## **3** đầu của $W_q$: xem [`split`](b.ipynb), <br> và 0.84": ["markup"],
+    "## **3** đầu của $W_q$: xem [`split`](a.ipynb) và 0.84": ["markup"],
+    "## **3** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0,84": ["numbers"],
+    "## **Ba** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["numbers"],
+    "**3** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["marks"],
+    "## 3 đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["marks"],
+    "## **3个头（**见 $W_q$ [`split`](a.ipynb), <br> 0.84": ["emphasis"],
+    "## **3**个头（见 $W_q$ [`split`](a.ipynb), <br> 0.84": [],
+}
+
+
+@pytest.mark.parametrize("other", DAMAGED)
+def test_damage_is_named(other):
+    assert [kind for kind, _ in damage(ENGLISH, other)] == DAMAGED[other]
+
+
+def test_damage_is_red(course, capsys):
+    translations.write_all()
+    assert not translations.check()
+    catalogue = translations.load(STEM, "zh")
+    entry = next(entry for entry in catalogue if "$" in entry.msgstr)
+    entry.msgstr = entry.msgstr.replace("$", "")
+    translations.save(catalogue, STEM, "zh")
+    capsys.readouterr()
+    assert translations.check()
+    told = capsys.readouterr().out
+    assert f"zh: markup, {entry.occurrences[0][0]}" in told
+    assert f"zh/{STEM}.ipynb is not what its catalogue makes" in told
+
+
+def test_terms_of_the_glossary_are_looked_for():
+    english = "Attention weights are no attention: a weighted average."
+    found = [term for term, _ in glossary.lacking(english, "Trọng số chú ý không phải là chú ý", "vi")]
+    assert found == ["weighted average"]
+    found = [term for term, _ in glossary.lacking(english, "", "vi")]
+    assert found == ["attention weights", "weighted average", "attention"]
+
+
+SHOWN = [row for row in glossary.rows() if row["part"]]
+
+
+@pytest.mark.parametrize("row", SHOWN, ids=[row["en"] for row in SHOWN])
+def test_a_term_stands_in_all_languages_and_leads_to_the_section_that_explains_it(row):
+    assert row["meaning"] and all(row[language] and "†" not in row[language] for language in LANGUAGES)
+    number, section, name = re.fullmatch(r"\[(\d\d)(?:, section (\d+))?\]\((.*)\)", row["where"]).groups()
+    assert name.startswith(number)
+    text = "\n".join(cell.source for cell in make_notebooks.read(ROOT / "notebooks" / name).cells)
+    assert section is None or re.search(rf"(?m)^## {section}\. ", text)
+
+
+@every_language
+def test_the_glossary_begins_with_the_language_of_its_page(language):
+    text = (ROOT / "notebooks" / language / "GLOSSARY.md").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^\*\*.*<span.*$", text)
+    assert len(lines) == len(SHOWN)
+    for line in lines:
+        assert line.startswith(f'**<span lang="{LANGUAGES[language]["code"]}">') and line.count(" · ") == len(LANGUAGES)

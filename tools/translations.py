@@ -1,0 +1,285 @@
+"""Notebooks and pages in other languages: one gettext catalogue for each and each language, and what is made from it.
+
+    python -m tools.translations update    after the English has changed: bring the catalogues up to date
+    python -m tools.translations build     write notebooks/<language>/ from the English and the catalogues
+    python -m tools.translations check     count what is stale, missing or damaged; red where a page would be wrong
+    python -m tools.translations stale     the English of each stale paragraph, old and new, word by word
+    python -m tools.translations terms     paragraphs without a term of the glossary: to be read, not to be obeyed
+
+Only Markdown is translated. What has no translation, or one of an earlier English, is shown in English and says so; a
+page that would be more than a third English is not built.
+"""
+
+import argparse
+import copy
+import difflib
+import itertools
+import os
+import re
+import sys
+from collections import Counter
+
+import nbformat
+import polib
+
+from tools import glossary
+from tools.languages import CATALOGUES, LANGUAGES
+from tools.messages import KEEP, damage, messages, translate
+from tools.notebooks import NOTEBOOKS, read
+
+FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
+BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
+SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
+LINK = re.compile(r'(\]\(|\b(?:src|href)=")(?!\w+:|#)([^)\s"#]+)')
+READ_BY = "Read-By"  # names, in a catalogue's head, the native who has read it: until then pages say that none has
+CHANGED = {"- ": "[-{}-]", "+ ": "{{+{}+}}", "  ": "{}"}  # a word that is gone, one that is new, one that has stayed
+SOFT = ("stale", "missing")  # what makes a page English in places; all else makes it wrong
+
+
+def home(stem):
+    """Where the English of a catalogue stands."""
+    pages = {"README": NOTEBOOKS.parent / "README.md", "GLOSSARY": NOTEBOOKS / "GLOSSARY.md"}
+    return pages.get(stem, NOTEBOOKS / f"{stem}.ipynb")
+
+
+def target(stem, language):
+    """Where the page in a language stands."""
+    return NOTEBOOKS / language / home(stem).name
+
+
+def catalogues():
+    """A notebook's or page's name and a language, for all that is translated into any language."""
+    return itertools.product(sorted({path.stem for path in CATALOGUES.glob("*/*.po")}), LANGUAGES)
+
+
+def whole(stem, language="en"):
+    """The English notebook, or page as a notebook of one text, without its links to other languages.
+
+    ``language`` is the one whose terms the glossary puts first.
+    """
+    if home(stem).suffix == ".ipynb":
+        notebook = read(home(stem))
+    else:
+        text = glossary.page(language) if stem == "GLOSSARY" else home(stem).read_text(encoding="utf-8")
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id=stem)])
+    notebook.cells[0].source = SWITCHER.sub("", notebook.cells[0].source)
+    return notebook
+
+
+def english(stem, language="en"):
+    """What is translated of it: of README the first screen, without what ``make notebooks`` writes there."""
+    notebook = whole(stem, language)
+    if stem == "README":
+        notebook.cells[0].source = FIRST_SCREEN.match(BUTTONS.sub("", notebook.cells[0].source))[0]
+    return notebook
+
+
+def wanted(stem):
+    """Each message of the English, with the ids of the cells that it stands in."""
+    found = {}
+    for cell in english(stem).cells:
+        for block in dict.fromkeys(messages(cell.source)) if cell.cell_type == "markdown" else ():
+            found.setdefault(block, []).append(cell.id)
+    return found
+
+
+def load(stem, language):
+    """A catalogue; an empty one where there is none."""
+    path = CATALOGUES / language / f"{stem}.po"
+    return polib.pofile(str(path), encoding="utf-8") if path.exists() else polib.POFile()
+
+
+def save(catalogue, stem, language):
+    """Write a catalogue in one fixed form."""
+    catalogue.header = f"{stem} in {LANGUAGES[language]['name']}"
+    form = {"Language": language, "Content-Type": "text/plain; charset=UTF-8", "Content-Transfer-Encoding": "8bit"}
+    catalogue.metadata = form | {key: text for key, text in catalogue.metadata.items() if key == READ_BY}
+    catalogue.wrapwidth = 0  # one paragraph, one line: a difference shows what has changed
+    (CATALOGUES / language).mkdir(exist_ok=True)
+    catalogue.save(str(CATALOGUES / language / f"{stem}.po"), newline="\n")
+
+
+def update(stem, language):
+    """Bring a catalogue to the English of today.
+
+    A paragraph whose English was changed keeps its translation, marked as fuzzy, with the English that was
+    translated. What is not needed any more is kept at the end, in case the paragraph comes back.
+    """
+    catalogue, blocks = load(stem, language), wanted(stem)
+    old = {entry.msgid: entry for entry in catalogue}
+    spare = {block: entry for block, entry in old.items() if block not in blocks and entry.msgstr}
+    came_back = {entry.previous_msgid: entry for entry in spare.values() if is_stale(entry)}
+    catalogue[:] = []
+    for block, cells in blocks.items():
+        entry = old.get(block) or polib.POEntry(msgid=block)
+        entry.occurrences, entry.obsolete = [(cell, "") for cell in cells], False
+        if not entry.msgstr and block in came_back:
+            entry.msgstr = came_back[block].msgstr
+            spare.pop(came_back[block].msgid, None)
+        elif not entry.msgstr:
+            for near in difflib.get_close_matches(block, spare, 1, 0.6):
+                former = spare.pop(near)
+                entry.msgstr, entry.flags = former.msgstr, ["fuzzy"]
+                entry.previous_msgid = former.previous_msgid or former.msgid
+        catalogue.append(entry)
+    for entry in spare.values():
+        entry.obsolete, entry.occurrences = True, []
+        catalogue.append(entry)
+    save(catalogue, stem, language)
+
+
+def translated(stem, language):
+    """What may be shown, by its English: not what is stale or obsolete."""
+    return {entry.msgid: entry.msgstr for entry in load(stem, language) if entry.translated() and not is_stale(entry)}
+
+
+def is_stale(entry):
+    """Whether its English is not the one that was translated: the former one must be taken out, too."""
+    return entry.fuzzy or bool(entry.previous_msgid)
+
+
+def left_in_english(stem, language):
+    """How many messages have no translation that may be shown, and of how many."""
+    blocks = wanted(stem)
+    return len(blocks.keys() - translated(stem, language).keys()), len(blocks)
+
+
+def all_built():
+    """For each name the languages that it is built in: those in which at least two thirds are translated."""
+    built = {}
+    for stem, language in catalogues():
+        missing, total = left_in_english(stem, language)
+        built.setdefault(stem, []).extend([language] if 3 * missing <= total else [])
+    return built
+
+
+def switcher(stem, language, built):
+    """Links to the page in all languages, from the one in ``language``."""
+    places = {"en": home(stem)} | {other: target(stem, other) for other in built[stem]}
+    names = {"en": "English"} | {other: said["name"] for other, said in LANGUAGES.items()}
+    links = {other: os.path.relpath(place, places[language].parent) for other, place in places.items()}
+    shown = (f"**{names[other]}**" if other == language else f"[{names[other]}]({links[other]})" for other in links)
+    return " · ".join(shown)
+
+
+def leads_on(text, stem, language, built):
+    """A text from a language's folder whose links lead where they led, or to the same page in the language."""
+    pages = {home(other): target(other, language) for other, languages in built.items() if language in languages}
+
+    def there(link):
+        place = (home(stem).parent / link[2]).resolve()
+        return link[1] + os.path.relpath(pages.get(place, place), NOTEBOOKS / language)
+
+    return LINK.sub(there, text)
+
+
+def build(stem, language, built, notebook=None):
+    """A page as a notebook. ``built`` is what ``all_built`` gives, ``notebook`` an English one other than the saved."""
+    out, words = copy.deepcopy(notebook or english(stem, language)), translated(stem, language)
+    for cell in out.cells:
+        if cell.cell_type == "markdown":
+            cell.source = leads_on(translate(SWITCHER.sub("", cell.source), words), stem, language, built)
+    said, (missing, total) = LANGUAGES[language], left_in_english(stem, language)
+    notice = said["stays"] if READ_BY in load(stem, language).metadata else said["stays"] + said["machine"]
+    notice += said["left"].format(missing=missing, total=total) if missing else ""
+    put_under_title(f"{switcher(stem, language, built)}\n\n> {notice.rstrip()}", out)
+    if stem == "README":
+        out.cells[0].source += f"## {said['name']}\n\n"
+        for other in [other for other in built if other != stem and language in built[other]]:
+            title = english(other).cells[0].source.partition("\n")[0]
+            title = translated(other, language).get(title, title).removeprefix("# ")
+            out.cells[0].source += f"- [{title}]({target(other, language).name})\n"
+    out.metadata["language"] = said["code"]
+    return out
+
+
+def put_under_title(lines, notebook):
+    title, _, body = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"{title}\n\n{lines}\n{body}"
+
+
+def files():
+    """What ``build`` writes: the text of each file by its path, in all languages and in English."""
+    found, built = {}, all_built()
+    for stem, languages in built.items():
+        pages = {target(stem, language): build(stem, language, built) for language in languages}
+        pages[home(stem)] = whole(stem)
+        if languages:
+            put_under_title(switcher(stem, "en", built), pages[home(stem)])
+        for path, page in pages.items():
+            found[path] = page.cells[0].source if path.suffix == ".md" else nbformat.v4.writes(page) + "\n"
+    return found
+
+
+def write_all():
+    """Write all files that are made of catalogues, and remove those that are made no more."""
+    made = files()
+    for path in {target(*each) for each in catalogues()} - made.keys():
+        path.unlink(missing_ok=True)
+    for path, text in made.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def faults(stem, language):
+    """What is wrong with a catalogue: pairs of a kind and a text."""
+    entries = {entry.msgid: entry for entry in load(stem, language) if not entry.obsolete}
+    for block, cells in wanted(stem).items():
+        entry, where = entries.pop(block, None), f"{cells[0]}: {block[:60]!r}"
+        if entry is None:
+            yield "unmerged", where
+        elif is_stale(entry):
+            yield "stale", where
+        elif not entry.msgstr:
+            yield "missing", where
+        else:
+            yield from ((kind, f"{where}: {what}") for kind, what in damage(block, entry.msgstr))
+    yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
+
+
+def check():
+    """Print what is wrong, catalogue by catalogue; whether a page is wrong, or not built from its catalogue."""
+    wrong = []
+    for stem, language in catalogues():
+        found = list(faults(stem, language))
+        counts = Counter(kind for kind, _ in found)
+        print(f"{language}/{stem}:", ", ".join(f"{n} {kind}" for kind, n in counts.items()) or "all fresh")
+        wrong += [f"{language}: {kind}, {where}" for kind, where in found if kind not in SOFT]
+    for path, text in files().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            wrong.append(f"{path.relative_to(NOTEBOOKS.parent)} is not what its catalogue makes")
+    if wrong:
+        print(*wrong, "Mend what is damaged; for what is unmerged or not built, run: make translations", sep="\n")
+    return bool(wrong)
+
+
+def stale():
+    """Print what has changed in the English of each stale paragraph, and its translation, which is to be changed."""
+    for stem, language in catalogues():
+        for entry in load(stem, language):
+            if is_stale(entry) and not entry.obsolete:
+                words = difflib.ndiff((entry.previous_msgid or entry.msgid).split(), entry.msgid.split())
+                changes = " ".join(CHANGED[word[:2]].format(word[2:]) for word in words if word[:2] in CHANGED)
+                print(f"{language} {entry.occurrences[0][0]}\n  {changes}\n  {entry.msgstr}\n")
+
+
+def terms():
+    """Print the translated paragraphs that have none of the glossary's forms for a term of theirs."""
+    for stem, language in catalogues():
+        for block, other in translated(stem, language).items():
+            for term, forms in glossary.lacking(KEEP.sub(" ", block), other, language):
+                print(f"{language} {stem} {term!r}: none of {forms}\n   {block[:150]}\n   {other[:150]}")
+
+
+def update_all():
+    """Bring all catalogues to the English of today; what is translated into one language gets a catalogue in all."""
+    for stem, language in catalogues():
+        update(stem, language)
+
+
+VERBS = {"update": update_all, "build": write_all, "check": check, "stale": stale, "terms": terms}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Notebooks and pages in other languages.")
+    parser.add_argument("verb", choices=VERBS)
+    sys.exit(VERBS[parser.parse_args().verb]())
