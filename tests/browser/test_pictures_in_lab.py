@@ -155,7 +155,7 @@ def test_python_answers_about_a_text_of_ones_own_and_every_view_hears_its_own_an
     for head in (3, 200):
         first.locator(".head-cell").nth(head).click()
     for view in (first, second):  # the second asks for itself
-        view.get_by_text("2 heads cut").wait_for()
+        view.get_by_text("2 heads cut").first.wait_for()
     assert first.locator("[aria-label*='without it']").count() == 0
     first.get_by_role("button", name="what does each head cost alone?").click()
     first.locator(".head-cell[aria-label*='without it']").nth(269).wait_for()
