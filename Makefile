@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-heads bench-births bench-places bench-real bench-next-word \
+.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-measures bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-book-pins test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install
@@ -69,8 +69,8 @@ bench: install ## compare the layer's speed and memory with its peers, and prune
 bench-full: install ## the same in all cells, and write the results: half an hour
 	@$(PY) -m benchmarks --full
 
-bench-heads: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
-	@$(PY) -m benchmarks.heads
+bench-measures: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
+	@$(PY) -m benchmarks.compare_measures
 
 bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births

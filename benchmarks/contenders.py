@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import FusedAttention, merge_heads, other_libraries, split_heads, valid_keys
+from mha_lib.attention import FusedAttention, converters, merge_heads, split_heads, valid_keys
 
 Call = Callable[[Tensor, Tensor | None], Tensor]
 
@@ -104,20 +104,20 @@ def ours_weights_kept(layer: MultiHeadAttention) -> Call:
 
 
 def d2l_weights(layer: MultiHeadAttention) -> Call:
-    peer = other_libraries.to_d2l(layer)
+    peer = converters.to_d2l(layer)
     return lambda X, valid_lens: peer(X, X, X, valid_lens)
 
 
 def torch_weights(layer: MultiHeadAttention) -> Call:
-    peer = other_libraries.to_torch(layer)
-    return lambda X, valid_lens: other_libraries.call_torch(peer, X, X, X, valid_lens)[0]
+    peer = converters.to_torch(layer)
+    return lambda X, valid_lens: converters.call_torch(peer, X, X, X, valid_lens)[0]
 
 
 def torch_output(layer: MultiHeadAttention) -> Call:
-    peer = other_libraries.to_torch(layer)
+    peer = converters.to_torch(layer)
 
     def call(X, valid_lens):
-        masks = {} if valid_lens is None else other_libraries.torch_masks(valid_lens, X.shape[1], peer.num_heads)
+        masks = {} if valid_lens is None else converters.torch_masks(valid_lens, X.shape[1], peer.num_heads)
         return peer(X, X, X, need_weights=False, **masks)[0]
 
     return call

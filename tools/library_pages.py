@@ -8,7 +8,7 @@ import inspect
 
 BEHIND = {
     "attention": {
-        "other_libraries": "loop_over_heads to_torch from_torch call_torch torch_masks to_d2l from_d2l call_d2l",
+        "converters": "loop_over_heads to_torch from_torch call_torch torch_masks to_d2l from_d2l call_d2l",
         "edge_cases": "truth_table as_text",
         "shape_trace": "trace_heads tagged_tokens count_copies",
     },

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib.attention import MultiHeadAttention, masked_softmax, merge_heads, other_libraries, split_heads, valid_keys
+from mha_lib.attention import MultiHeadAttention, converters, masked_softmax, merge_heads, split_heads, valid_keys
 
 NUM_HEADS, NUM_KEYS = 2, 4
 NUM_HIDDENS = NUM_HEADS * NUM_KEYS
@@ -67,18 +67,18 @@ def contestants() -> dict[str, Contestant]:
     """Ours and its peers; d2l only where it can be imported."""
     columns = {"ours": Contestant(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
-        d2l = other_libraries.load_d2l()
-        columns["d2l"] = Contestant(other_libraries.to_d2l, other_libraries.call_d2l, d2l.masked_softmax, d2l_layer)
+        d2l = converters.load_d2l()
+        columns["d2l"] = Contestant(converters.to_d2l, converters.call_d2l, d2l.masked_softmax, d2l_layer)
     except ImportError:
         pass
-    for name, call in {"torch.nn": other_libraries.call_torch, "torch.nn, no weights": call_torch_output}.items():
-        columns[name] = Contestant(other_libraries.to_torch, call, None, nn.MultiheadAttention)
+    for name, call in {"torch.nn": converters.call_torch, "torch.nn, no weights": call_torch_output}.items():
+        columns[name] = Contestant(converters.to_torch, call, None, nn.MultiheadAttention)
     columns["torch's kernel"] = Contestant(same_layer, call_kernel)
     return columns
 
 
 def d2l_layer(num_hiddens: int, num_heads: int) -> nn.Module:
-    return other_libraries.load_d2l().MultiHeadAttention(num_hiddens, num_heads, dropout=0.0)
+    return converters.load_d2l().MultiHeadAttention(num_hiddens, num_heads, dropout=0.0)
 
 
 def same_layer(layer: MultiHeadAttention) -> MultiHeadAttention:
@@ -90,7 +90,7 @@ def call_ours(layer, queries, keys, values, valid_lens):
 
 
 def call_torch_output(peer, queries, keys, values, valid_lens):
-    masks = {} if valid_lens is None else other_libraries.torch_masks(valid_lens, keys.shape[1], peer.num_heads)
+    masks = {} if valid_lens is None else converters.torch_masks(valid_lens, keys.shape[1], peer.num_heads)
     return peer(queries, keys, values, need_weights=False, **masks)
 
 

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from mha_lib.attention import other_libraries
+from mha_lib.attention import converters
 
 PACKAGES = {
     "torch": ("the layer", "torch==2.13.0"),
@@ -28,7 +28,7 @@ def check_setup() -> bool:
     for name, purpose, problem in lines:
         print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
     try:
-        other_libraries.load_d2l()
+        converters.load_d2l()
         print("✓ d2l (the book's own layer, in 03)")
     except ImportError as error:
         print(f"– d2l is needed for one comparison in 03 alone. {error}")

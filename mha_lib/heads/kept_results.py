@@ -5,7 +5,7 @@ import json
 from mha_lib.models.package_data import package_data
 
 COMMANDS = {
-    "heads": "make bench-heads",
+    "heads": "make bench-measures",
     "pruning_speed": "make bench-full",
     "births": "make bench-births",
     "places": "make bench-places",

@@ -7,6 +7,6 @@ from mha_lib.models.one_head import OneHeadRun, train_one_head
 from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
-from mha_lib.models.torch_layers import torch_decoder_layer, torch_encoder_layer
+from mha_lib.models.torch_blocks import torch_decoder_layer, torch_encoder_layer
 from mha_lib.models.training import fit, trained, tune
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer

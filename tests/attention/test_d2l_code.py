@@ -5,7 +5,7 @@ import torch
 from references import random_numbers
 
 import mha_lib
-from mha_lib.attention import other_libraries
+from mha_lib.attention import converters
 
 pytest.importorskip("d2l")
 close = torch.testing.assert_close  # as close as single precision is
@@ -22,7 +22,7 @@ every_length = pytest.mark.parametrize("valid_lens", LENGTHS.values(), ids=LENGT
 
 @pytest.fixture(scope="module")
 def book():
-    return other_libraries.load_d2l()
+    return converters.load_d2l()
 
 
 def second_edition(library, valid_lens, state=None):

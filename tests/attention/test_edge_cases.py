@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_lib.attention import edge_cases, other_libraries
+from mha_lib.attention import converters, edge_cases
 
 CONTESTANTS = ("ours", "d2l", "torch.nn", "torch.nn, no weights", "torch's kernel")
 KNOWN = {
@@ -49,7 +49,7 @@ def test_without_d2l_its_column_is_missing(monkeypatch):
     def missing():
         raise ImportError
 
-    monkeypatch.setattr(other_libraries, "load_d2l", missing)
+    monkeypatch.setattr(converters, "load_d2l", missing)
     assert list(edge_cases.contestants()) == [name for name in CONTESTANTS if name != "d2l"]
 
 

@@ -10,7 +10,7 @@ import torch
 from references import close, on_way
 
 from mha_lib import MultiHeadAttention
-from mha_lib.attention.other_libraries import loop_over_heads
+from mha_lib.attention.converters import loop_over_heads
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FILES = sorted(GOLDEN.glob("*.npz"))

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from mha_lib.attention import other_libraries
+from mha_lib.attention import converters
 from mha_lib.exercises import setup_check
 
 
 @pytest.fixture(autouse=True)
 def d2l_is_here(monkeypatch):
-    monkeypatch.setattr(other_libraries, "load_d2l", lambda: None)
+    monkeypatch.setattr(converters, "load_d2l", lambda: None)
 
 
 def test_a_complete_set_up_is_told_so(capsys):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mha_lib import MultiHeadAttention
-from mha_lib.attention.other_libraries import loop_over_heads
+from mha_lib.attention.converters import loop_over_heads
 from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import other_libraries
+from mha_lib.attention import converters
 from mha_lib.checking import running
 from mha_lib.exercises import assert_layer, check_layer
 from mha_lib.museum.editable_layer import AdditiveLayer, Layer
@@ -36,7 +36,7 @@ def torch_matrices(layer):
 
 
 def torch_output(layer, *inputs):
-    return other_libraries.call_torch(layer, *inputs)[0]  # its weights are those after dropout
+    return converters.call_torch(layer, *inputs)[0]  # its weights are those after dropout
 
 
 def valid(keys, valid_lens):
@@ -192,16 +192,16 @@ def test_torch_layer_passes_where_every_example_has_a_key():
 @here
 def test_d2l_layer_passes_where_every_example_has_a_key():
     try:
-        d2l = other_libraries.load_d2l()
+        d2l = converters.load_d2l()
     except ImportError as error:
         pytest.skip(str(error))
 
     def make(size, heads, dropout):
         return d2l.MultiHeadAttention(size, heads, dropout)
 
-    verdict = check_layer(make, other_libraries.call_d2l, empty_rows=False)
+    verdict = check_layer(make, converters.call_d2l, empty_rows=False)
     assert verdict, verdict
-    assert "average of its padding" in check_layer(make, other_libraries.call_d2l).text
+    assert "average of its padding" in check_layer(make, converters.call_d2l).text
 
 
 def telling(change, base=Layer):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_lib import exercises
-from mha_lib.attention import other_libraries
+from mha_lib.attention import converters
 
 STEM = "05_block_and_torch_layer"
 SOLUTIONS = make_notebooks.read(ROOT / "notebooks" / "solutions" / f"{STEM}.ipynb")
@@ -54,7 +54,7 @@ def by_the_formula(layer, queries, keys, padding=None, later=None):
 
 def vision_transformer():
     """torchvision's: norms before, and a whole image of patches."""
-    other_libraries.load_d2l()  # declares what torchvision misses where it was built for another torch
+    converters.load_d2l()  # declares what torchvision misses where it was built for another torch
     from torchvision.models import VisionTransformer
 
     model = VisionTransformer(image_size=24, patch_size=8, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=40)

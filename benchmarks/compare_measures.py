@@ -1,9 +1,9 @@
-"""Every measure of a head's importance on small models, over thirty seeds: ``python -m benchmarks.heads``.
+"""Every measure of a head's importance on small models, over thirty seeds: ``python -m benchmarks.compare_measures``.
 
 Takes hours of CPU time, on two processes. Writes heads.json into the library, where notebooks read it, and the same as
-tables, heads.md. Each seed is written as soon as it is done, and nothing that stands there is run again: delete the
-file to measure anew, or name the parts and measures that have changed: ``python -m benchmarks.heads --again planted
-"gate gradient"``.
+tables, compare_measures.md. Each seed is written as soon as it is done, and nothing that stands there is run again:
+delete the file to measure anew, or name the parts and measures that have changed:
+``python -m benchmarks.compare_measures --again planted "gate gradient"``.
 Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the files, so that
 another run on one machine changes nothing.
 """
@@ -56,7 +56,9 @@ BY_MEASURE = {"planted": "ranks"} | dict.fromkeys(TASKS, "orders")  # where in a
 
 def main() -> None:
     """Measure what is missing, keeping each seed as it comes, and write the report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.heads", description="Measure what is not kept yet.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.compare_measures", description="Measure what is not kept yet."
+    )
     parser.add_argument(
         "--again",
         nargs="+",

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from mha_lib.attention.other_libraries import to_torch
+from mha_lib.attention.converters import to_torch
 from mha_lib.models.transformer import Block
 
 

@@ -24,12 +24,12 @@ from torch import nn
 
 import mha_lib
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import FusedAttention, other_libraries
+from mha_lib.attention import FusedAttention, converters
 
 EIGHT = dict.fromkeys(("query_size", "key_size", "value_size"), 8)
 needs_d2l = pytest.mark.skipif(importlib.util.find_spec("d2l") is None, reason="d2l is not installed")
-TORCH = other_libraries.to_torch, other_libraries.from_torch, other_libraries.call_torch
-D2L = other_libraries.to_d2l, other_libraries.from_d2l, other_libraries.call_d2l
+TORCH = converters.to_torch, converters.from_torch, converters.call_torch
+D2L = converters.to_d2l, converters.from_d2l, converters.call_d2l
 every_library = pytest.mark.parametrize(
     "there, back, call", [pytest.param(*TORCH, id="torch"), pytest.param(*D2L, id="d2l", marks=needs_d2l)]
 )
@@ -43,7 +43,7 @@ def ours(bias=False, dropout=0.0, **sizes):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_loop_over_heads_is_the_formula(case, groups):
     layer = make_layer(num_key_value_heads=groups)
-    results = other_libraries.loop_over_heads(layer, *sequences(), **case)
+    results = converters.loop_over_heads(layer, *sequences(), **case)
     for result, expected in zip(results, attention(layer, *sequences(), **case), strict=True):
         assert_same(result, expected)
 
@@ -53,7 +53,7 @@ def test_the_loop_over_heads_has_the_gradients_of_the_layer():
     *given, gates = (X.clone().requires_grad_() for X in (*sequences(), GATES))
     everything = [*given, gates, *layer.parameters()]
     expected = torch.autograd.grad(layer(*given, lengths, gates).square().sum(), everything)
-    output, weights = other_libraries.loop_over_heads(layer, *given, lengths, gates)
+    output, weights = converters.loop_over_heads(layer, *given, lengths, gates)
     assert not weights.requires_grad
     close(torch.autograd.grad(output.square().sum(), everything), expected)
 
@@ -77,16 +77,16 @@ def test_a_layer_that_torch_made():
     for bias in (peer.in_proj_bias, peer.out_proj.bias):  # which torch sets to 0, where a wrong one would not be seen
         nn.init.normal_(bias)
     X = random_numbers(3, 5, 8), random_numbers(3, 6, 9), random_numbers(3, 6, 10)
-    close(other_libraries.from_torch(peer)(*X), peer(*X)[0])
+    close(converters.from_torch(peer)(*X), peer(*X)[0])
 
 
 @needs_d2l
 def test_a_layer_that_d2l_made():
-    peer, X = other_libraries.load_d2l().MultiHeadAttention(8, 4, 0.0, bias=True).double().eval(), sequences()
+    peer, X = converters.load_d2l().MultiHeadAttention(8, 4, 0.0, bias=True).double().eval(), sequences()
     with pytest.raises(ValueError, match="peer has open sizes: call d2l's layer once"):
-        other_libraries.from_d2l(peer)
+        converters.from_d2l(peer)
     output = peer(*X, LENGTHS["per query"])
-    layer = other_libraries.from_d2l(peer)
+    layer = converters.from_d2l(peer)
     close(layer(*X, LENGTHS["per query"]), output)
     assert list(layer.state_dict()) == list(make_layer().state_dict())
     assert peer.state_dict().keys() == layer.state_dict().keys()
@@ -116,7 +116,7 @@ def test_there_and_back_keeps_parameters_mode_dropout_dtype_and_what_is_trained(
 
 def test_the_masks_of_torch_say_what_is_not_allowed():
     for lengths in (LENGTHS["per example"], LENGTHS["per query"]):
-        (mask,) = other_libraries.torch_masks(lengths, num_keys=6, num_heads=4).values()
+        (mask,) = converters.torch_masks(lengths, num_keys=6, num_heads=4).values()
         if lengths.dim() == 2:  # torch folds heads into the batch: row 4 · example + head
             assert mask.shape == (12, 5, 6)
             lengths = lengths.repeat_interleave(4, dim=0)
@@ -150,7 +150,7 @@ REFUSALS = [
 @pytest.mark.parametrize("make, message", REFUSALS, ids=[message for _, message in REFUSALS])
 def test_what_torch_does_not_have_is_refused(make, message):
     layer = make()
-    convert = other_libraries.to_torch if isinstance(layer, MultiHeadAttention) else other_libraries.from_torch
+    convert = converters.to_torch if isinstance(layer, MultiHeadAttention) else converters.from_torch
     with pytest.raises(ValueError) as caught:
         convert(layer)
     assert message in str(caught.value)
@@ -170,7 +170,7 @@ def test_what_no_other_layer_has_is_refused(there, back, call):
 def test_load_d2l_says_how_to_install_it_and_hides_no_other_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "d2l", None)  # which makes its import fail
     with pytest.raises(ImportError, match=r"d2l could not be imported(.|\n)*pip install --no-deps d2l==1.0.3"):
-        other_libraries.load_d2l()
+        converters.load_d2l()
 
     class NoMemory:
         @staticmethod
@@ -182,7 +182,7 @@ def test_load_d2l_says_how_to_install_it_and_hides_no_other_error(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [NoMemory, *sys.meta_path])
     with pytest.raises(RuntimeError, match="out of memory"):
-        other_libraries.load_d2l()
+        converters.load_d2l()
 
 
 def test_load_d2l_beside_a_torchvision_built_for_another_torch(tmp_path):
@@ -198,12 +198,12 @@ def test_load_d2l_beside_a_torchvision_built_for_another_torch(tmp_path):
     script = """
         import gc
         import torch
-        from mha_lib.attention import other_libraries
+        from mha_lib.attention import converters
         try:
             from d2l import torch as d2l
         except RuntimeError as error:
             print(error)
-        print(other_libraries.load_d2l().__name__)
+        print(converters.load_d2l().__name__)
         gc.collect()
         print(torch.ops.torchvision.nms.default._schema)
     """
