@@ -187,6 +187,7 @@ DAMAGED = {  # a translation of it, and what is wrong with that
     "## **Ba** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["numbers"],
     "**3** đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["marks"],
     "## 3 đầu của $W_q$: xem [`split`](a.ipynb), <br> và 0.84": ["marks"],
+    "## **3** đầu của $W_q$: xem [`split`](a.ipynb), <br> | và 0.84": ["marks"],
     "## **3个头（**见 $W_q$ [`split`](a.ipynb), <br> 0.84": ["emphasis"],
     "## **3**个头（见 $W_q$ [`split`](a.ipynb), <br> 0.84": [],
 }
@@ -223,7 +224,7 @@ SHOWN = [row for row in glossary.rows() if row["part"]]
 
 
 @pytest.mark.parametrize("row", SHOWN, ids=[row["en"] for row in SHOWN])
-def test_a_term_stands_in_all_languages_and_leads_to_the_section_that_explains_it(row):
+def test_a_term_stands_in_all_languages_and_leads_to_a_section_that_there_is(row):
     assert row["meaning"] and all(row[language] and "†" not in row[language] for language in LANGUAGES)
     number, section, name = re.fullmatch(r"\[(\d\d)(?:, section (\d+))?\]\((.*)\)", row["where"]).groups()
     assert name.startswith(number)
