@@ -208,7 +208,7 @@ def fail_at_length(X):
     ],
 )
 def test_an_error_is_told_with_its_kind_first_line_and_place(function, words, monkeypatch):
-    monkeypatch.setitem(linecache.cache, "<string>", (1, None, ["import xdist\n"], "<string>"))  # as `python -c` leaves it
+    monkeypatch.setitem(linecache.cache, "<string>", (1, None, ["import xdist\n"], "<string>"))  # by `python -c`
     verdict = doubled(function)
     assert verdict.state == "wrong" and "below" not in repr(verdict)
     assert all(word in repr(verdict) for word in words), verdict
