@@ -21,8 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site links wheel bench bench-full bench-measures bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
-	test-browsers test-book-pins test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
-	check install
+	test-browsers test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
+	check install release-dry-run
 .NOTPARALLEL:
 
 help:
@@ -62,6 +62,9 @@ links: install ## ask all addresses that the project cites whether they still an
 
 wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
 	@$(PY) -m tools.try_wheel $(WHEEL_NOTEBOOKS)
+
+release-dry-run: install ## build a release and say what it lacks; no network, nothing is published (TAG=v0.2.0: held to it)
+	@$(PY) -m tools.release $(TAG)
 
 bench: install ## compare the layer's speed and memory with its peers, and pruned layers with whole ones
 	@$(PY) -m benchmarks
@@ -121,7 +124,7 @@ lint: install ## check the style of all code, the types of the library, and the 
 	@$(PY) -m tools.translations check
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
@@ -130,6 +133,10 @@ test-browsers: install ## all live pictures and pages of the site in Firefox and
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \
 		TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
+
+test-newest: ## test on the newest release of every package, without the lock, in an environment made anew each time
+	@rm -f .venv-newest/installed
+	@$(MAKE) check VENV=.venv-newest TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
 
 elsewhere-jax: install ## run notebooks/elsewhere/jax.ipynb in an environment of its own, and write it
 elsewhere-keras: install ## the same with keras.ipynb

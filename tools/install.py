@@ -7,6 +7,7 @@ short: all is made anew.
 The environment's own pip fetches uv, which does the rest in a fraction of the time. uv takes what pip would have taken:
 the constraints are the same, and uv_settings.py tells it of pip's settings. Where uv cannot do it, this is said, and
 pip does. The book's environment is pip's alone: it proves that pip, which conda calls, can install environment.yml.
+The newest one knows no lock: it takes of every package what is newest and pyproject.toml allows.
 
 The syntax is Python 3.6's, so that on an old Python the reader gets a message and not a traceback.
 """
@@ -30,6 +31,7 @@ ENVIRONMENTS = {  # the command that makes each, how to name another Python for 
     ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
     ".venv-class": ("make bench-class", "PYTHON=python3.12", "500 MB"),
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
+    ".venv-newest": ("make test-newest", "PYTHON=python3.12", "2 GB"),
     ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
 }
 INSTALL, PINNED = ["install", "--disable-pip-version-check"], ["--constraint", "constraints.txt"]
@@ -93,7 +95,7 @@ def main(venv):
             run([*pip, *INSTALL, *step], words)
     if dropped:
         run([*pip, "uninstall", "--yes", *dropped], words)
-    if venv == ".venv":
+    if venv in (".venv", ".venv-newest"):
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
         (next(Path(venv).glob("lib/python*/site-packages")) / "mha_lib.pth").write_text("../../../..\n")
@@ -166,19 +168,20 @@ def pip_steps(venv, torch_index):
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
     alone = groups.pop("peers") + groups.pop("strangers")
     apart = {f".venv-{name}": groups.pop(name) for name in ("class", "nbgrader", "site")}
+    lock = [] if venv == ".venv-newest" else PINNED
     if venv in apart:
-        yield [*PINNED, *apart[venv]]
+        yield [*lock, *apart[venv]]
         return
     if torch_index:
-        yield [*PINNED, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
+        yield [*lock, "--no-deps", "--index-url", torch_index, "torch", "torchvision"]
     if venv == ".venv-book":
         listed = Path("environment.yml").read_text().split("- pip:\n")[1]  # its last part, a line "- d2l==1.0.3" each
         yield [word for line in listed.splitlines() for word in line.split()[1:]]
-        yield [*PINNED, *groups["test"]]
+        yield [*lock, *groups["test"]]
     else:
-        yield sum([*extras.values(), *groups.values()], [*PINNED, *pyproject["project"]["dependencies"]])
+        yield sum([*extras.values(), *groups.values()], [*lock, *pyproject["project"]["dependencies"]])
         # d2l's own pins would hold numpy and others back to 2023; the strangers' layers need little of what they name
-        yield [*PINNED, "--no-deps", *alone]
+        yield [*lock, "--no-deps", *alone]
 
 
 if __name__ == "__main__":

@@ -35,10 +35,16 @@ class KernelOfItsOwn(notebooks.OwnKernel):
         return spec
 
 
-def build():
-    """Build the wheel anew; it and the source distribution must be small enough to be fetched over a phone."""
+def build(*options):
+    """Build the wheel anew; it and the source distribution must be small enough to be fetched over a phone.
+
+    Args:
+        options: those of `python -m build`.
+    """
     shutil.rmtree(DIST, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "build", "--outdir", DIST, ROOT], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "build", *options, "--outdir", DIST, ROOT], check=True, stdout=subprocess.DEVNULL
+    )
     for path in sorted(DIST.iterdir()):
         size = path.stat().st_size
         print(f"{path.name}: {size / 1e6:.2f} MB")

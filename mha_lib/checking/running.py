@@ -38,7 +38,8 @@ LARGEST = 1_000_000  # numbers or characters in what a call returns; no exercise
 PART = 1000  # numbers of a tensor that take as long to look at as one part of a list
 DEEPEST = 10  # lists within one another
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
-NOT_OWN = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+# "<string>" is code without a file, for which Python 3.13 quotes what the process began with, if that was `python -c`.
+NOT_OWN = ("site-packages", "dist-packages", "<string>", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
 
 class NotYetError(Exception):

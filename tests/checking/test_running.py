@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import io
+import linecache
 import os
 import random
 import signal
@@ -206,7 +207,8 @@ def fail_at_length(X):
         (lambda X: X.reshape(2, X.numel() / 2), ["Which division gives whole numbers?"]),
     ],
 )
-def test_an_error_is_told_with_its_kind_first_line_and_place(function, words):
+def test_an_error_is_told_with_its_kind_first_line_and_place(function, words, monkeypatch):
+    monkeypatch.setitem(linecache.cache, "<string>", (1, None, ["import xdist\n"], "<string>"))  # by `python -c`
     verdict = doubled(function)
     assert verdict.state == "wrong" and "below" not in repr(verdict)
     assert all(word in repr(verdict) for word in words), verdict

@@ -256,6 +256,8 @@ def test_what_each_environment_holds(installer):
     torch_first, *others = installer.pip_steps(".venv", "https://torch.example/cpu")
     assert torch_first == [*pinned, "--no-deps", "--index-url", "https://torch.example/cpu", "torch", "torchvision"]
     assert others == [everything, without_dependencies]
+    newest = installer.pip_steps(".venv-newest", "https://torch.example/cpu")
+    assert [[*pinned, *step] for step in newest] == [torch_first, everything, without_dependencies]
 
 
 FAILURES = [  # environment, what is wrong (a place and what stands there), what is said
