@@ -8,8 +8,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-# These compute for half a minute each, as they do under nbval: in a browser only where nothing may be skipped.
-LONG = {"07_head_importance", "08_head_pruning", "11_heads_being_born"}
+# nbval runs every notebook, and other tests every picture in JupyterLab: whole notebooks open in a browser only where
+# nothing may be skipped, but for these.
+ALWAYS = {"00_start_here", "03_multi_head_attention", "04_transpose_qkv"}
 
 DEAD = """
 from IPython.display import HTML
@@ -40,7 +41,7 @@ picture => {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in NOTEBOOKS]
+    "name", [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.long]) for name in NOTEBOOKS]
 )
 def test_notebook(name, open_notebook, usual_errors):
     """Everything runs, every control answers, and what was saved is still there when it is opened again."""
