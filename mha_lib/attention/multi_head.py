@@ -1,7 +1,5 @@
 """Many heads, each with its own projection and attention, computed all at once. Letters as in ``pooling``."""
 
-from itertools import groupby
-
 import torch
 from torch import Tensor, nn
 
@@ -149,8 +147,8 @@ class MultiHeadAttention(nn.Module):
     def _shared_out(self, X: Tensor) -> Tensor:
         """Keys or values, for each query head those that it shares: (b, g, k, d) -> (b, h, k, d)."""
         # Not by an index from a list: it would be copied to a GPU, and the copy waited for.
-        runs = ((head, len(list(readers))) for head, readers in groupby(self.key_value_head_of))
-        return torch.cat([X[:, head : head + 1].expand(-1, number, -1, -1) for head, number in runs], dim=1)
+        heads = X.unbind(dim=1)
+        return torch.stack([heads[head] for head in self.key_value_head_of], dim=1)
 
     @property
     def attention_weights(self) -> Tensor:
