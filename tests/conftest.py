@@ -65,6 +65,7 @@ def kernel_calls(monkeypatch):
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     return calls
 
+
 if DEVICE != "cpu":
     from on_device import move_tests
 

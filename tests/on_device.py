@@ -36,7 +36,8 @@ def parameter_there(module: nn.Module, name: str, parameter: nn.Parameter | None
     if parameter is None or parameter.device.type != "cpu":
         return parameter
     if nn.parameter.is_lazy(parameter):
-        if DEVICE.type == "lazy": return parameter
+        if DEVICE.type == "lazy":
+            return parameter
         return type(parameter)(parameter.requires_grad, device=DEVICE, dtype=parameter.dtype)
     return nn.Parameter(parameter.detach().to(DEVICE), parameter.requires_grad)
 
