@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 
 from benchmarks import named_heads

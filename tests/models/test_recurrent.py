@@ -24,6 +24,7 @@ def test_answers_are_the_words_backwards(words):
     assert letters.unique().numel() > 10
 
 
+@pytest.mark.real_device
 @both
 def test_all_states_but_the_last_reach_the_decoder_through_attention_alone(attends, words):
     torch.manual_seed(1)
@@ -34,6 +35,7 @@ def test_all_states_but_the_last_reach_the_decoder_through_attention_alone(atten
     assert torch.equal(before, after) != attends
 
 
+@pytest.mark.real_device
 @both
 def test_no_letter_is_written_with_a_look_at_later_answers(attends, words):
     torch.manual_seed(2)
