@@ -6,9 +6,11 @@ are not: it has to say where it wants them, and where it forgets to, two devices
 
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from second_device import AWAY, pretend
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -22,7 +24,7 @@ MAKERS = {
 
 
 class MadeByTests(TorchFunctionMode):
-    """Where a test makes a tensor and says no device: made on the CPU, so that random numbers are the same."""
+    """A tensor for which a test names no device; it is made on the CPU first, so that random numbers are the same."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -33,26 +35,24 @@ class MadeByTests(TorchFunctionMode):
 
 
 def parameter_there(module: nn.Module, name: str, parameter: nn.Parameter | None) -> nn.Parameter | None:
+    """A parameter that a module is given; one that is elsewhere already, on meta say, stays there."""
     if parameter is None or parameter.device.type != "cpu":
         return parameter
     if nn.parameter.is_lazy(parameter):
-        if DEVICE.type == "lazy":
-            return parameter
+        if DEVICE == AWAY:
+            return parameter  # stays open here, and its layer on the CPU: such tests are marked real_device
         return type(parameter)(parameter.requires_grad, device=DEVICE, dtype=parameter.dtype)
     return nn.Parameter(parameter.detach().to(DEVICE), parameter.requires_grad)
 
 
+for_good = ExitStack()
+
+
 def move_tests() -> None:
     """From now on and for good."""
-    if DEVICE.type == "lazy":
-        from second_device import pretend
-
-        kernels = torch.utils._foreach_utils._get_fused_kernels_supported_devices
-        sys.modules["torch.optim.optimizer"]._get_fused_kernels_supported_devices = lambda: [*kernels(), "lazy"]
-        torch.__future__.set_overwrite_module_params_on_conversion(True)
-        for mode in pretend():
-            mode.__enter__()
-    MadeByTests().__enter__()
+    if DEVICE == AWAY:
+        for_good.enter_context(pretend())
+    for_good.enter_context(MadeByTests())
     nn.modules.module.register_module_parameter_registration_hook(parameter_there)
     nn.modules.module.register_module_buffer_registration_hook(
         lambda module, name, buffer: buffer if buffer is None else buffer.to(DEVICE)

@@ -1,5 +1,9 @@
 """A second device that is pretended on the CPU: real numbers, and an error wherever tensors of two devices meet."""
 
+import sys
+from contextlib import contextmanager
+from unittest import mock
+
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -93,6 +97,19 @@ def _index(numbers: list) -> Tensor:
     return torch.tensor(numbers, dtype=None if numbers else torch.long).to(AWAY)
 
 
-def pretend() -> tuple[TorchDispatchMode, TorchFunctionMode]:
-    """Both modes; between entering and leaving them there is a second device."""
-    return Operations(), Calls()
+@contextmanager
+def pretend():
+    """Within, there is a second device: ``AWAY``."""
+    known = torch.__future__.get_overwrite_module_params_on_conversion()
+    optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
+    fused_on = optimizers._get_fused_kernels_supported_devices
+    with (
+        mock.patch.object(optimizers, "_get_fused_kernels_supported_devices", lambda: [*fused_on(), AWAY.type]),
+        Operations(),
+        Calls(),
+    ):
+        torch.__future__.set_overwrite_module_params_on_conversion(True)  # a module that moves gets new parameters
+        try:
+            yield
+        finally:
+            torch.__future__.set_overwrite_module_params_on_conversion(known)
