@@ -7,7 +7,7 @@ from second_device import AWAY, pretend
 
 from mha_lib import MultiHeadAttention
 from mha_lib.heads import coalitions
-from mha_lib.heads.ablation import evaluate_all
+from mha_lib.heads.ablation import evaluate_all, losses_without_each
 from mha_lib.heads.league import MEASURES
 from mha_lib.heads.removal import best_heads, prune
 from mha_lib.models.training import descend
@@ -63,6 +63,7 @@ def test_measures_exact_values_and_a_cut():
         model.to(device)
         slow = ("hard-concrete gates", "Shapley, 50 orders")
         found = [measure(model, batch, TASK) for name, measure in MEASURES.items() if name not in slow]
+        found.append(losses_without_each(model, batch, TASK))
         values = evaluate_all(model, batch, TASK).accuracy
         found += [coalitions.shapley(values), coalitions.greedy(values), coalitions.pruning_curve(values, found[0])]
         pruned = prune(model, best_heads(model, found[4], 2))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import gpu, heads, layer, measure, memory, places, report
+from benchmarks import compare_measures, gpu, layer, measure, memory, places, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.heads.kept_results import load_results
@@ -122,15 +122,15 @@ def fake_run(seed, task, measures, version):
 @pytest.fixture
 def few_heads(tmp_path, monkeypatch):
     """Two measures of two seeds of one task, on threads; gives what completes the results, at some version."""
-    monkeypatch.setattr(heads, "RESULTS", tmp_path / "heads.json")
-    monkeypatch.setattr(heads, "MEASURES", {"gates": None, "norm": None})
-    monkeypatch.setattr(heads, "SEEDS", range(2))
+    monkeypatch.setattr(compare_measures, "RESULTS", tmp_path / "heads.json")
+    monkeypatch.setattr(compare_measures, "MEASURES", {"gates": None, "norm": None})
+    monkeypatch.setattr(compare_measures, "SEEDS", range(2))
 
     def complete(results, run):
-        monkeypatch.setattr(heads, "RUNS", {"lookups": partial(run, task="lookups")})
+        monkeypatch.setattr(compare_measures, "RUNS", {"lookups": partial(run, task="lookups")})
         with ThreadPoolExecutor(max_workers=1) as thread:
-            heads.complete(results, thread)
-        return json.loads(heads.RESULTS.read_text())
+            compare_measures.complete(results, thread)
+        return json.loads(compare_measures.RESULTS.read_text())
 
     return complete
 
@@ -145,13 +145,13 @@ def test_a_measure_is_taken_again_alone_and_goes_on_where_it_was_cut_short(few_h
         assert (seed, list(measures)) == (1, ["gates"])
         return new(seed, measures=measures, **options)
 
-    old, new = (partial(fake_run, measures=heads.MEASURES, version=version) for version in (1, 2))
+    old, new = (partial(fake_run, measures=compare_measures.MEASURES, version=version) for version in (1, 2))
     results = few_heads({}, old)
     assert results["lookups"] == [old(seed, task="lookups") for seed in range(2)]
-    heads.forget(results, ["gates"])
+    compare_measures.forget(results, ["gates"])
     with pytest.raises(KeyboardInterrupt):
         few_heads(results, cut_short)
-    again = few_heads(json.loads(heads.RESULTS.read_text()), only_the_gates)
+    again = few_heads(json.loads(compare_measures.RESULTS.read_text()), only_the_gates)
     for seed, result in enumerate(again["lookups"]):
         orders = [run(seed, task="lookups")["orders"] for run in (old, new)]
         assert result["orders"] == {
@@ -162,9 +162,9 @@ def test_a_measure_is_taken_again_alone_and_goes_on_where_it_was_cut_short(few_h
 
 
 def test_a_whole_part_is_measured_again(few_heads):
-    old, new = (partial(fake_run, measures=heads.MEASURES, version=version) for version in (1, 2))
+    old, new = (partial(fake_run, measures=compare_measures.MEASURES, version=version) for version in (1, 2))
     results = few_heads({}, old)
-    heads.forget(results, ["lookups"])
+    compare_measures.forget(results, ["lookups"])
     assert few_heads(results, new)["lookups"] == [new(seed, task="lookups") for seed in range(2)]
 
 
@@ -172,8 +172,8 @@ def test_a_measure_of_another_model_is_not_put_beside_the_others(few_heads):
     def other_model(seed, task, measures):
         return {"task": task, "seed": seed, "orders": {"oracle": {"area": -1}, "gates": {"area": 5}}}
 
-    results = few_heads({}, partial(fake_run, measures=heads.MEASURES, version=1))
-    heads.forget(results, ["gates"])
+    results = few_heads({}, partial(fake_run, measures=compare_measures.MEASURES, version=1))
+    compare_measures.forget(results, ["gates"])
     with pytest.raises(ValueError, match=r"lookups, seed 0: .* trains another model\. Delete"):
         few_heads(results, other_model)
 
