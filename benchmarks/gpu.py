@@ -41,9 +41,8 @@ def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[]
     def torch_layer() -> Tensor:
         masks = {} if lengths is None else converters.torch_masks(lengths, cell.n, cell.num_heads)
         if causal:
-            later = torch.ones(cell.n, cell.n, dtype=torch.bool, device=DEVICE).triu(1)
-            masks = {"attn_mask": later, "is_causal": True}
-        return theirs(X, X, X, need_weights=weights, average_attn_weights=False, **masks)[0]
+            masks = {"attn_mask": torch.ones(cell.n, cell.n, dtype=torch.bool, device=DEVICE).triu(1)}
+        return theirs(X, X, X, need_weights=weights, average_attn_weights=False, is_causal=causal, **masks)[0]
 
     def kernel() -> Tensor:
         mask = None if lengths is None else valid_keys(lengths, cell.n).unsqueeze(1)
@@ -60,28 +59,26 @@ def waits(call: Callable[[], object]) -> str:
     """Whether torch's own sync debug mode finds that a call waits for the GPU; ours may, where it reads a number."""
     if DEVICE == "cpu":
         return "not asked on the CPU"
-    torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         call()
+        return "no"
     except RuntimeError as error:
         if "synchroniz" not in str(error):
             raise
-        return "waits"
+        return "yes"
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return "never"
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
     """Time on the clock until the GPU is done."""
-    if DEVICE != "cpu":
-        torch.cuda.synchronize()
+    done = torch.cuda.synchronize if DEVICE != "cpu" else torch.cpu.synchronize
+    done()
     start = time.perf_counter()
     for _ in range(repeats):
         call()
-    if DEVICE != "cpu":
-        torch.cuda.synchronize()
+    done()
     return (time.perf_counter() - start) / repeats
 
 
@@ -94,8 +91,8 @@ def row(case: str, cell: Cell, dtype: torch.dtype, rounds: int, repeats: int) ->
     rows = [{name: seconds(call, repeats) for name, call in calls.items()} for _ in range(rounds + 1)]
     times = {name: [one[name] for one in rows[1:]] for name in calls}  # the first round is for warming up
     ratios = [str(measure.ratio(times[name], times["ours"])) for name in ("torch", "kernel", "d2l")]
-    ours = f"{1000 * statistics.median(times['ours']):.3f}"
-    return [case, str(cell), str(dtype).removeprefix("torch."), ours, *ratios, waits(calls["ours"])]
+    ms = f"{1000 * statistics.median(times['ours']):.3f}"
+    return [case, str(cell), str(dtype).removeprefix("torch."), ms, *ratios, waits(calls["ours"])]
 
 
 def main() -> None:
@@ -105,9 +102,10 @@ def main() -> None:
         return
     cells, rounds, repeats = (CELLS, 15, 20) if on_gpu else (TINY, 3, 1)
     body = [row(case, cell, dtype, rounds, repeats) for cell in cells for dtype in DTYPES for case in CASES]
-    head = ["case", "batch, n, d, heads", "numbers", "ours, ms", "torch.nn ÷ ours", "kernel ÷ ours", "d2l ÷ ours"]
+    peers = ["torch.nn ÷ ours", "kernel ÷ ours", "d2l ÷ ours"]
+    head = ["case", "batch, n, d, heads", "numbers", "ours, ms", *peers, "processor waits"]
     where = torch.cuda.get_device_name() if on_gpu else "the CPU, at small sizes"
-    text = f"Measured on {where}, torch {torch.__version__}.\n\n" + report.markdown([*head, "processor waits"], body)
+    text = f"Measured on {where}, torch {torch.__version__}.\n\n" + report.markdown(head, body)
     print(text)
     if on_gpu:
         (report.RESULTS / "gpu.md").write_text(text + "\n", encoding="utf-8")

@@ -60,10 +60,8 @@ def run(function, args, kwargs):
         return result
     if wanted is not None and not goes_away:
         return result.clone()
-    if name.endswith("_") and not name.endswith("__"):  # in place
-        return args[0]
-    if "out" in kwargs:
-        return kwargs["out"]
+    if "out" in kwargs or (name.endswith("_") and not name.endswith("__")):  # in place
+        return kwargs.get("out", args[0])
     return tree_map_only(Tensor, lambda X: X if isinstance(X, Away) else Away(X), result)
 
 
@@ -81,8 +79,7 @@ class Calls(TorchFunctionMode):
         kwargs = kwargs or {}
         if function in FROM_LISTS and not isinstance(args[0], Tensor):
             args = tree_map_only(Away, lambda X: X.here, args)
-            made = function(*args, **kwargs | {"device": "cpu"})
-            return made.to(kwargs.get("device"))
+            return function(*args, **kwargs | {"device": "cpu"}).to(kwargs.get("device"))
         if isinstance(args[0] if args else None, Away):
             if function in (Tensor.__getitem__, Tensor.__setitem__):
                 args = args[0], tree_map_only(list, _index, args[1], is_leaf=lambda i: isinstance(i, list)), *args[2:]
@@ -100,16 +97,13 @@ def _index(numbers: list) -> Tensor:
 @contextmanager
 def pretend():
     """Within, there is a second device: ``AWAY``."""
-    known = torch.__future__.get_overwrite_module_params_on_conversion()
     optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim deletes the name
     fused_on = optimizers._get_fused_kernels_supported_devices
     with (
         mock.patch.object(optimizers, "_get_fused_kernels_supported_devices", lambda: [*fused_on(), AWAY.type]),
+        # A module that moves gets new parameters: its old ones cannot become tensors of another class.
+        mock.patch.object(torch.__future__, "_overwrite_module_params_on_conversion", True),
         Operations(),
         Calls(),
     ):
-        torch.__future__.set_overwrite_module_params_on_conversion(True)  # a module that moves gets new parameters
-        try:
-            yield
-        finally:
-            torch.__future__.set_overwrite_module_params_on_conversion(known)
+        yield

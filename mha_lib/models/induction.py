@@ -250,7 +250,8 @@ def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -
         without: heads that are switched off, each as (layer, head).
     """
     rows = held_out_repeats()
-    return letter_losses(model, rows.letters.to(model.output.weight.device), model.all_but(*without))[rows.predictable].mean().item()
+    letters = rows.letters.to(model.output.weight.device)
+    return letter_losses(model, letters, model.all_but(*without))[rows.predictable].mean().item()
 
 
 @torch.no_grad()
