@@ -19,9 +19,9 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-measures bench-births bench-places bench-real bench-next-word \
+.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-measures bench-births bench-places bench-real bench-next-word \
 	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
-	test-browsers test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
+	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
 
@@ -71,6 +71,9 @@ bench: install ## compare the layer's speed and memory with its peers, and prune
 
 bench-full: install ## the same in all cells, and write the results: half an hour
 	@$(PY) -m benchmarks --full
+
+bench-gpu: install ## the layer beside torch's, the bare kernel and d2l's on a GPU, and whether its calls wait; where there is none, says so
+	@$(PY) -m benchmarks.gpu
 
 bench-measures: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
 	@$(PY) -m benchmarks.compare_measures
@@ -129,6 +132,11 @@ clean: ## remove everything that these commands made, the environments too
 
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
 	$(PYTEST) tests/browser/firefox_and_webkit.py
+
+test-gpu: install ## tests of the layer, of models and of heads on a GPU; where there is none, says so
+	@$(PY) -c "import sys, torch; sys.exit(not torch.cuda.is_available())" \
+		|| { echo "make test-gpu: torch sees no GPU here, so that nothing was tested."; exit 0; }; \
+		MHA_DEVICE=cuda $(PYTEST) tests/attention tests/models tests/heads
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \

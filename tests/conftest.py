@@ -11,6 +11,7 @@ import pytest
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
+DEVICE = os.environ.get("MHA_DEVICE", "cpu")
 WITHOUT_REAL_MODELS = os.environ.get("MHA_WITHOUT_REAL_MODELS") == "1"
 
 
@@ -38,6 +39,10 @@ def pytest_make_collect_report():
 def pytest_runtest_setup(item):
     if item.get_closest_marker("long") and not REQUIRE_ALL:
         pytest.skip("long: MHA_REQUIRE_ALL=1 runs it")
+    if DEVICE != "cpu" and item.get_closest_marker("cpu"):
+        pytest.skip("cpu: what it tests is of the CPU alone")
+    if DEVICE.startswith("lazy") and item.get_closest_marker("real_device"):
+        pytest.skip("real_device: asks more of torch than the pretended device has")
 
 
 @pytest.fixture
@@ -59,3 +64,9 @@ def kernel_calls(monkeypatch):
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     return calls
+
+
+if DEVICE != "cpu":
+    from on_device import move_tests
+
+    move_tests()

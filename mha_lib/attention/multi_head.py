@@ -1,5 +1,6 @@
 """Many heads, each with its own projection and attention, computed all at once. Letters as in ``pooling``."""
 
+import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
@@ -133,7 +134,7 @@ class MultiHeadAttention(nn.Module):
             arguments.check_head_mask(head_mask, queries, self.num_heads)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:
-            K, V = K[:, self.key_value_head_of], V[:, self.key_value_head_of]  # (b, g, k, d) -> (b, h, k, d)
+            K, V = self._shared_out(K), self._shared_out(V)
         if need_weights:
             heads, weights = self.attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
         else:
@@ -142,6 +143,12 @@ class MultiHeadAttention(nn.Module):
             heads = heads * head_mask[..., None, None].to(heads.dtype)  # (h, 1, 1) or (b, h, 1, 1)
         output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)
         return (output, weights) if need_weights else output
+
+    def _shared_out(self, X: Tensor) -> Tensor:
+        """Keys or values, for each query head those that it shares: (b, g, k, d) -> (b, h, k, d)."""
+        # Not by an index from a list: it would be copied to a GPU, and the copy waited for.
+        heads = X.unbind(dim=1)
+        return torch.stack([heads[head] for head in self.key_value_head_of], dim=1)
 
     @property
     def attention_weights(self) -> Tensor:

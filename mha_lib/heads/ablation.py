@@ -60,9 +60,9 @@ def evaluate(
         raise ValueError(f"gates must have shape (num_sets, {shape[0]}, {shape[1]}), got {tuple(gates.shape)}")
     *early, last = model.attentions
     *early_substitutes, last_substitute = substitutes_for(model, batch) if substitutes is None else substitutes
-    gates = gates.to(last.W_o.weight.dtype)
+    gates = gates.to(last.W_o.weight)
     settings, which = gates[:, :-1].unique(dim=0, return_inverse=True)
-    accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64)
+    accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64, device=gates.device)
     with torch.no_grad(), measuring(model):
         for number, setting in enumerate(settings if label is None else progress_bar(settings, len(settings), label)):
             changes = [blend(*pair) for pair in zip(setting, early_substitutes, strict=True)]
@@ -101,13 +101,14 @@ def losses_without_each(
     which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_shape(model)
-    kept = torch.ones(num_blocks, num_heads) if kept is None else kept
-    losses = torch.empty(num_blocks, num_heads, *batch.targets.shape)
+    device = batch.targets.device
+    kept = torch.ones(num_blocks, num_heads, device=device) if kept is None else kept
+    losses = torch.empty(num_blocks, num_heads, *batch.targets.shape, device=device)
     blocks = list(model.blocks.values())
     with torch.no_grad(), measuring(model):
         X = model.embedding(batch.inputs)
         for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
-            for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads))):
+            for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=device))):
                 Y = block(X, X, batch.valid_lens, gates)
                 for later, there in zip(blocks[number + 1 :], kept[number + 1 :], strict=True):
                     Y = later(Y, Y, batch.valid_lens, there)
@@ -155,9 +156,9 @@ def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> 
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
     for name, block in zip(model.blocks, values, strict=True):
-        counts = torch.ones(len(block), block.shape[2], dtype=torch.bool)
+        counts = torch.ones(len(block), block.shape[2], dtype=torch.bool, device=block.device)
         if batch.valid_lens is not None and name in padded:
-            counts = torch.arange(block.shape[2]) < batch.valid_lens[:, None]
+            counts = torch.arange(block.shape[2], device=block.device) < batch.valid_lens[:, None]
         means.append(block.transpose(1, 2)[counts].mean(dim=0))
     return means
 
@@ -219,7 +220,7 @@ def saying(model: Transformer, words: Sequence[Tensor], places: Collection[tuple
         by_block.setdefault(block, []).append(head)
 
     def put(block: int) -> Callable[[Tensor], Tensor]:
-        chosen = torch.tensor(by_block[block])
+        chosen = torch.tensor(by_block[block], device=words[block].device)
         return lambda said: said.index_copy(1, chosen, words[block][:, chosen])
 
     with heads_seen_by([model.attentions[block] for block in by_block], [put(block) for block in by_block]):

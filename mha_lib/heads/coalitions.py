@@ -25,12 +25,12 @@ def shapley(values: Tensor) -> Tensor:
     Source: Shapley 1953, "A Value for n-Person Games".
     """
     num_heads = _num_heads(values)
-    sizes = _sizes(num_heads)
+    sizes = _sizes(values)
     orders = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
-    weights = torch.tensor(orders, dtype=torch.float64)
+    weights = torch.tensor(orders, dtype=torch.float64, device=values.device)
     shares = []
     for head in range(num_heads):
-        without = _sets_without(head, num_heads)
+        without = _sets_without(head, values)
         gains = values[without + 2**head] - values[without]
         shares.append((weights[sizes[without]] * gains).sum())
     return torch.stack(shares)
@@ -38,7 +38,7 @@ def shapley(values: Tensor) -> Tensor:
 
 def heads_in(sets: Tensor, num_heads: int) -> Tensor:
     """Which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
-    return (sets[..., None] >> torch.arange(num_heads) & 1).bool()
+    return (sets[..., None] >> torch.arange(num_heads, device=sets.device) & 1).bool()
 
 
 def best_sets(values: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def best_sets(values: Tensor) -> Tensor:
 
     Of sets with the same value, the one with the lowest number is given.
     """
-    sizes = _sizes(_num_heads(values))
+    sizes = _sizes(values)
     return torch.stack([torch.where(sizes == size, values, -torch.inf).argmax() for size in range(sizes.max() + 1)])
 
 
@@ -57,7 +57,7 @@ def worst_sets(values: Tensor) -> Tensor:
 
 def mean_curve(values: Tensor) -> Tensor:
     """For each size, the mean over all sets of that size: what heads picked at random keep, exactly."""
-    sizes = _sizes(_num_heads(values))
+    sizes = _sizes(values)
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
 
 
@@ -68,6 +68,7 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
     """
     flat = importance.flatten()
     shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
+    shuffled = shuffled.to(flat.device)
     order = shuffled[flat[shuffled].argsort(descending=True, stable=True)]
     return (order.argsort() + 1).view(importance.shape)
 
@@ -86,7 +87,7 @@ def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
     ``importance`` is (N,), or (num_blocks, num_heads); ``seed`` draws which of equals is kept longer.
     """
     order = ranks(importance, seed).flatten().argsort()
-    return torch.cat([torch.zeros(1, dtype=torch.long), (2**order).cumsum(dim=0)])
+    return torch.cat([order.new_zeros(1), (2**order).cumsum(dim=0)])
 
 
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
@@ -100,7 +101,8 @@ def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
     curve = [values[0]]
     for size, last in enumerate(flat.sort(descending=True).values, start=1):  # last: the least important head kept
         above, equals = (2 ** which.nonzero().flatten() for which in (flat > last, flat == last))
-        choices = torch.tensor(list(combinations(equals.tolist(), size - len(above))))  # (num_choices, num_chosen)
+        chosen = list(combinations(equals.tolist(), size - len(above)))
+        choices = torch.tensor(chosen, device=values.device)  # (num_choices, num_chosen)
         curve.append(values[above.sum() + choices.sum(dim=1)].mean())
     return torch.stack(curve)
 
@@ -112,9 +114,9 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
     """
     num_heads = _num_heads(values)
     generator = torch.Generator().manual_seed(seed)
-    kept, importance = len(values) - 1, torch.zeros(num_heads, dtype=torch.float64)
+    kept, importance = len(values) - 1, torch.zeros(num_heads, dtype=torch.float64, device=values.device)
     for turn in range(num_heads):
-        present = torch.tensor([head for head in range(num_heads) if kept >> head & 1])
+        present = torch.tensor([head for head in range(num_heads) if kept >> head & 1], device=values.device)
         left = values[kept - 2**present]
         cheapest = present[left == left.max()]
         gone = int(cheapest[torch.randint(len(cheapest), (), generator=generator)])
@@ -150,7 +152,7 @@ def shuffled_in_blocks(importance: Tensor, seed: int) -> Tensor:
     Chance of the same shape for a measure (num_blocks, num_heads): what it keeps of this is which block comes when.
     """
     places = torch.rand(importance.shape, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
-    return importance.gather(1, places)
+    return importance.gather(1, places.to(importance.device))
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
@@ -168,7 +170,7 @@ def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_order
     joined = place[:, None] < torch.arange(num_heads + 1)[:, None]  # (num_orders, size, num_heads)
     sets, which = joined.flatten(0, 1).unique(dim=0, return_inverse=True)
     gains = value(sets)[which].view(num_orders, num_heads + 1).diff(dim=1)  # of the head that joins at each place
-    return gains.gather(1, place).mean(dim=0)
+    return gains.gather(1, place.to(gains.device)).mean(dim=0)
 
 
 def _num_heads(values: Tensor) -> int:
@@ -178,11 +180,11 @@ def _num_heads(values: Tensor) -> int:
     return num_heads
 
 
-def _sizes(num_heads: int) -> Tensor:
+def _sizes(values: Tensor) -> Tensor:
     """Number of heads in each set."""
-    return heads_in(torch.arange(2**num_heads), num_heads).sum(dim=1)
+    return heads_in(torch.arange(len(values), device=values.device), _num_heads(values)).sum(dim=1)
 
 
-def _sets_without(head: int, num_heads: int) -> Tensor:
-    sets = torch.arange(2**num_heads)
+def _sets_without(head: int, values: Tensor) -> Tensor:
+    sets = torch.arange(len(values), device=values.device)
     return sets[(sets >> head & 1) == 0]

@@ -90,7 +90,7 @@ def _make_twins(attention: MultiHeadAttention, head: int, copied: int) -> None:
 
 
 def _make_cancelling(attention: MultiHeadAttention, plus: int, minus: int, generator: torch.Generator) -> None:
-    columns = _columns(attention, plus).normal_(std=LOUD, generator=generator)
+    columns = _draw(_columns(attention, plus), generator)
     _columns(attention, minus).copy_(-columns)
 
 
@@ -105,13 +105,18 @@ def _make_constant(attention: MultiHeadAttention, head: int, generator: torch.Ge
     rows = _rows(attention, head)
     attention.W_v.weight[rows] = 0.0
     attention.W_v.bias[rows] = 1.0
-    columns = _columns(attention, head).normal_(std=LOUD, generator=generator)
+    columns = _draw(_columns(attention, head), generator)
     attention.W_o.bias.sub_(columns.sum(dim=1))
 
 
 def _make_unheard(attention: MultiHeadAttention, head: int, generator: torch.Generator) -> None:
     columns = _columns(attention, head)
-    columns.copy_(columns[:1].clone().normal_(std=LOUD, generator=generator).expand_as(columns))
+    columns.copy_(_draw(columns[:1].clone(), generator).expand_as(columns))
+
+
+def _draw(columns: Tensor, generator: torch.Generator) -> Tensor:
+    """``columns`` themselves, filled with random numbers that are drawn on the CPU, wherever they are."""
+    return columns.copy_(columns.cpu().normal_(std=LOUD, generator=generator))
 
 
 def _rows(attention: MultiHeadAttention, head: int) -> slice:

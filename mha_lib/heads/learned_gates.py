@@ -35,9 +35,9 @@ def hard_concrete(model: Transformer, batch: Batch, task: Task, steps: int = 600
         probability). Heads that are equal in this are told apart by log α, as a fraction of a step.
     """
     generator = torch.Generator().manual_seed(seed)
-    log_alpha = torch.full(head_shape(model), 2.0, requires_grad=True)
+    log_alpha = torch.full(head_shape(model), 2.0, device=batch.targets.device, requires_grad=True)
     optimizer = torch.optim.Adam([log_alpha], lr=0.05)
-    steps_open = torch.zeros(log_alpha.shape, dtype=torch.float64)
+    steps_open = torch.zeros_like(log_alpha, dtype=torch.float64)
     first, last = PENALTIES
     with measuring(model):
         for step in range(steps):
@@ -55,7 +55,7 @@ def hard_concrete(model: Transformer, batch: Batch, task: Task, steps: int = 600
 def sample_gates(log_alpha: Tensor, num_examples: int, generator: torch.Generator) -> Tensor:
     """Random gates for each example: (num_examples, num_blocks, num_heads)."""
     uniform = torch.rand(num_examples, *log_alpha.shape, generator=generator).clamp(1e-6, 1 - 1e-6)
-    s = torch.sigmoid((uniform.logit() + log_alpha) / BETA)
+    s = torch.sigmoid((uniform.to(log_alpha.device).logit() + log_alpha) / BETA)
     return (s * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
 
 

@@ -41,7 +41,7 @@ class NoHeads(nn.Module):
         super().__init__()
         self.num_hiddens = num_hiddens
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
-        self._weights_shape: tuple[int, int, int, int] | None = None
+        self._weights: Tensor | None = None
 
     def forward(
         self,
@@ -53,16 +53,16 @@ class NoHeads(nn.Module):
         **masks: object,
     ) -> Tensor:
         """Arguments as in ``MultiHeadAttention``; only the number of queries matters."""
-        self._weights_shape = len(queries), 0, queries.shape[1], keys.shape[1]
+        self._weights = torch.zeros(len(queries), 0, queries.shape[1], keys.shape[1], device=queries.device)
         output = queries.new_zeros(*queries.shape[:2], self.num_hiddens)
         return output if self.bias is None else output + self.bias
 
     @property
     def attention_weights(self) -> Tensor:
         """(batch, 0, num_queries, num_keys) of the last call."""
-        if self._weights_shape is None:
+        if self._weights is None:
             raise RuntimeError("attention_weights: there are none. Call the layer first")
-        return torch.zeros(self._weights_shape)
+        return self._weights
 
 
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:

@@ -21,7 +21,7 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
         raise ValueError(
             f"weights must be (batch, num_heads, n, n) with n={len(places)} places, got {tuple(weights.shape)}"
         )
-    places = places.to(weights.dtype)
+    places = places.to(weights)
     distances = torch.cdist(places, places)
     return (weights * distances).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3))
 

@@ -63,7 +63,7 @@ def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
     places (n,) -> two of (n, size / 2).
     """
-    angles = places[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2) / size)
+    angles = places[:, None] * ROTATION_BASE ** (-torch.arange(0, size, 2, device=places.device) / size)
     return angles.cos(), angles.sin()
 
 
@@ -74,9 +74,9 @@ def factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 @functools.cache
-def factors_from_the_start(num_tokens: int, size: int) -> tuple[Tensor, Tensor]:
+def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
-    return factors(torch.arange(num_tokens), size)
+    return factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
@@ -86,7 +86,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
     size = X.shape[-1]
-    own, others = factors_from_the_start(X.shape[-2], size) if places is None else factors(places, size)
+    own, others = factors_from_the_start(X.shape[-2], size, X.device) if places is None else factors(places, size)
     return X * own + X.roll(size // 2, dims=-1) * others  # (x, y) -> (x cos - y sin, y cos + x sin)
 
 
@@ -137,7 +137,7 @@ class AttentionOnly(nn.Module):
 
     def all_but(self, *heads: tuple[int, int]) -> Tensor:
         """A ``head_mask`` that switches off these heads, each given as (layer, head)."""
-        mask = torch.ones(len(self.layers), self.layers[0].num_heads)
+        mask = torch.ones(len(self.layers), self.layers[0].num_heads, device=self.output.weight.device)
         for layer, head in heads:
             mask[layer, head] = 0
         return mask
@@ -250,7 +250,8 @@ def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -
         without: heads that are switched off, each as (layer, head).
     """
     rows = held_out_repeats()
-    return letter_losses(model, rows.letters, model.all_but(*without))[rows.predictable].mean().item()
+    letters = rows.letters.to(model.output.weight.device)
+    return letter_losses(model, letters, model.all_but(*without))[rows.predictable].mean().item()
 
 
 @torch.no_grad()

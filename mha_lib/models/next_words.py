@@ -36,7 +36,7 @@ Cut = Sequence[int]
 
 @dataclass(frozen=True)
 class NextWords:
-    """What comes next after a text, for each of several cuts, the first of which is empty.
+    """What comes next after a text, for each of several cuts, the first of which is empty; on the CPU.
 
     Attributes:
         text: the text.
@@ -101,6 +101,7 @@ def next_words(
     wanted = [cut for cut in wanted if cut and cut not in alone]
     log_p, maps = _whole_and_each(model, ids, each, progress)
     log_p = torch.cat([log_p, log_p_without(model, ids, wanted)]) if wanted else log_p
+    log_p, maps = log_p.cpu(), maps.cpu()
     ten = log_p[0].topk(NUM_WORDS).indices
     first_log_p, first = log_p.max(dim=-1)
     vocabulary = list(dict.fromkeys([*ten.tolist(), *first.tolist()]))
@@ -121,12 +122,12 @@ def _whole_and_each(model: SmolLM2, ids: list[int], each: bool, progress: Callab
 
     The nine cuts of a layer join in at this layer: what lies below them is computed once.
     """
-    X, maps = model.embedding(torch.tensor([ids])), []  # (1, n, d)
+    X, maps = _embedded(model, ids), []  # (1, n, d)
     for layer, block in enumerate(model.blocks.values()):
-        gates = torch.ones(len(X), NUM_HEADS)
+        gates = X.new_ones(len(X), NUM_HEADS)
         if each:
             X = torch.cat([X, X[:1].expand(NUM_HEADS, -1, -1)])  # (1 + 9 layer, n, d) -> (1 + 9 (layer + 1), n, d)
-            gates = torch.cat([gates, 1 - torch.eye(NUM_HEADS)])
+            gates = torch.cat([gates, 1 - torch.eye(NUM_HEADS, device=X.device)])
         X = block(X, X, None, gates)
         maps.append(block.attention.attention_weights[0].clone())
         progress((layer + 1) / NUM_LAYERS)
@@ -141,11 +142,16 @@ def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Te
         row[list(cut)] = 0
     found = []
     for some in gates.unflatten(1, (NUM_LAYERS, NUM_HEADS)).split(AT_ONCE):
-        X = model.embedding(torch.tensor([ids])).expand(len(some), -1, -1)  # (1, n, d) -> (cuts, n, d)
+        X = _embedded(model, ids).expand(len(some), -1, -1)  # (1, n, d) -> (cuts, n, d)
         for layer, block in enumerate(model.blocks.values()):
-            X = block(X, X, None, some[:, layer])
+            X = block(X, X, None, some[:, layer].to(X.device))
         found.append(_last(model, X))
     return torch.cat(found)
+
+
+def _embedded(model: SmolLM2, ids: Sequence[int]) -> Tensor:
+    """The tokens as the first layer gets them: (1, n, d)."""
+    return model.embedding(torch.tensor([ids], device=model.device))
 
 
 def _last(model: SmolLM2, X: Tensor) -> Tensor:

@@ -42,20 +42,24 @@ class Placed(AttentionOnly):
         ValueError: ``kind`` is not one of ``KINDS``.
     """
 
+    table: Tensor | None
+
     def __init__(self, kind: str) -> None:
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
         super().__init__()
-        self.table: Tensor | None = None
         if kind != "rotated":
             size = NUM_HIDDENS
             layers = (MultiHeadAttention(size, 2, query_size=size, key_size=size, value_size=size) for _ in range(2))
             self.layers = cast(Sequence[MultiHeadAttention], nn.ModuleList(layers))
         if kind == "learned":
             self.table = nn.Parameter(torch.randn(LONGEST, NUM_HIDDENS))
-        if kind == "sines":
+        elif kind == "sines":
             cos, sin = rotations(torch.arange(LONGEST), NUM_HIDDENS)
-            self.table = torch.cat([sin, cos], dim=-1)
+            # A buffer, so that it goes where the model goes.
+            self.register_buffer("table", torch.cat([sin, cos], dim=-1), persistent=False)
+        else:
+            self.table = None
 
     def forward(
         self,
@@ -108,7 +112,7 @@ def right_letters(
         counted: whether places begin at the first token; else they begin at the first column.
     """
     letters = nn.functional.pad(rows.letters[:, :-1], (left, 0))
-    padding = (torch.arange(letters.shape[1]) < left).expand(letters.shape)
+    padding = (torch.arange(letters.shape[1], device=letters.device) < left).expand(letters.shape)
     places = (~padding).cumsum(1).sub(1).clamp(min=0) if counted else None
     logits = model(letters, padding=padding if masked else None, places=places)[:, left:]
     return (logits.argmax(-1) == rows.letters[:, 1:])[rows.predictable]

@@ -112,8 +112,9 @@ class MiniLM(Encoder):
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Sentences → ids (batch, n), the shorter ones filled up with 0, and valid_lens (batch,)."""
-        ids = [torch.tensor(self.tokenizer.encode(sentence).ids) for sentence in sentences]
-        return nn.utils.rnn.pad_sequence(ids, batch_first=True), torch.tensor([len(one) for one in ids])
+        ids = [torch.tensor(self.tokenizer.encode(sentence).ids, device=self.device) for sentence in sentences]
+        lengths = torch.tensor([len(one) for one in ids], device=self.device)
+        return nn.utils.rnn.pad_sequence(ids, batch_first=True), lengths
 
     def maps(self, sentence: str) -> SentenceMaps:
         """Where every head looks in ``sentence``."""

@@ -74,7 +74,8 @@ class RecurrentEncoderDecoder(nn.Module):
         """
         if not word or set(word) - set(ALPHABET):
             raise ValueError(f"word must consist of the letters a to z, got {word!r}")
-        logits, weights = self(torch.tensor([[ALPHABET.index(letter) for letter in word]]))
+        letters = torch.tensor([[ALPHABET.index(letter) for letter in word]], device=self.output.weight.device)
+        logits, weights = self(letters)
         written = "".join(ALPHABET[letter] for letter in logits[0].argmax(dim=1).tolist())
         return written, None if weights is None else weights[0]
 

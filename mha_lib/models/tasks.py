@@ -7,7 +7,7 @@ A task holds everything a training run needs: batches, held-out data, a fresh mo
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -37,11 +37,18 @@ class Batch:
 
     def __getitem__(self, rows: slice | Tensor) -> "Batch":
         """The chosen examples (a slice, or a tensor of numbers or of bools)."""
-        valid_lens = None if self.valid_lens is None else self.valid_lens[rows]
+        return self._each(lambda X: X[rows])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same examples on the device of a model."""
+        return self._each(lambda X: X.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        valid_lens = None if self.valid_lens is None else change(self.valid_lens)
         if isinstance(self.inputs, Tensor):
-            return Batch(self.inputs[rows], valid_lens, self.targets[rows])
+            return Batch(change(self.inputs), valid_lens, change(self.targets))
         source, target = self.inputs
-        return Batch((source[rows], target[rows]), valid_lens, self.targets[rows])
+        return Batch((change(source), change(target)), valid_lens, change(self.targets))
 
 
 class Task:
@@ -96,7 +103,7 @@ class Task:
         return correct.reshape(len(correct), -1).all(dim=1).double().mean().item()
 
     def _correct(self, model: Transformer, batch: Batch | None, head_mask: Tensor | None) -> Tensor:
-        batch = self.held_out if batch is None else batch
+        batch = self.held_out.to(model.device) if batch is None else batch
         with torch.no_grad():
             return self.correct(model(batch.inputs, batch.valid_lens, head_mask), batch.targets)
 
@@ -206,7 +213,7 @@ class Lookups(Task):
         return output.unflatten(-1, (len(self.questions), self.num_answers))
 
     def token_labels(self, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:
-        tokens = batch.inputs[example] - torch.tensor([0, 10, 10 + self.length])
+        tokens = batch.inputs[example].cpu() - torch.tensor([0, 10, 10 + self.length])
         queries = [f"{value} ?{query}" for value, _, query in tokens.tolist()]
         keys = [f"{value} ={key}" for value, key, _ in tokens.tolist()]
         return [(queries, keys)] * 2

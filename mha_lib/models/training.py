@@ -81,6 +81,7 @@ def tune(
         if progress:
             label = progress if isinstance(progress, str) else f"training {task.name}"
             batches = progress_bar(batches, steps, label)
+        batches = (batch.to(model.device) for batch in batches)
         losses = (task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for batch in batches)
         descend(model, losses, learning_rate, cycle=steps)
     return model.eval()

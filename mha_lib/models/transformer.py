@@ -126,6 +126,11 @@ class Transformer(nn.Module):
         self.output: nn.Module = nn.Linear(num_hiddens, num_outputs)
 
     @property
+    def device(self) -> torch.device:
+        """Where the parameters are, and inputs must be."""
+        return next(self.parameters()).device
+
+    @property
     def attentions(self) -> list[MultiHeadAttention]:
         """The attention layers, in the order of ``blocks``."""
         return [block.attention for block in self.blocks.values()]

@@ -16,7 +16,7 @@ NUM_HIDDENS = NUM_HEADS * HEAD_SIZE
 
 
 def numpy(X: Tensor | None) -> np.ndarray | None:
-    return None if X is None else (X if X.dtype == torch.bool else X.double()).detach().numpy()
+    return None if X is None else (X if X.dtype == torch.bool else X.double()).detach().cpu().numpy()
 
 
 def masked_softmax(scores, valid_lens=None, attn_mask=None, causal=False) -> np.ndarray:
@@ -126,7 +126,9 @@ def make_additive(dropout: float = 0.0) -> AdditiveAttention:
 
 def assert_same(actual: Tensor, expected: np.ndarray, atol: float = 1e-12) -> None:
     """Equal in shape, dtype and, up to rounding, in every number; NaN is equal to nothing."""
-    torch.testing.assert_close(actual.detach(), torch.from_numpy(np.ascontiguousarray(expected)), rtol=0, atol=atol)
+    torch.testing.assert_close(
+        actual.detach().cpu(), torch.from_numpy(np.ascontiguousarray(expected)), rtol=0, atol=atol
+    )
 
 
 def close(actual, expected, atol: float = 1e-12) -> None:

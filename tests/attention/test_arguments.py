@@ -14,6 +14,8 @@ import mha_lib
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import FusedAttention
 
+pytestmark = pytest.mark.cpu  # messages name the CPU, and numbers of lengths are read and refused there alone
+
 QUERIES, KEYS, VALUES = (X.float() for X in sequences())
 GIVEN = dict(queries=QUERIES, keys=KEYS, values=VALUES)
 SCORES = random_numbers(3, 5, 6)

@@ -80,6 +80,7 @@ def test_the_kernel_runs_unless_dropout_is_active(training, dropout, calls, kern
 LONG = torch.tensor([0, 256, 100, 1])
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(4, 2, 256, 3), (4, 256, 3)])
 @pytest.mark.parametrize("way", ["kernel", "formula"])
@@ -147,6 +148,7 @@ MASKS = [{}, {"valid_lens": torch.tensor([[2, 0, 3], [1, 3, 3]])}, {"causal": Tr
 in_forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own use of it
 
 
+@pytest.mark.real_device
 @every_way
 @in_forward_mode
 @pytest.mark.parametrize("masks", MASKS, ids=str)
@@ -174,6 +176,7 @@ def test_a_gradient_penalty_is_that_of_the_formula():
         close(other, penalties[0])
 
 
+@pytest.mark.real_device
 @in_forward_mode
 def test_forward_mode_without_gradients():
     X, tangent = random_numbers(2, 3, 4), random_numbers(2, 3, 5)[..., :4]
@@ -203,6 +206,7 @@ def test_an_empty_row_gives_the_output_bias_and_no_gradient(way, bias):
 # Shapes at their ends, and memory.
 
 
+@pytest.mark.real_device
 def test_sizes_may_be_taken_from_a_call_in_inference_mode():
     layer = MultiHeadAttention(8, 4, bias=True).double()
     with torch.inference_mode():
@@ -213,6 +217,7 @@ def test_sizes_may_be_taken_from_a_call_in_inference_mode():
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
+@pytest.mark.real_device
 def test_sizes_left_out_are_taken_from_the_first_call_or_from_a_state_dict():
     explicit, called, loaded = make_layer(), *(MultiHeadAttention(8, 4, bias=True).double() for _ in range(2))
     called(*GIVEN)

@@ -89,6 +89,7 @@ def test_the_weights_are_those_of_the_last_call_whatever_it_was_asked_for(way, g
         assert not layer.attention_weights.requires_grad
 
 
+@pytest.mark.cpu
 @every_layer
 def test_a_call_that_is_refused_leaves_no_weights_of_the_call_before(make):
     layer = make(0.0)
@@ -168,6 +169,7 @@ def test_copies_after_a_training_step_work_and_leave_the_weights_behind(make, co
     assert torch.equal(twin.eval()(*given), layer.eval()(*given))
 
 
+@pytest.mark.real_device
 @every_layer
 def test_inference_mode(make):
     layer = make(0.0)

@@ -58,6 +58,7 @@ def test_the_loop_over_heads_has_the_gradients_of_the_layer():
     close(torch.autograd.grad(output.square().sum(), everything), expected)
 
 
+@pytest.mark.real_device
 @every_library
 @pytest.mark.parametrize("sizes", [{}, {"key_size": 9}, dict(key_size=9, value_size=10)], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
@@ -80,6 +81,7 @@ def test_a_layer_that_torch_made():
     close(converters.from_torch(peer)(*X), peer(*X)[0])
 
 
+@pytest.mark.real_device
 @needs_d2l
 def test_a_layer_that_d2l_made():
     peer, X = converters.load_d2l().MultiHeadAttention(8, 4, 0.0, bias=True).double().eval(), sequences()
@@ -92,6 +94,7 @@ def test_a_layer_that_d2l_made():
     assert peer.state_dict().keys() == layer.state_dict().keys()
 
 
+@pytest.mark.real_device
 @every_library
 @pytest.mark.parametrize("trained", [["W_o.weight"], ["W_q", "W_k", "W_v"], ["W_k.weight", "W_o.bias"], []], ids=str)
 def test_there_and_back_keeps_parameters_mode_dropout_dtype_and_what_is_trained(there, back, call, trained):

@@ -42,6 +42,7 @@ def test_alibi_is_a_bias(way):
     assert not torch.allclose(layer(X, X, X, causal=True), plain(X, X, X, causal=True))
 
 
+@pytest.mark.real_device
 @pytest.mark.parametrize("base", [AttentionPooling, DotProductAttention, FusedAttention])
 def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
     class Manhattan(base):
@@ -102,6 +103,7 @@ def test_overridden_weights_are_obeyed():
     close(layer.attention_weights[:, 0].count_nonzero(dim=-1), valid_lens)
 
 
+@pytest.mark.real_device
 @pytest.mark.parametrize("make", [lambda: AdditiveAttention(3), KernelPooling, DotProductAttention])
 def test_every_attention_serves_in_a_layer(make):
     layer = MultiHeadAttention(8, 4, attention=make(), **SIZES).double()
@@ -170,6 +172,7 @@ def test_a_cache_of_keys_and_values(groups):
         assert layer.attention_weights.shape == (3, 2, stop - start, stop)
 
 
+@pytest.mark.real_device
 def test_what_comes_between_is_checked():
     class OneKeyLost(MultiHeadAttention):
         def project(self, queries, keys, values):

@@ -72,6 +72,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
+@pytest.mark.real_device
 @pytest.mark.parametrize("valid_lens", [None, torch.tensor([400, 512]), torch.tensor([0, 512])], ids=str)
 @pytest.mark.parametrize("gradients", [False, True])
 def test_causal_attention_needs_no_mask_of_queries_by_keys(valid_lens, gradients):
@@ -135,6 +136,7 @@ def test_masked_scores_have_no_effect(junk):
     assert (spoilt.grad[~valid] == 0).all() and (spoilt.grad[valid_lens > 1][:, 0] != 0).all()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("n", [3, 5])
 def test_lengths_that_were_surely_meant_for_the_queries(n):
     """With n examples of n queries, one length a query looks like one an example: causal lengths are told."""

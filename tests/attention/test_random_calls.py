@@ -3,6 +3,8 @@
 import pytest
 from random_calls import run_many
 
+pytestmark = pytest.mark.cpu  # calls on several devices, from the CPU
+
 
 @pytest.mark.filterwarnings("ignore:valid_lens of shape")  # some look by chance like those of causal attention
 def test_every_random_call_is_right_or_refused_by_name():

@@ -56,6 +56,7 @@ def test_heads_that_do_not_fit_are_refused():
         shape_trace.trace_heads(torch.randn(2, 4, 100), 7)
 
 
+@pytest.mark.real_device
 @pytest.mark.parametrize(
     ("function", "copies"),
     [

@@ -25,6 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, masked_softmax
 from mha_lib.attention import FusedAttention
 
+pytestmark = pytest.mark.real_device  # all of it is compiled, traced, transformed
+
 GIVEN = *sequences(), LENGTHS["empty rows"], GATES_PER_EXAMPLE
 SQUARE = dict(query_size=6, key_size=6, value_size=6)
 X, X_LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])
@@ -232,6 +234,7 @@ class Reads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("lengths", [LENGTHS["per example"], LENGTHS["per query"]], ids=["1-D", "2-D"])
 def test_numbers_are_read_on_the_cpu_alone(lengths, layer):
     with Reads() as on_cpu:

@@ -55,11 +55,11 @@ def test_sampled_shapley_adds_up_too_and_comes_close():
 
     def value(sets):
         asked.append(len(sets))
-        return values[(sets * 2 ** torch.arange(5)).sum(dim=1)]
+        return values.cpu()[(sets * 2 ** torch.arange(5, device=sets.device)).sum(dim=1)]
 
     sampled = sampled_shapley(value, 5, num_orders=4000)
     assert abs(sampled.sum() - (values[-1] - values[0])) < 1e-9
-    torch.testing.assert_close(sampled, shapley(values), rtol=0, atol=0.06)
+    torch.testing.assert_close(sampled, shapley(values.cpu()), rtol=0, atol=0.06)
     assert asked == [32]  # each set once
     assert not torch.equal(sampled_shapley(value, 5, 3, seed=1), sampled_shapley(value, 5, 3, seed=2))
 
@@ -87,7 +87,7 @@ def test_ranks_count_from_the_most_important_and_draw_the_order_of_equals():
 
 
 def test_mean_ranks_are_those_of_scipy():
-    expected = stats.rankdata(-WITH_EQUALS.numpy()).reshape(2, 3)
+    expected = stats.rankdata(-WITH_EQUALS.cpu().numpy()).reshape(2, 3)
     torch.testing.assert_close(mean_ranks(WITH_EQUALS), torch.tensor(expected))
 
 
@@ -161,7 +161,7 @@ def test_area_is_the_mean_of_the_curve():
 def test_spearman_equals_scipy_with_and_without_ties():
     generator = torch.Generator().manual_seed(0)
     for first, second in (torch.randn(2, 12, generator=generator), torch.randint(4, (2, 12), generator=generator)):
-        expected = stats.spearmanr(first, second).statistic
+        expected = stats.spearmanr(first.cpu(), second.cpu()).statistic
         assert spearman(first.view(3, 4), second.view(3, 4)) == pytest.approx(expected)
     assert math.isnan(spearman(torch.ones(4), torch.arange(4)))
 

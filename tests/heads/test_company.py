@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from head_models import TASK, encoder, examples
+from on_device import DEVICE
 
 from mha_lib import heads
 from mha_lib.heads.ablation import head_outputs
@@ -23,7 +24,7 @@ from mha_lib.models import find_task, shipped_model
 @pytest.fixture(scope="module")
 def case():
     task = find_task("lookups")
-    return shipped_model("lookups"), task.held_out[:64], task
+    return shipped_model("lookups"), task.held_out[:64].to(DEVICE), task
 
 
 def without(case, *gone):
@@ -87,6 +88,7 @@ def test_each_reference_adds_up_to_its_own_score(case):
     assert len(references) == 6
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_relations_hold_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MHA_CACHE", str(tmp_path))

@@ -14,6 +14,8 @@ from mha_lib.heads.measures import gate_gradient, leave_one_out, path_gradient
 from mha_lib.models.tasks import find_task
 from mha_lib.models.training import trained
 
+pytestmark = pytest.mark.cpu  # models are trained and kept by the library
+
 LOSS = "leave one out, zero, loss"
 FEW = {name: league.MEASURES[name] for name in ("gate gradient", "output norm", LOSS)}
 

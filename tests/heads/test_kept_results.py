@@ -47,6 +47,7 @@ def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_
     assert "the layers alone" in models.orders and len(models.column("the layers alone")) == 30
 
 
+@pytest.mark.cpu
 def test_losses_of_cuts_stand_above_the_whole_model_text_by_text():
     cuts = kept_columns.LanguageModelCuts()
     order, kind = f"gate gradient | {OF_EACH}", "free"

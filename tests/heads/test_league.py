@@ -46,6 +46,7 @@ def result(trained_once):
     return copy.deepcopy(trained_once)
 
 
+@pytest.mark.cpu
 def test_orders_of_every_kind(result):
     assert json.loads(json.dumps(result)) == result
     assert (result["task"], result["seed"]) == ("lookups", 0)
@@ -53,6 +54,7 @@ def test_orders_of_every_kind(result):
     assert sorted(result["orders"]) == sorted(names)
 
 
+@pytest.mark.cpu
 def test_every_curve_lies_between_oracle_and_worst(result):
     orders = result["orders"]
     highest, lowest = orders["oracle"]["curve"], orders["worst"]["curve"]
@@ -63,6 +65,7 @@ def test_every_curve_lies_between_oracle_and_worst(result):
         assert order["curve"][0] == pytest.approx(highest[0])
 
 
+@pytest.mark.cpu
 def test_a_row_counted_again(result):
     task = find_task("lookups")
     model = trained(task, 0, 30, progress=False)
@@ -96,6 +99,7 @@ def test_a_row_counted_again(result):
     assert row["tied"] == 0
 
 
+@pytest.mark.cpu
 def test_a_measure_that_tells_no_heads_apart_is_as_good_as_random():
     """And one of the name of another is taken once, if it does not take ``kept``; a task is as good as its name."""
 
@@ -121,6 +125,7 @@ class FourHeads(Lookups):
         return Encoder(TokenEmbedding(34, 12, num_hiddens=8), num_hiddens=8, num_outputs=65, num_heads=2)
 
 
+@pytest.mark.cpu
 def test_what_a_measure_draws_comes_from_the_seed_and_the_model_from_the_task():
     task = FourHeads()
     measures = {"drawn": drawn, "drawn with 7": partial(drawn, seed=7)}
@@ -133,6 +138,7 @@ def test_what_a_measure_draws_comes_from_the_seed_and_the_model_from_the_task():
         assert row["training_area"] == pytest.approx(coalitions.area(coalitions.pruning_curve(table, own)))
 
 
+@pytest.mark.cpu
 def test_planted_heads_and_what_measures_say_of_them_come_from_the_seed():
     lookups, found = find_task("lookups"), planted_controls(3, measures={"drawn": drawn}, **SHORT)
     batch, model = lookups.held_out[:4], trained("lookups", 3, 30, progress=False)
@@ -156,6 +162,7 @@ def test_taken_again_draws_between_heads_that_matter_least():
     assert first == set(range(6))
 
 
+@pytest.mark.cpu
 def test_the_guess_that_knows_blocks_alone(result):
     model = trained(find_task("lookups"), 0, 30, progress=False)
     values = evaluate_all(model, find_task("lookups").held_out[:4], find_task("lookups")).accuracy
@@ -213,6 +220,7 @@ def test_training_data_is_not_held_out():
     assert held_out.isdisjoint(tuple(row) for row in batch.targets.tolist())
 
 
+@pytest.mark.cpu
 def test_planted_controls_in_numbers():
     found = planted_controls(0, **QUICK)
     assert json.loads(json.dumps(found)) == found
@@ -253,6 +261,7 @@ def on_dask():
         yield client.get_executor()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize(
     "executor",
     [
@@ -297,6 +306,7 @@ def test_each_result_is_handed_over_before_a_later_one_fails():
     assert kept == {3: {"seed": 3}, 1: {"seed": 1}}
 
 
+@pytest.mark.cpu
 def test_without_training_after_cuts_the_rest_is_the_same(result):
     untuned = quick(0, tuning_steps=None, longer_tuning_steps=None)
     for order in result["orders"].values():

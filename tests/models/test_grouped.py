@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from on_device import DEVICE
 
 from mha_lib.models import find_task, to_grouped
 
@@ -25,7 +26,7 @@ def tie(model, num_groups):
 @pytest.mark.parametrize("num_groups", [1, 2, 3])
 def test_tied_heads_give_the_same_model(model, num_groups, how):
     tie(model, num_groups)
-    grouped, batch = to_grouped(model, num_groups, how), find_task("digits").held_out[:20]
+    grouped, batch = to_grouped(model, num_groups, how), find_task("digits").held_out[:20].to(DEVICE)
     torch.testing.assert_close(grouped(batch.inputs), model(batch.inputs))
     layer = grouped.attentions[0]
     assert layer.W_k.weight.shape == (num_groups * layer.head_size, layer.num_hiddens)

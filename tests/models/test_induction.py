@@ -88,6 +88,7 @@ def test_a_head_that_is_switched_off_adds_nothing():
     torch.testing.assert_close(without, model(letters))
 
 
+@pytest.mark.cpu
 def test_the_kept_numbers_are_those_of_the_kept_models(run):
     assert run.maps.shape == (3, 2, 2, NUM_TOKENS, NUM_TOKENS) and run.letters.shape == (NUM_TOKENS,)
     model = run.model_at(LAST)
@@ -99,6 +100,7 @@ def test_the_kept_numbers_are_those_of_the_kept_models(run):
         run.model_at(7)
 
 
+@pytest.mark.cpu
 def test_the_kept_scores_are_mean_weights_on_the_token_before_and_on_the_right_key(run):
     model, rows = run.model_at(LAST), held_out_repeats()
     with torch.no_grad():
@@ -112,6 +114,7 @@ def test_the_kept_scores_are_mean_weights_on_the_token_before_and_on_the_right_k
         assert run.induction[-1, layer, head].item() == pytest.approx(sum(right) / len(right), abs=1e-5)
 
 
+@pytest.mark.cpu
 def test_losses_are_those_of_the_next_letter():
     torch.manual_seed(3)
     model, letters = AttentionOnly(), draw_repeats(2, torch.Generator().manual_seed(1)).letters
@@ -120,6 +123,7 @@ def test_losses_are_those_of_the_next_letter():
     torch.testing.assert_close(loss, -torch.log_softmax(logits[1, 20], dim=0)[letters[1, 21]])
 
 
+@pytest.mark.cpu
 def test_with_each_of_eight_seeds_one_head_looks_back_and_the_fall_needs_it(run):
     """Plateau, cliff and the one-layer models stand in the tests of notebook 11, which tells of them."""
     results = load_results("births")

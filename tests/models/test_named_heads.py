@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 
 from benchmarks import named_heads
@@ -29,6 +30,7 @@ def test_every_pair_is_of_the_words_that_its_role_says():
     assert seen == set(named_heads.ROLES.values()) == set(named_heads.draw(random.Random(5))[1])
 
 
+@pytest.mark.cpu
 def test_a_head_that_always_finds_the_word_is_right_and_the_ends_do_not_count():
     lengths, n = (5, 7), 7
     weights = torch.full((2, 6, 12, n, n), 0.01)

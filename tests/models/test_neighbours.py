@@ -13,12 +13,14 @@ def test_the_answers_are_the_letters_before_and_after_on_a_ring():
         assert named == [[row[i - 1], row[(i + 1) % n], row[i - 2], row[(i + 2) % n]] for i in range(n)]
 
 
+@pytest.mark.cpu
 def test_a_head_that_has_learned_one_message_looks_where_it_comes_from():
     run = train_neighbours(1, num_messages=1, seed=1, steps=200)
     assert run.right.item() == pytest.approx(run.all_right) and run.all_right > 0.9
     assert run.weights.shape == run.ranked.shape == (1, 1) and run.weights.item() > 0.7
 
 
+@pytest.mark.cpu
 def test_weights_are_told_by_head_and_message_and_ranked_ones_fall():
     run = train_neighbours(2, num_messages=3, read_out_size=5, steps=0)
     assert run.weights.shape == run.ranked.shape == (2, 3) and len(run.right) == 3

@@ -23,7 +23,7 @@ def log_p(model, ids, cut):
     for head in cut:
         gates[divmod(head, 9)] = 0
     with torch.no_grad():
-        return model(torch.tensor([ids]), None, gates)[0, -1].log_softmax(dim=-1)
+        return model(torch.tensor([ids]), None, gates)[0, -1].log_softmax(dim=-1).cpu()
 
 
 def test_every_cut_is_a_forward_pass_with_these_heads_gated_off():
@@ -42,7 +42,7 @@ def test_every_cut_is_a_forward_pass_with_these_heads_gated_off():
         firsts.add(int(first))
     assert len(firsts) > 2, "cuts have to change the word, or little is tested"
     log_p(model, ids, ())
-    torch.testing.assert_close(found.maps, torch.cat(model.attention_weights), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.maps, torch.cat(model.attention_weights).cpu(), atol=1e-5, rtol=0)
     assert found.tokens == ["", *(WORDS[token] for token in ids[1:])]
 
 
@@ -50,13 +50,15 @@ def test_what_travels_is_what_was_found():
     found = next_words(small_language_model(), TEXT, [(5, 9)], each=True)
     rows, triangles = found.rows(), found.triangles()
     assert rows.dtype == "<u2" and rows.shape == (272, 12) and triangles.shape == (270, 21)
-    torch.testing.assert_close(torch.tensor(rows[:, :10] / 1000).float(), found.nats.clamp(max=65), atol=6e-4, rtol=0)
+    torch.testing.assert_close(
+        torch.from_numpy(rows[:, :10] / 1000).float(), found.nats.clamp(max=65), atol=6e-4, rtol=0
+    )
     assert rows[:, 10].tolist() == found.first.tolist()
     for head, query in ((0, 5), (100, 2), (269, 4)):
         sent = triangles.reshape(-1)[head * 21 + query * (query + 1) // 2 :][: query + 1]  # as the page reads them
         layer, own = divmod(head, 9)
         torch.testing.assert_close(
-            torch.tensor(sent / 255).float(), found.maps[layer, own, query, : query + 1], atol=2e-3, rtol=0
+            torch.from_numpy(sent / 255).float(), found.maps[layer, own, query, : query + 1], atol=2e-3, rtol=0
         )
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from on_device import DEVICE
 
 from mha_lib.models import train_one_head
 from mha_lib.models.one_head import NUM_TOKENS, OneHead, draw_letters, right_keys
@@ -25,10 +26,11 @@ def test_it_reads_no_letter_but_through_its_one_head():
     model = OneHead().eval()
     torch.nn.init.zeros_(model.attention.W_q.weight)
     letters, _ = draw_letters(1, torch.Generator().manual_seed(4))
-    output = model(letters)
+    output = model(letters.to(DEVICE))
     torch.testing.assert_close(output, output[:, :1].expand_as(output))
 
 
+@pytest.mark.cpu
 def test_the_head_learns_to_look_back(run):
     assert run.steps == [0, 20, 50, 100, 500]
     assert run.weight_on_right_key[0] < 0.15 and run.weight_on_right_key[-1] > 0.9
@@ -38,6 +40,7 @@ def test_the_head_learns_to_look_back(run):
     assert torch.equal(run.letters, train_one_head(seed=3, keep=[0]).letters)  # the same example with every seed
 
 
+@pytest.mark.cpu
 def test_maps_are_weights_of_the_example_and_their_right_keys_are_the_strongest_in_the_end(run):
     assert run.maps.shape == (5, NUM_TOKENS, NUM_TOKENS) and run.letters.shape == (NUM_TOKENS,)
     torch.testing.assert_close(run.maps.sum(dim=-1), torch.ones(5, NUM_TOKENS))

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from on_device import DEVICE
 
 from mha_lib.heads.kept_results import load_results
 from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, draw_repeats, held_out_repeats
@@ -19,7 +20,7 @@ from mha_lib.models.placed import (
     weights_name,
 )
 
-LETTERS = draw_repeats(5, torch.Generator().manual_seed(1)).letters[:, :20]
+LETTERS = draw_repeats(5, torch.Generator().manual_seed(1)).letters[:, :20].to(DEVICE)
 
 
 def logits_behind(model, left, counted, letter=0):
@@ -67,6 +68,7 @@ def test_sines_are_sines_and_cosines_of_one_angle():
             assert here == pytest.approx((math.sin(angle), math.cos(angle)), abs=1e-5)
 
 
+@pytest.mark.cpu
 def test_learned_places_are_learned_and_those_that_no_row_reaches_stay():
     model = train_placed("learned", seed=4, steps=2)
     with torch.random.fork_rng(devices=[]):
@@ -82,6 +84,7 @@ def test_a_kind_that_does_not_exist_is_named():
         Placed("added")
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize(
     ("left", "masked", "counted"), [(0, True, False), (5, True, True), (5, False, False), (5, False, True)]
 )
@@ -98,6 +101,7 @@ def test_right_letters_are_counted_where_the_next_letter_is_predictable(left, ma
     assert right_letters(model, rows, left, masked=masked, counted=counted).tolist() == right
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shipped_model_is_the_first_of_the_kept_seeds_and_as_good_as_its_figures_say(kind):
     model, kept = placed_model(kind), load_results("places")[f"{kind}, {STEPS_TO_SHIP} steps"][0]

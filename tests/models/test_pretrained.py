@@ -84,6 +84,7 @@ def test_the_kept_maps_are_those_of_the_model(model):
         torch.testing.assert_close(kept.weights, now.weights, rtol=0, atol=1 / 255)
 
 
+@pytest.mark.cpu
 def test_twelve_sentences_are_kept_in_less_than_300_kb():
     kept = pretrained.kept_maps()
     assert len(kept) == 12

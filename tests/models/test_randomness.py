@@ -11,6 +11,8 @@ from mha_lib.models.placed import placed_model, train_placed
 from mha_lib.models.pretrained import minilm
 from mha_lib.models.training import seeded
 
+pytestmark = pytest.mark.cpu  # training runs of the library, bit for bit
+
 RUNS = {"one head": train_one_head, "births": partial(train_on_repeats, progress=False)}
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from on_device import DEVICE
 
 from mha_lib.models import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_lib.models.package_data import package_data
@@ -14,7 +15,7 @@ both = pytest.mark.parametrize("attends", [False, True], ids=["last state", "att
 
 @pytest.fixture
 def words():
-    return draw_words(5, 7, torch.Generator().manual_seed(3))
+    return [part.to(DEVICE) for part in draw_words(5, 7, torch.Generator().manual_seed(3))]
 
 
 def test_answers_are_the_words_backwards(words):
@@ -23,6 +24,7 @@ def test_answers_are_the_words_backwards(words):
     assert letters.unique().numel() > 10
 
 
+@pytest.mark.real_device
 @both
 def test_all_states_but_the_last_reach_the_decoder_through_attention_alone(attends, words):
     torch.manual_seed(1)
@@ -33,6 +35,7 @@ def test_all_states_but_the_last_reach_the_decoder_through_attention_alone(atten
     assert torch.equal(before, after) != attends
 
 
+@pytest.mark.real_device
 @both
 def test_no_letter_is_written_with_a_look_at_later_answers(attends, words):
     torch.manual_seed(2)
@@ -46,6 +49,7 @@ def test_no_letter_is_written_with_a_look_at_later_answers(attends, words):
         torch.testing.assert_close(weights.sum(dim=2), torch.ones(5, 7))
 
 
+@pytest.mark.cpu
 @both
 def test_a_shipped_model_is_as_good_as_its_figures_say(attends):
     model = shipped_recurrent(attends)
@@ -55,6 +59,7 @@ def test_a_shipped_model_is_as_good_as_its_figures_say(attends):
         assert right_words(model, int(length)) == pytest.approx(right, abs=0.01)
 
 
+@pytest.mark.cpu
 def test_each_written_letter_comes_from_where_it_was_read(words):
     model = shipped_recurrent(attends=True)
     written, weights = model.write("stressed")
@@ -63,6 +68,7 @@ def test_each_written_letter_comes_from_where_it_was_read(words):
     torch.testing.assert_close(logits, model(*words)[0])  # all right: its own letters are the given ones
 
 
+@pytest.mark.cpu
 @both
 def test_a_short_training_is_enough_for_words_of_one_letter(attends):
     assert right_words(fit_recurrent(attends, seed=1, steps=1), length=1) < 0.3

@@ -5,6 +5,7 @@ from datetime import date, datetime
 
 import pytest
 import torch
+from on_device import DEVICE
 from sklearn.datasets import load_digits
 
 from mha_lib.models import shipped_figures, shipped_model, trained
@@ -12,7 +13,7 @@ from mha_lib.models.tasks import Batch, Digits, find_task, to_images, to_patches
 
 
 def draw(name, seed=0):
-    return next(find_task(name).batches(torch.Generator().manual_seed(seed)))
+    return next(find_task(name).batches(torch.Generator().manual_seed(seed))).to(DEVICE)
 
 
 def test_patches_are_cut_row_by_row_and_put_together_again():
@@ -28,7 +29,7 @@ def test_patches_are_cut_row_by_row_and_put_together_again():
 def test_digits_holds_out_every_fifth_image():
     held_out = find_task("digits").held_out
     images = torch.tensor(load_digits().images[::5], dtype=torch.float32) / 16
-    assert torch.equal(to_images(held_out.inputs), images)
+    assert torch.equal(to_images(held_out.inputs), images.cpu())
     assert held_out.targets.tolist() == load_digits().target[::5].tolist()
 
 
@@ -97,7 +98,7 @@ def test_a_date_is_aligned_with_the_field_that_spells_it():
 
 def test_an_exact_match_is_what_decoding_step_by_step_gives():
     task = find_task("dates")
-    batch = task.held_out[:8]
+    batch = task.held_out[:8].to(DEVICE)
     torch.manual_seed(0)
     model = task.model().eval()
     decoded = torch.full((8, 1), task.target_characters.index("^"))
@@ -147,8 +148,9 @@ def test_every_query_and_key_has_a_label(name):
     task = find_task(name)
     torch.manual_seed(0)
     model = task.model().eval()
-    model(task.held_out.inputs, task.held_out.valid_lens)
-    for weights, (queries, keys) in zip(model.attention_weights, task.token_labels(task.held_out, 0), strict=True):
+    held_out = task.held_out[:2].to(DEVICE)
+    model(held_out.inputs, held_out.valid_lens)
+    for weights, (queries, keys) in zip(model.attention_weights, task.token_labels(held_out, 0), strict=True):
         assert tuple(weights.shape[-2:]) == (len(queries), len(keys))
 
 

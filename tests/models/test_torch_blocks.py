@@ -6,6 +6,8 @@ import torch
 from mha_lib import models
 from mha_lib.models import torch_decoder_layer, torch_encoder_layer
 
+pytestmark = pytest.mark.cpu  # models that ship, and rows that they answer
+
 
 def test_a_trained_encoder_in_torchs_layers_says_the_same():
     model, task = models.shipped_model("lookups"), models.find_task("lookups")

@@ -13,6 +13,8 @@ from mha_lib.models.tasks import Digits, find_task
 from mha_lib.models.training import fit, trained
 from mha_lib.models.transformer import Encoder, PatchEmbedding
 
+pytestmark = pytest.mark.cpu  # training runs of the library, bit for bit, and their files
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):

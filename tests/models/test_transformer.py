@@ -139,6 +139,7 @@ BAD_IDS = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("ids, error, message", BAD_IDS.values(), ids=BAD_IDS)
 def test_ids_that_are_none_are_refused(encoder, ids, error, message):
     with pytest.raises(error, match=message):

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import compare_measures, layer, measure, memory, places, report
+from benchmarks import compare_measures, gpu, layer, measure, memory, places, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.heads.kept_results import load_results
@@ -41,6 +41,15 @@ def test_the_masked_contender_skips_no_padding(name, number, kernel_calls):
 def test_only_kept_weights_do_without_the_fused_kernel(name, number, kernel_calls):
     contenders(SMALL.layer().eval(), name)[name](SMALL.tokens(), None)
     assert len(kernel_calls) == number
+
+
+@needs_d2l
+@pytest.mark.parametrize("case", gpu.CASES)
+def test_contenders_of_a_gpu_agree_and_fill_a_row(case, monkeypatch):
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setitem(gpu.TOLERANCES, torch.float32, 1e-5)
+    row = gpu.row(case, SMALL, torch.float32, rounds=2, repeats=1)
+    assert row[:3] == [case, "(2, 8, 16, 4)", "float32"] and len(row) == 8
 
 
 def test_calls_take_turns():
