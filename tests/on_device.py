@@ -8,6 +8,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from second_device import AWAY, pretend
@@ -49,7 +50,8 @@ for_good = ExitStack()
 
 
 def move_tests() -> None:
-    """From now on and for good."""
+    """From now on and for good; models that are trained there are not kept for runs on the CPU."""
+    os.environ["MHA_CACHE"] = for_good.enter_context(TemporaryDirectory())
     if DEVICE == AWAY:
         for_good.enter_context(pretend())
     for_good.enter_context(MadeByTests())
