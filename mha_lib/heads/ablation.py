@@ -101,14 +101,13 @@ def losses_without_each(
     which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_shape(model)
-    device = batch.targets.device
-    kept = torch.ones(num_blocks, num_heads, device=device) if kept is None else kept
-    losses = torch.empty(num_blocks, num_heads, *batch.targets.shape, device=device)
+    kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
+    losses = torch.empty(num_blocks, num_heads, *batch.targets.shape, device=model.device)
     blocks = list(model.blocks.values())
     with torch.no_grad(), measuring(model):
         X = model.embedding(batch.inputs)
         for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
-            for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=device))):
+            for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=model.device))):
                 Y = block(X, X, batch.valid_lens, gates)
                 for later, there in zip(blocks[number + 1 :], kept[number + 1 :], strict=True):
                     Y = later(Y, Y, batch.valid_lens, there)

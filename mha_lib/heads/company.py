@@ -73,7 +73,7 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
     shape = head_shape(model)
     said = head_outputs(model, batch)[block + 1 :]
     later = model.attentions[block + 1 :]
-    gates = torch.ones(1 + shape[1], *shape, device=batch.targets.device)
+    gates = torch.ones(1 + shape[1], *shape, device=model.device)
     gates[1:, block] -= torch.eye(shape[1], device=gates.device)
 
     def costs() -> Tensor:
@@ -100,7 +100,7 @@ def heard_by(
         head: (block, head).
         listeners: (block, head) of later ones.
     """
-    gone = torch.ones(head_shape(model), device=batch.targets.device)
+    gone = torch.ones(head_shape(model), device=model.device)
     gone[head] = 0
     with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
 

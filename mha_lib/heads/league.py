@@ -281,7 +281,7 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     if not takes("kept", measure):
         name = getattr(measure, "__name__", measure)
         raise TypeError(f"measure must take kept, the heads that are still there; {name} does not")
-    kept = torch.ones(head_shape(model), dtype=torch.float64, device=batch.targets.device)
+    kept = torch.ones(head_shape(model), dtype=torch.float64, device=model.device)
     importance = torch.zeros_like(kept)
     for turn in range(kept.numel()):
         left = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf)

@@ -35,7 +35,7 @@ def hard_concrete(model: Transformer, batch: Batch, task: Task, steps: int = 600
         probability). Heads that are equal in this are told apart by log α, as a fraction of a step.
     """
     generator = torch.Generator().manual_seed(seed)
-    log_alpha = torch.full(head_shape(model), 2.0, device=batch.targets.device, requires_grad=True)
+    log_alpha = torch.full(head_shape(model), 2.0, device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([log_alpha], lr=0.05)
     steps_open = torch.zeros_like(log_alpha, dtype=torch.float64)
     first, last = PENALTIES

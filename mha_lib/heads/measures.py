@@ -42,7 +42,7 @@ def leave_one_out(
     Source: Michel, Levy, Neubig 2019, "Are Sixteen Heads Really Better than One?", section 3.2 (zero, BLEU).
     """
     _check_score(score)
-    kept = _kept(model, batch, kept)
+    kept = _kept(model, kept)
     each = torch.eye(kept.numel(), device=kept.device).view(-1, *kept.shape)
     gates = torch.cat([kept[None], kept * (1 - each)])
     values = _values(model, batch, task, gates, score, substitutes_for(model, batch, ablation))
@@ -69,7 +69,7 @@ def gate_gradient(
     Source: Michel, Levy, Neubig 2019, section 4.1; the norm as in Molchanov et al. 2017; with its sign it is
     attribution patching towards zero, Nanda 2023, "Attribution Patching: Activation Patching At Industrial Scale".
     """
-    kept = _kept(model, batch, kept)
+    kept = _kept(model, kept)
     importance = _over_examples(gate_gradients(model, batch, task, kept), signed) * kept
     return torch.nn.functional.normalize(importance, dim=1) if normalise else importance
 
@@ -106,7 +106,7 @@ def path_gradient(
     Source: Aumann & Shapley 1974, "Values of Non-Atomic Games"; Sundararajan, Taly, Yan 2017, "Axiomatic Attribution
     for Deep Networks"; for heads Hao et al. 2021, "Self-Attention Attribution" (there, along the attention weights).
     """
-    kept = _kept(model, batch, kept)
+    kept = _kept(model, kept)
     total = torch.zeros(len(batch), *kept.shape, dtype=torch.float64, device=kept.device)
     for step in range(steps):
         total += gate_gradients(model, batch, task, (step + 0.5) / steps * kept)
@@ -192,13 +192,13 @@ def _mean_over_queries(model: Transformer, batch: Batch, values: list[Tensor]) -
     return torch.stack(mean_over_tokens(model, batch, values)).double()
 
 
-def _kept(model: Transformer, batch: Batch, kept: Tensor | None) -> Tensor:
+def _kept(model: Transformer, kept: Tensor | None) -> Tensor:
     shape = head_shape(model)
     if kept is None:
-        return torch.ones(shape, device=batch.targets.device)
+        return torch.ones(shape, device=model.device)
     if tuple(kept.shape) != shape:
         raise ValueError(f"kept must have shape {shape}, got {tuple(kept.shape)}")
-    return kept.to(batch.targets.device, torch.float32)
+    return kept.to(model.device, torch.float32)
 
 
 def _check_score(score: str) -> None:
