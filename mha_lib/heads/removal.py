@@ -163,8 +163,8 @@ def _check_cut(whole: nn.Module, cut: nn.Module, gates: Tensor) -> None:
         what = f"raises {type(error).__name__}: {error}"
     if what is not None:
         raise ValueError(
-            f"attention cannot be cut: with the rows of {num_heads_of(cut)} of its heads, {type(cut).__name__} {what}. Its "
-            "forward should give head i its own rows of W_q, W_k and W_v, and read sizes from tensors and "
+            f"attention cannot be cut: with the rows of {num_heads_of(cut)} of its heads, {type(cut).__name__} {what}. "
+            "Its forward should give head i its own rows of W_q, W_k and W_v, and read sizes from tensors and "
             "self.num_heads, as in X.unflatten(-1, (self.num_heads, -1)) and √ of Q.shape[-1]"
         )
 
