@@ -233,7 +233,8 @@ def faults(stem, language):
         elif not entry.msgstr:
             yield "missing", where
         else:
-            yield from ((kind, f"{where}: {what}") for kind, what in damage(block, entry.msgstr))
+            damaged = damage(block, entry.msgstr, LANGUAGES[language]["thousands"])
+            yield from ((kind, f"{where}: {what}") for kind, what in damaged)
     yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
 
 

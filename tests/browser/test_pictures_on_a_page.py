@@ -492,3 +492,51 @@ def test_a_text_of_ones_own_travels_with_its_page(live):
 def test_the_page_of_the_next_word_stays_small(tmp_path):
     page = pictures.save_html(pictures.NextWordExplorer(), tmp_path / "next word.html")
     assert page.stat().st_size <= 660_000
+
+
+# A change asks for a frame; in that frame the picture has no box, as in JupyterLab while the theme changes.
+HIDE_IN_ONE_FRAME = """
+async () => {
+    const section = document.querySelector('section.mha-live'), parent = section.parentElement;
+    const frame = () => new Promise(requestAnimationFrame);
+    await frame();
+    section.querySelectorAll('.word')[3].click();
+    parent.style.display = 'none';
+    await frame();
+    parent.style.display = '';
+    await frame();
+    await frame();
+    return section.querySelector('svg.arcs').getAttribute('viewBox');
+}
+"""
+
+
+def test_what_is_hidden_while_it_is_painted_is_painted_again(live):
+    page = live(CASES["sentence"]())
+    width = page.section.locator(".line").evaluate("node => node.clientWidth")
+    assert page.page.evaluate(HIDE_IN_ONE_FRAME).split()[2] == str(width) != "0"
+
+
+# Where what follows the bold words of a headline begins with a sign, the line in which the sign stands, and theirs.
+SIGNS = """
+() => [...document.querySelectorAll('.mha-live .looks b')].flatMap(bold => {
+    const rest = bold.nextSibling;
+    if (!/^[,;:.]/.test(rest?.textContent ?? '')) return [];
+    const range = document.createRange(), text = rest.nodeType === 3 ? rest : rest.firstChild;
+    range.setStart(text, 0);
+    range.setEnd(text, 1);
+    return [[range.getBoundingClientRect().bottom, [...bold.getClientRects()].at(-1).bottom]];
+})
+"""
+
+
+def test_no_line_of_a_headline_begins_with_a_comma(live):
+    seen = 0
+    for name in ("transpose", "births", "masks"):
+        page = live(CASES[name]())
+        for width in range(300, 760, 20):
+            page.page.set_viewport_size({"width": width, "height": 900})
+            signs = page.page.evaluate(SIGNS)
+            seen += len(signs)
+            assert [width for sign, bold in signs if abs(sign - bold) > 5] == [], name
+    assert seen
