@@ -1,4 +1,4 @@
-"""Flax's own layer with the parameters of a golden vector, for ``jax.ipynb``: matrices take its shapes, masks its axes."""
+"""Flax's own layer with the parameters of a golden vector, for ``jax.ipynb``."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The golden vectors for a layer of pure functions, for ``jax.ipynb``: matrices of shape (h, in, d), defaults filled in."""
+"""The golden vectors for pure functions, for ``jax.ipynb``: matrices (h, in, d), defaults filled in."""
 
 import jax.numpy as jnp
 from golden_vectors import cases, filled

@@ -1,4 +1,4 @@
-"""The golden vectors for the layer of ``keras.ipynb``: matrices of shape (in, h, d), moved into its ``EinsumDense`` layers."""
+"""The golden vectors for the layer of ``keras.ipynb``: matrices (in, h, d) for ``EinsumDense``."""
 
 from golden_vectors import cases
 from keras import ops

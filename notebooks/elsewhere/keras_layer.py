@@ -1,4 +1,4 @@
-"""Keras' own layer with the parameters of a golden vector, for ``keras.ipynb``: matrices take its shapes, masks its axes."""
+"""Keras' own layer with the parameters of a golden vector, for ``keras.ipynb``."""
 
 import numpy as np
 from keras import layers, ops
