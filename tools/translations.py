@@ -267,7 +267,8 @@ def faults(stem, language):
         elif not entry.msgstr:
             yield "missing", where
         else:
-            yield from ((kind, f"{where}: {what}") for kind, what in damage(block, entry.msgstr))
+            damaged = damage(block, entry.msgstr, LANGUAGES[language]["thousands"])
+            yield from ((kind, f"{where}: {what}") for kind, what in damaged)
     yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
 
 
@@ -310,7 +311,7 @@ def same(cell):
     print(*dict.fromkeys(changes(entry) for *_, entry in entries), sep="\n")
     if entries and input("Does it mean the same? [y/N] ").lower() == "y":
         for stem, language, catalogue, entry in entries:
-            lost = [what for _, what in damage(entry.msgid, entry.msgstr)]
+            lost = [what for _, what in damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])]
             if lost:
                 print(f"{language}: stays stale, for its translation has {'; '.join(lost)}\n  {entry.msgstr}")
             else:

@@ -22,6 +22,10 @@ UNFINISHED = {  # error of a class that is half written → what to write next
     r"'(\w+)' object has no attribute '(\w+)'": "`self.{1}` is used, and `__init__` does not set it.",
     r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": "Give `forward` these "
     "arguments, or hand over `call`. {call}",
+    "cannot be multiplied|Expected size for first two": "In `A @ B`, the last axis of A is as long as the last but one "
+    "of B: for the scores, transpose the last two axes of the keys.",
+    r"'NoneType' object": "An argument that is left out is None. {call}",
+    r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": "Merge the heads, and apply W_o.",
 }
 
 
@@ -174,7 +178,7 @@ def refuse_unfinished(make: Any) -> None:
         raise NotYetError(f"Give the class itself, `{name}`, not a layer: the check makes layers of several sizes.")
     if not callable(make):
         raise NotYetError(f"`make` must be a class or a function that makes a layer, this is {kind_of(make)}.")
-    name = getattr(make, "__name__", "make")
+    name = getattr(make, "__name__", "make").replace("<lambda>", "make")
     if isinstance(make, type):
         if not issubclass(make, nn.Module):
             raise NotYetError(f"`{name}` must be an nn.Module: write `class {name}(nn.Module):`.")
@@ -194,10 +198,12 @@ def refuse_unfinished(make: Any) -> None:
 
 
 def is_empty(function: Any) -> bool:
-    """Whether a function consists of ``pass``, dots or a docstring."""
+    """Whether a function consists of ``pass``, dots, a docstring or a NotImplementedError."""
     idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
     code = getattr(function, "__code__", None)
-    return code is not None and {step.opname for step in dis.get_instructions(code)} <= idle
+    if code is None:
+        return False
+    return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
 
 
 def parameters_of(function: Callable) -> list[str]:

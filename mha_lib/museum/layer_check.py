@@ -235,7 +235,7 @@ class LayerCheck:
         if tried.value:
             names = ", ".join(tried.value)
             return Verdict("wrong", f"The output is right, but no gradient reaches {names}: it cannot learn.")
-        if self.handed.gated and (verdict := self.wrong_gates()):
+        if self.handed.gated and (verdict := self.wrong_gates()) is not None:
             return verdict
         return self.praise(stages, is_causal, in_out)
 
@@ -265,7 +265,7 @@ class LayerCheck:
             "one head": 1 in self.handed.heads,
         }
         unchecked = [name for name, checked in missing.items() if not checked]
-        checked = f"Checked: {listed(stages)}, gradients{', gates' * self.handed.gated}."
+        checked = f"Checked: gradients, {'gates, ' * self.handed.gated}{listed(stages)}."
         said += [f"Not checked: {', '.join(unchecked)}."] * bool(unchecked)
         return Verdict("right", " ".join(said), checked)
 
@@ -300,8 +300,8 @@ class LayerCheck:
         if not any(", " in label for label in wrong):
             return f"If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
         for read in (stages, self.results(causal)):
-            shared = [name for name in read if name.endswith(SHARED[2])]
-            if not set(shared[:2]) & set(wrong_stages(read)):
+            first, bad = "several heads", wrong_stages(read)
+            if f"{first}, {SHARED[2]}" not in bad and first in bad:
                 return f"If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`."
         return ""
 
@@ -406,4 +406,4 @@ def listed(names: Iterable[str]) -> str:
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = ", ".join(dict.fromkeys(stage for stage, *_ in parts))
-    return f"{stages}; {' and '.join([SHARED[0] if len(ways) > 1 else SHARED[1], *ways])}" if ways else stages
+    return f"{stages}; with {', '.join([SHARED[0] if len(ways) > 1 else SHARED[1], *ways])}" if ways else stages
