@@ -33,7 +33,7 @@ from tools.notebooks import NOTEBOOKS, read
 FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
 SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
-LINK = re.compile(r'(\]\(|\b(?:src|href)=")(?!\w+:|#)([^)\s"#]+)')
+LINK = re.compile(r'(\]\(|\b(?:src|srcset|href)=")(?!\w+:|#)([^)\s"#]+)')
 READ_BY = "Read-By"  # names, in a catalogue's head, the native who has read it: until then pages say that none has
 CHANGED = {"- ": "[-{}-]", "+ ": "{{+{}+}}", "  ": "{}"}  # a word that is gone, one that is new, one that has stayed
 SOFT = ("stale", "missing")  # what makes a page English in places; all else makes it wrong
