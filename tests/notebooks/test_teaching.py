@@ -39,7 +39,8 @@ def test_sections_and_minutes_are_those_of_the_notebook(path):
 def headings(path):
     """The headings of a notebook's numbered sections: number → heading and those below it, without emphasis."""
     found = {}
-    for name in re.findall(r"(?m)^###? (.+)$", text_of(path).replace("*", "")):
+    cells = [cell.source for cell in make_notebooks.read(path).cells if cell.cell_type == "markdown"]
+    for name in re.findall(r"(?m)^###? (.+)$", "\n\n".join(cells).replace("*", "")):
         number = re.match(r"(\d+)\. ", name)
         if number or not found:
             section = found.setdefault(number and int(number[1]), [])
