@@ -165,9 +165,9 @@ def write_elsewhere(folder):
 
 
 def write_languages(folder, stories):
-    """The pages in other languages, whose first one has a live picture; where these are, by the languages' names."""
+    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names."""
     built, written = translations.all_built(), {}
-    picture = f"```{{raw}} html\n{front_page.first_picture(next(iter(stories.values())))}\n```"
+    shown = front_page.live_pictures()
     for language, said in LANGUAGES.items():
         place, stems = notebooks.NOTEBOOKS / language, [stem for stem in built if language in built[stem]]
         pages = {stem: translations.build(stem, language, built, stories.get(stem)) for stem in stems}
@@ -176,7 +176,8 @@ def write_languages(folder, stories):
             write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
         if "README" in pages:
             start = follow_links(pages["README"].cells[0].source, place, address.files(address.project()))
-            start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: picture, start)
+            start = re.sub(r"(?s)<a [^>]*><picture>.*?</a>", lambda _: shown["heads"], start)
+            start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: shown["sentence"], start)
             names = "\n".join(stem for stem in stems if stem != "README")
             start += f"\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
             (folder / language / "index.md").write_text(start, encoding="utf-8")
@@ -212,7 +213,8 @@ def main(folder):
     )
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
-    script = live.page_script(state["kind"] for state, _ in shown.values())
+    kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)
+    script = live.page_script(kinds)
     (folder / "_static" / "pictures.js").write_text(script, encoding="utf-8")
 
 
