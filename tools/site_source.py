@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import address, first_cell, front_page, library_pages, notebooks, translations
+from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
 from tools.languages import LANGUAGES
 
 HERE = Path(__file__).resolve().with_name("site")
@@ -26,6 +26,7 @@ AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
+FOLDED = "folded:"
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -108,7 +109,12 @@ def follow_links(text, place, source):
 
 
 def fold(notebook):
-    """Tell the site what to fold, outputs that answer a prediction and solutions, and what to leave out."""
+    """Tell the site what to fold, outputs that answer a prediction, solutions, parts; and what to leave out."""
+    for part in main_line.folded_parts(notebook):
+        heading, _, text = part.cells[0].source.partition("\n")
+        minutes = max(1, round(main_line.count(part).minutes))
+        # conf.py finds the comment, and folds its section.
+        part.cells[0].source = f"{heading}\n\n% {FOLDED} Read on (about {minutes} min)\n\n{text}"
     for cell in notebook.cells:
         tags = cell.metadata.setdefault("tags", [])
         if first_cell.is_first_cell(cell):
