@@ -4,10 +4,10 @@ import re
 from urllib.parse import unquote
 
 import pytest
-from notebook_checks import EXERCISE, prose
+from notebook_checks import prose
 from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 
-from tools.main_line import main_line
+from tools.main_line import exercise_minutes, main_line
 
 NOTES = ROOT / "notebooks" / "TEACHING.md"
 TEXT = NOTES.read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def test_sections_and_minutes_are_those_of_the_notebook(path):
     (total,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", text)
     assert sum(story.values()) == int(total)
     assert re.search(rf"(?m)^### .*{re.escape(path.name)}\): {total} minutes$", TEXT)
-    assert told.get("Exercises", 0) == sum(int(found["minutes"]) for found in EXERCISE.finditer(text))
+    assert told.get("Exercises", 0) == exercise_minutes(make_notebooks.read(path))
 
 
 def headings(path):
