@@ -1,12 +1,9 @@
 """Typical mistakes as edits of the right answer's source, and programs made of them.
 
-Each line of a table of mistakes is a row: "what stands in the right answer → what stands there instead ⇒ what is said
-of it". A line that is indented further continues the row. "∅" is nothing, "…" what stood there before. ";" stands
-between edits made together, "∨" between ways to make one mistake; a way without an arrow replaces what the last one
+Each line of a table of mistakes is a row: "what stands in the right answer -> what stands there instead => what is said
+of it". A line that is indented further continues the row. "_" is nothing, "$" what stood there before. ";" stands
+between edits made together, "||" between ways to make one mistake; a way without an arrow replaces what the last one
 did.
-
-The words before "|" are a symptom, which the result has where this mistake is the only one. The rest is a question
-about the step, or says what the program does; where two mistakes meet, only the rest is said.
 """
 
 import ast
@@ -14,52 +11,54 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
 
 
 def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
-    """What is said of a mistake, and the edits that make it, for each way to make it."""
+    """Yield what is said of a mistake and the edits that make it, for each way to make it.
+
+    Raises:
+        ValueError: a row lacks "->" or "=>", with what it says.
+    """
     for row in re.split(r"\n(?! )", inspect.cleandoc(table)):
-        ways, _, text = " ".join(row.split()).partition(" ⇒ ")
+        ways, arrow, text = " ".join(row.split()).partition(" => ")
+        if not arrow or " -> " not in ways.split(" || ")[0]:
+            raise ValueError(f'a row must read "old -> new => what is said", got {row!r}')
         old = ""
-        for way in ways.split(" ∨ "):
+        for way in ways.split(" || "):
             edits = {}
             for edit in way.split(" ; "):
-                before, arrow, after = edit.rpartition(" → ")
-                old = before.strip() if arrow else old
-                edits[old] = after.strip().replace("∅", "").replace("…", old)
+                before, arrow, after = edit.rpartition(" -> ")
+                old, after = before.strip() if arrow else old, after.strip()
+                edits[old] = "" if after == "_" else after.replace("$", old)
             yield text, edits
 
 
-def said_of_one(text: str) -> str:
-    """All that is said of a mistake that is the only one."""
-    return text.replace(" | ", " ")
+def with_edits(right: Callable, edits: Edits) -> Callable:
+    """Return the right answer with the edits of one mistake made in its source."""
+    namespace: dict[str, Any] = {}
+    exec(compiled(right, edits), right.__globals__, namespace)
+    return namespace[right.__name__]
 
 
-def said_of_two(texts: Sequence[str]) -> str:
-    """What is said of mistakes that meet: nothing that only holds for one alone."""
-    steps = dict.fromkeys(text.rpartition(" | ")[2] for text in texts)
-    return f"Two things at once. {' And: '.join(steps)}"
-
-
-def with_edits(right: Callable, *ways: Edits) -> Callable:
-    """The right answer with the edits of one mistake made in its source, then those of another.
+def compiled(right: Callable, edits: Edits) -> CodeType:
+    """Return the code of the right answer's definition with these edits made in it.
 
     Raises:
-        ValueError: what one of them is to replace does not stand there exactly once.
+        ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.
     """
     source = re.sub(r"  # .*", "", source_of_answer(right))
-    for edits in ways:
-        counts = {old: source.count(old) for old in edits}
-        if set(counts.values()) != {1}:
-            raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
-        source = edited(source, edits)
-    namespace: dict[str, Any] = {}
-    exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
-    return namespace[right.__name__]
+    counts = {old: source.count(old) for old in edits}
+    if set(counts.values()) != {1}:
+        raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
+    try:
+        return compile(edited(source, edits), f"<{right.__name__} with a mistake>", "exec")
+    except SyntaxError as error:
+        raise ValueError(f"{right.__name__}: {edits} makes no Python: {error}") from None
 
 
 def edited(source: str, edits: Edits) -> str:

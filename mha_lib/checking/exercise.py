@@ -5,13 +5,13 @@
         praise="Twice.",
         idea="What is twice a number?",
         begin="Begin with the number itself.",
-        mistakes="2 * X → X * X ⇒ This squares. What is asked for?",
+        mistakes="2 * X -> X * X => This squares. What is asked for?",
     )
     def double(X):
         return 2 * X
 
 makes ``double`` a check: ``double(answer)`` is a verdict. It names the mistake if the answer gives, in every call, what
-the right answer gives with that edit made in it, or with two mistakes' edits made in it.
+the right answer gives with that edit made in it.
 """
 
 import contextlib
@@ -19,7 +19,6 @@ import dataclasses
 import dis
 import functools
 import inspect
-import io
 import itertools
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +26,8 @@ from types import FunctionType
 from typing import Any
 
 from mha_lib.checking import diagnosis, kept_work, running
-from mha_lib.checking.comparing import Result, are_two_mistakes, explains, given, is_number, needed
-from mha_lib.checking.edits import Edits, rows_of, said_of_one, said_of_two, source_of_answer, with_edits
+from mha_lib.checking.comparing import Result, explains, given, is_number, needed
+from mha_lib.checking.edits import rows_of, source_of_answer, with_edits
 from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, two_numbers
@@ -128,27 +127,7 @@ class FunctionExercise(Exercise):
     @functools.cached_property
     def mistakes(self) -> list[tuple[str, Callable]]:
         """What is said of a mistake, and a program that makes it."""
-        return [(said_of_one(text), with_edits(self.right, edits)) for text, edits in self.edits]
-
-    @functools.cached_property
-    def pairs(self) -> list[tuple[str, tuple[Callable, Callable, Callable]]]:
-        """What is said of two different mistakes that can meet, and programs that make the one, the other, and both."""
-        programs = [program for _, program in self.mistakes]
-        return [
-            (said_of_two((first, second)), (one, other, both))
-            for ((first, edits), one), ((second, more), other) in itertools.combinations(
-                zip(self.edits, programs, strict=True), 2
-            )
-            if first != second and (both := self.with_both(edits, more))
-        ]
-
-    def with_both(self, one: Edits, other: Edits) -> Callable | None:
-        """The right answer with two mistakes in it, the one made first or the other."""
-        with contextlib.suppress(SyntaxError):
-            for first, second in ((one, other), (other, one)):
-                with contextlib.suppress(ValueError):  # the first left nothing of what the second is to replace
-                    return with_edits(self.right, first, second)
-        return None
+        return [(text, with_edits(self.right, edits)) for text, edits in self.edits]
 
     def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
@@ -181,36 +160,13 @@ class FunctionExercise(Exercise):
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
 
     def names(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
-        """What explains these results: one mistake of the table, a change that needs none, two mistakes, or traces."""
+        """What explains these results: a mistake of the table, a change that needs none, or traces."""
         yield from form(results)
         yield from (text for text, program in self.mistakes if explains(program, results))
         yield from diagnosis.one_change(results)
-        if not all(result.got.error for result in results):  # that two programs fail alike says little
-            yield from self.names_of_two(function, results)
         yield from diagnosis.traces(results)
         for name in never_looked_at(function, self.right, len(results[0].trial)):
             yield f"Your code never looks at `{name}`. What is it for?"
-
-    def names_of_two(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
-        """Two mistakes of the table that give these results, and also those of new calls made to confirm it."""
-        draws: list[list[Result]] = []
-        for text, programs in self.pairs:
-            if explains(programs[-1], results):
-                draws = draws or self.two_draws(function)
-                if draws and are_two_mistakes(*programs, draws):
-                    yield text
-
-    def two_draws(self, function: Callable) -> list[list[Result]]:
-        """What an answer gives in two new draws of all stages' calls; nothing if a call does not come back.
-
-        What it prints has been shown once and is not shown again.
-        """
-        unseen = io.StringIO()
-        with contextlib.suppress(MistakeError, NotYetError):
-            with contextlib.redirect_stdout(unseen), contextlib.redirect_stderr(unseen):
-                draws = [list(itertools.chain(*self.stages().values())) for _ in range(2)]
-                return [self.results_of(function, trials) for trials in draws]
-        return []
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:

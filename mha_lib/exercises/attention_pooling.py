@@ -5,15 +5,15 @@ import torch
 from mha_lib.checking.exercise import exercise
 
 WIDTH = """
-    2 * sigma → sigma ⇒ The scores fall twice as fast as they should. | Which factor stands beside σ² below the bar?
-    sigma**2 → sigma ⇒ The weights do not change with σ as its square would. | Is σ squared?
-    * sigma**2 → ∅ ∨ / (2 * sigma**2) → ∅ ⇒ The width has no say in the result. | Where is σ in the score?
-    / (2 * sigma**2) → / 2 * sigma**2 ⇒ A wider σ makes the window narrower. | On which side of the fraction bar is σ²?
-    -distances → distances ⇒ The most distant keys get the most weight. | What is the sign of the score?
-    -distances → ….sqrt() ⇒ The score holds the distance, not its square.
-    (2 * sigma**2) → (2 * sigma) ** 2 ⇒ The square is taken of 2σ, not of σ alone.
+    2 * sigma -> sigma => The scores fall twice as fast as they should. Which factor stands beside σ² below the bar?
+    sigma**2 -> sigma => The weights do not change with σ as its square would. Is σ squared?
+    * sigma**2 -> _ || / (2 * sigma**2) -> _ => The width has no say in the result. Where is σ in the score?
+    / (2 * sigma**2) -> / 2 * sigma**2 => A wider σ makes the window narrower. On which side of the fraction bar is σ²?
+    -distances -> distances => The most distant keys get the most weight. What is the sign of the score?
+    -distances -> $.sqrt() => The score holds the distance, not its square.
+    (2 * sigma**2) -> (2 * sigma) ** 2 => The square is taken of 2σ, not of σ alone.
     """
-OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over what does the softmax run?"
+OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. Over what does the softmax run?"
 
 
 @exercise(
@@ -22,19 +22,19 @@ OVER_QUERIES = "The weights of a key sum to 1, those of a query do not. | Over w
     idea="A kernel turns a distance into a similarity. This one is a straight line until it meets 0.",
     begin="Begin with how far a key is, whatever the side, as a share of the two hours.",
     mistakes="""
-    .clamp(min=0) → ∅ ⇒ Beyond two hours the line goes on below 0. | Where does the line end?
-    .clamp(min=0) → .abs() ⇒ Beyond two hours the similarity rises again. | Where does the line end?
-    .abs() → ∅ ∨ .abs() → ∅ ; min=0 → 0, 1 ⇒ Keys on one side do not get less with their distance. | Has a distance a
+    .clamp(min=0) -> _ => Beyond two hours the line goes on below 0. Where does the line end?
+    .clamp(min=0) -> .abs() => Beyond two hours the similarity rises again. Where does the line end?
+    .abs() -> _ || .abs() -> _ ; min=0 -> 0, 1 => Keys on one side do not get less with their distance. Has a distance a
         sign?
-    / 2 → ∅ ∨ / 4 ⇒ The line does not reach 0 at two hours, but elsewhere. | Where should it reach 0?
-    distance.abs() / 2 → (distance / 2) ** 2 ⇒ This falls along a curve. | Is anything squared in a straight line?
-    (1 - distance.abs() / 2).clamp(min=0) → (distance.abs() <= 2).float() ⇒ This is a boxcar. | Does it fall inside the
+    / 2 -> _ || / 4 => The line does not reach 0 at two hours, but elsewhere. Where should it reach 0?
+    distance.abs() / 2 -> (distance / 2) ** 2 => This falls along a curve. Is anything squared in a straight line?
+    (1 - distance.abs() / 2).clamp(min=0) -> (distance.abs() <= 2).float() => This is a boxcar. Does it fall inside the
         two hours?
-    .clamp(min=0) → … * (distance.abs() < 1) ∨ … * (distance.abs() <= 1) ⇒ The line is cut off at one hour. | Where
+    .clamp(min=0) -> $ * (distance.abs() < 1) || $ * (distance.abs() <= 1) => The line is cut off at one hour. Where
         does it meet 0?
-    (1 - distance.abs() / 2).clamp(min=0) → (1 - distance.abs() / 2) * (distance < 2) ⇒ Beyond two hours on one side the
-        line goes on below 0. | Which distance is compared with two hours?
-    1 - distance.abs() / 2 → distance.abs() / 2 ∨ 1 + distance.abs() / 2 ⇒ It grows with the distance. | What is it at
+    (1 - distance.abs() / 2).clamp(min=0) -> (1 - distance.abs() / 2) * (distance < 2) => Beyond two hours on one side
+        the line goes on below 0. Which distance is compared with two hours?
+    1 - distance.abs() / 2 -> distance.abs() / 2 || 1 + distance.abs() / 2 => It grows with the distance. What is it at
         the query, and what at two hours?
     """,
 )
@@ -57,18 +57,18 @@ def triangle(distance):
     idea="Try a row of four equal weights: what do their squares sum to, and how does that become 4?",
     begin="Begin with the squares of all weights; then ask which axis is that of the keys.",
     mistakes="""
-    1 / → ∅ ⇒ This grows when few keys are heard. | What becomes of the sum of squares in the end?
-    dim=1 → dim=0 ∨ ∅ ⇒ There is not one number for each query. | Over which axis is the sum?
-    square().sum(dim=1) → sum(dim=1).square() ⇒ Every row gives 1. | Which comes first, the square or the sum?
-    sum → mean ⇒ It grows with the number of keys in the table. | Is there a mean where a sum should be?
-    1 / attention_weights.square() → (1 / attention_weights.square()) ⇒ Each square is turned round before the
-        sum. | Which comes first?
-    1 / attention_weights.square() → torch.special.entr(attention_weights) ; dim=1) → dim=1).exp() ∨
-        1 / attention_weights.square() → torch.special.entr(attention_weights) ⇒ This is an entropy, or its
-        exponential. | Are squares summed?
-    1 / attention_weights.square() → (attention_weights > 0).float() ∨ torch.ones_like(attention_weights) ⇒ Keys are
+    1 / -> _ => This grows when few keys are heard. What becomes of the sum of squares in the end?
+    dim=1 -> dim=0 || _ => There is not one number for each query. Over which axis is the sum?
+    square().sum(dim=1) -> sum(dim=1).square() => Every row gives 1. Which comes first, the square or the sum?
+    sum -> mean => It grows with the number of keys in the table. Is there a mean where a sum should be?
+    1 / attention_weights.square() -> (1 / attention_weights.square()) => Each square is turned round before the
+        sum. Which comes first?
+    1 / attention_weights.square() -> torch.special.entr(attention_weights) ; dim=1) -> dim=1).exp() ||
+        1 / attention_weights.square() -> torch.special.entr(attention_weights) => This is an entropy, or its
+        exponential. Are squares summed?
+    1 / attention_weights.square() -> (attention_weights > 0).float() || torch.ones_like(attention_weights) => Keys are
         counted, whatever their weight. Should a key with hardly any count as much as others?
-    square().sum(dim=1) → amax(dim=1) ⇒ This is 1 divided by the largest weight. | Have other weights than the largest a
+    square().sum(dim=1) -> amax(dim=1) => This is 1 divided by the largest weight. Have other weights than the largest a
         say?
     """,
 )
@@ -92,15 +92,15 @@ def effective_number(attention_weights):
     mistakes=(
         WIDTH,
         f"""
-    sum → mean ⇒ The squared differences are averaged over the entries of a vector, where a distance sums them.
-    square().sum(dim=2) → sum(dim=2).square() ⇒ The differences within a vector are summed before they are squared.
-    dim=1 → dim=0 ⇒ {OVER_QUERIES}
-    softmax(scores, dim=1) → exp(scores) ⇒ The weights of a query do not sum to 1. | What comes after the exponential?
-    torch.softmax(scores, dim=1) → scores ⇒ The values are averaged with bare scores. What makes weights of them?
-    @ values → ∅ ⇒ Weights come back. | Where do the values come in?
-    -distances / (2 * sigma**2) → queries @ keys.T / sigma**2 ⇒ This is attention by plain dot products: the distance
+    sum -> mean => The squared differences are averaged over the entries of a vector, where a distance sums them.
+    square().sum(dim=2) -> sum(dim=2).square() => The differences within a vector are summed before they are squared.
+    dim=1 -> dim=0 => {OVER_QUERIES}
+    softmax(scores, dim=1) -> exp(scores) => The weights of a query do not sum to 1. What comes after the exponential?
+    torch.softmax(scores, dim=1) -> scores => The values are averaged with bare scores. What makes weights of them?
+    @ values -> _ => Weights come back. Where do the values come in?
+    -distances / (2 * sigma**2) -> queries @ keys.T / sigma**2 => This is attention by plain dot products: the distance
         has no say.
-    -distances / (2 * sigma**2) → torch.exp(…) ⇒ The exponential is taken twice. Does the softmax not take it?
+    -distances / (2 * sigma**2) -> torch.exp($) => The exponential is taken twice. Does the softmax not take it?
     """,
     ),
 )
@@ -123,26 +123,26 @@ def gaussian_pooling(queries, keys, values, sigma):
     mistakes=(
         WIDTH,
         f"""
-    .masked_fill(near, -torch.inf) → ∅ ⇒ Nothing is left out. Where is the mask?
-    .abs() <= 1 → == 0 ⇒ A reading ignores itself alone. Who else is within the hour?
-    apart.abs() <= 1 → (…) & (apart != 0) ⇒ A reading still looks at itself. | Is a reading within the hour of itself?
-    <= 1 → < 1 ⇒ Readings exactly one hour apart look at each other. | Does the gap include its end?
-    <= 1 → > 1 ⇒ Readings look at those within the hour, and at no other. | Which way round is the mask?
-    apart.abs() → apart ∨ -apart ∨ apart.abs() → apart ; dim=1) → dim=1).nan_to_num(0) ∨ apart.abs() → -apart ; dim=1) →
-        dim=1).nan_to_num(0) ∨ apart.abs() → apart ; -torch.inf → -1e9 ∨ apart.abs() → -apart ; -torch.inf → -1e9 ⇒ All
-        readings on one side are gone. | Has a distance a sign?
-    apart.abs() → torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) ⇒ Neighbours in the list are left out. |
+    .masked_fill(near, -torch.inf) -> _ => Nothing is left out. Where is the mask?
+    .abs() <= 1 -> == 0 => A reading ignores itself alone. Who else is within the hour?
+    apart.abs() <= 1 -> ($) & (apart != 0) => A reading still looks at itself. Is a reading within the hour of itself?
+    <= 1 -> < 1 => Readings exactly one hour apart look at each other. Does the gap include its end?
+    <= 1 -> > 1 => Readings look at those within the hour, and at no other. Which way round is the mask?
+    apart.abs() -> apart || -apart || apart.abs() -> apart ; dim=1) -> dim=1).nan_to_num(0) || apart.abs() -> -apart ;
+        dim=1) -> dim=1).nan_to_num(0) || apart.abs() -> apart ; -torch.inf -> -1e9 || apart.abs() -> -apart ;
+        -torch.inf -> -1e9 => All readings on one side are gone. Has a distance a sign?
+    apart.abs() -> torch.cdist(*2 * [torch.arange(len(hours))[:, None].float()]) => Neighbours in the list are left out.
         Do places in a list say how many hours lie between?
-    -torch.inf → 0.0 ⇒ Readings that are left out keep real weight. | Which score leads to a weight of 0?
-    scores.masked_fill(near, -torch.inf), dim=1) → scores, dim=1).masked_fill(near, 0) ⇒ The readings left out have
-        weight 0, but the rest of a row does not sum to 1. | Does the mask come before the softmax, or after?
-    dim=1 → dim=0 ⇒ {OVER_QUERIES}
-    torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) → torch.exp(scores).masked_fill(near, 0) ⇒ No row sums to
-        1. | What comes after the exponential?
-    <= 1 → <= sigma ⇒ The gap is as wide as σ. How wide is it to be, whatever σ is?
-    <= 1 → <= 0.5 ∨ <= 2 ⇒ The gap is not one hour to each side. | How wide is it?
-    near = apart.abs() <= 1 → near = (apart >= 0) & (apart <= 1) ∨ near = (apart <= 0) & (apart >= -1) ⇒ Of those within
-        the hour only one side is left out. | Has a distance a sign?
+    -torch.inf -> 0.0 => Readings that are left out keep real weight. Which score leads to a weight of 0?
+    scores.masked_fill(near, -torch.inf), dim=1) -> scores, dim=1).masked_fill(near, 0) => The readings left out have
+        weight 0, but the rest of a row does not sum to 1. Does the mask come before the softmax, or after?
+    dim=1 -> dim=0 => {OVER_QUERIES}
+    torch.softmax(scores.masked_fill(near, -torch.inf), dim=1) -> torch.exp(scores).masked_fill(near, 0) => No row sums
+        to 1. What comes after the exponential?
+    <= 1 -> <= sigma => The gap is as wide as σ. How wide is it to be, whatever σ is?
+    <= 1 -> <= 0.5 || <= 2 => The gap is not one hour to each side. How wide is it?
+    near = apart.abs() <= 1 -> near = (apart >= 0) & (apart <= 1) || near = (apart <= 0) & (apart >= -1) => Of those
+        within the hour only one side is left out. Has a distance a sign?
     """,
     ),
 )
@@ -171,24 +171,24 @@ def leave_hour_out(hours, sigma):
     mistakes=(
         WIDTH,
         f"""
-    + slope * (queries - mean_key) → ∅ ⇒ This is the weighted average. | Where is a line followed from the means?
-    queries - mean_key → -mean_key ⇒ This is the line's height at hour 0. | At which place is the line read off?
-    + slope → - slope ⇒ The slope pulls the wrong way. | What is the sign of the way from the mean to the query?
-    mean_key[:, None] → keys.mean() ; mean_value[:, None] → values.mean() ; (w * x * y).sum(dim=1) → (x * y).sum() ; (w
-        * x * x).sum(dim=1) → (x * x).sum() ∨ (w * x * y).sum(dim=1) → (w * x * y).sum() ; (w * x * x).sum(dim=1) → (w *
-        x * x).sum() ⇒ All queries share one slope. | Over which axes do the sums in the slope run?
-    (w * x * y) → (x * y) ∨ (w * x * x) → (x * x) ∨ (w * x * y) → (x * y) ; (w * x * x) → (x * x) ⇒ Not every sum in the
-        slope has weights.
-    w @ keys → keys.mean().expand(len(w)) ; w @ values → values.mean().expand(len(w)) ∨ mean_key[:, None] → keys.mean()
-        ; mean_value[:, None] → values.mean() ∨ queries - mean_key → queries - keys.mean() ∨ w @ keys →
-        keys.mean().expand(len(w)) ∨ w @ values → values.mean().expand(len(w)) ⇒ A plain average of all
-        readings stands where a weighted mean belongs.
-    queries - mean_key → queries ⇒ The query is measured from hour 0. From where does the line start?
-    x * x → y * y ∨ / (w * x * x).sum(dim=1) → ∅ ⇒ The slope is not divided by the spread of the keys.
-    (w * x * x) → (w * (keys - queries[:, None]) ** 2) ∨ keys - mean_key[:, None] → keys - queries[:, None] ⇒ The keys
-        are measured from the query. From where should they be?
-    - mean_key[:, None] → ∅ ; - mean_value[:, None] → ∅ ⇒ The slope is that of a line through the origin.
-    scores, dim=1 → scores, dim=0 ⇒ {OVER_QUERIES}
+    + slope * (queries - mean_key) -> _ => This is the weighted average. Where is a line followed from the means?
+    queries - mean_key -> -mean_key => This is the line's height at hour 0. At which place is the line read off?
+    + slope -> - slope => The slope pulls the wrong way. What is the sign of the way from the mean to the query?
+    mean_key[:, None] -> keys.mean() ; mean_value[:, None] -> values.mean() ; (w * x * y).sum(dim=1) -> (x * y).sum() ;
+        (w * x * x).sum(dim=1) -> (x * x).sum() || (w * x * y).sum(dim=1) -> (w * x * y).sum() ; (w * x * x).sum(dim=1)
+        -> (w * x * x).sum() => All queries share one slope. Over which axes do the sums in the slope run?
+    (w * x * y) -> (x * y) || (w * x * x) -> (x * x) || (w * x * y) -> (x * y) ; (w * x * x) -> (x * x) => Not every sum
+        in the slope has weights.
+    w @ keys -> keys.mean().expand(len(w)) ; w @ values -> values.mean().expand(len(w)) || mean_key[:, None] ->
+        keys.mean() ; mean_value[:, None] -> values.mean() || queries - mean_key -> queries - keys.mean() || w @ keys ->
+        keys.mean().expand(len(w)) || w @ values -> values.mean().expand(len(w)) => A plain average of all readings
+        stands where a weighted mean belongs.
+    queries - mean_key -> queries => The query is measured from hour 0. From where does the line start?
+    x * x -> y * y || / (w * x * x).sum(dim=1) -> _ => The slope is not divided by the spread of the keys.
+    (w * x * x) -> (w * (keys - queries[:, None]) ** 2) || keys - mean_key[:, None] -> keys - queries[:, None] => The
+        keys are measured from the query. From where should they be?
+    - mean_key[:, None] -> _ ; - mean_value[:, None] -> _ => The slope is that of a line through the origin.
+    scores, dim=1 -> scores, dim=0 => {OVER_QUERIES}
     """,
     ),
 )

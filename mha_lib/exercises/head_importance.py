@@ -135,24 +135,24 @@ class Game:
     idea="What a head is worth depends on who else is there, so one question to each head is not enough.",
     begin="Begin with a list of the heads that are left, and a loop that goes on until it is empty.",
     mistakes="""
-    for other in kept if → for other in range(num_heads) if ⇒ Every head is asked once, in the company of all. Who is
+    for other in kept if -> for other in range(num_heads) if => Every head is asked once, in the company of all. Who is
         still there after a cut?
-    max( → min( ⇒ The head whose absence costs most goes first. | Which head goes first, by what its absence costs?
-    return order → …[::-1] ⇒ This is the right order, last cut first. | From which end is the list read?
-    max( → min( ; (without(head)) → ([head]) ∨ (without(head)) → ([head]) ⇒ Heads go by what they do alone. | What does
-        a head's absence cost those that are left?
-    (without(head)) → ([*order, head]) ∨ (without(head)) → ([*order, head]) ; return order → …[::-1] ⇒ This is an order
-        in which heads join. | Does the search begin with all heads, or with none?
-    max( → min( ; (without(head)) → ([*order, head]) ⇒ The score is asked about the heads that are cut. Whom should it
-        be asked about?
-    (without(head)) → (kept) ⇒ Heads go by their number. | Is the score asked the same for every head?
-    order.append(gone) → order.append(kept.index(gone)) ⇒ A head's place in the list of those that are left is given.
+    max( -> min( => The head whose absence costs most goes first. Which head goes first, by what its absence costs?
+    return order -> $[::-1] => This is the right order, last cut first. From which end is the list read?
+    max( -> min( ; (without(head)) -> ([head]) || (without(head)) -> ([head]) => Heads go by what they do alone. What
+        does a head's absence cost those that are left?
+    (without(head)) -> ([*order, head]) || (without(head)) -> ([*order, head]) ; return order -> $[::-1] => This is an
+        order in which heads join. Does the search begin with all heads, or with none?
+    max( -> min( ; (without(head)) -> ([*order, head]) => The score is asked about the heads that are cut. Whom should
+        it be asked about?
+    (without(head)) -> (kept) => Heads go by their number. Is the score asked the same for every head?
+    order.append(gone) -> order.append(kept.index(gone)) => A head's place in the list of those that are left is given.
         Where is its number?
-    return order → return [order.index(head) for head in range(num_heads)] ⇒ It is said for each head when it goes. What
-        should be said for each cut?
-    while kept: → while len(kept) > 1: ⇒ The last head that is left is missing. When does the loop end?
-    (without(head)) → ([int(other in kept and other != head) for other in range(num_heads)]) ∨ (head) ⇒ The score is not
-        given a list of the heads that stay, and an error is raised.
+    return order -> return [order.index(head) for head in range(num_heads)] => It is said for each head when it goes.
+        What should be said for each cut?
+    while kept: -> while len(kept) > 1: => The last head that is left is missing. When does the loop end?
+    (without(head)) -> ([int(other in kept and other != head) for other in range(num_heads)]) || (head) => The score is
+        not given a list of the heads that stay, and an error is raised.
     """,
 )
 def order_of_cuts(score, num_heads):
@@ -186,33 +186,33 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-    mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Luck counts as skill: chosen and judged on
-        the seen examples. On which should it be judged?
-    best_sets(seen) → best_sets(unseen) ⇒ Chosen on the unseen examples. Who may look at them, and when?
-    best_sets(seen) → best_sets(unseen) ; mean_curve(unseen) → mean_curve(seen) ; unseen[chosen] → seen[chosen] ⇒ Chosen
-        on the unseen examples and judged on the seen ones. Which table may be used for what?
-    best_sets(seen) → best_sets(seen + unseen) ⇒ Chosen on both tables. Which may be used for choosing?
-    unseen[chosen] → seen[chosen] ∨ mean_curve(unseen) → mean_curve(seen) ⇒ Chosen and random heads are judged on
+    mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill: chosen and judged
+        on the seen examples. On which should it be judged?
+    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
+    best_sets(seen) -> best_sets(unseen) ; mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] =>
+        Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
+    unseen[chosen] -> seen[chosen] || mean_curve(unseen) -> mean_curve(seen) => Chosen and random heads are judged on
         different examples. Can the two be compared?
-    - by_chance → - unseen[-1] ∨ - unseen[0] ∨ heads.mean_curve(unseen)[number] →
-        unseen[heads.worst_sets(unseen)[number]] ∨ unseen[heads.best_sets(unseen)[number]] ⇒ This compares with one set,
-        not with the mean over sets of this size. What would chance have chosen?
-    heads.mean_curve(unseen)[number] → unseen.mean() ∨ mean_curve(unseen)[number] → mean_curve(unseen).mean() ⇒ This
+    - by_chance -> - unseen[-1] || - unseen[0] || heads.mean_curve(unseen)[number] ->
+        unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
+        set, not with the mean over sets of this size. What would chance have chosen?
+    heads.mean_curve(unseen)[number] -> unseen.mean() || mean_curve(unseen)[number] -> mean_curve(unseen).mean() => This
         compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
-    - by_chance → ∅ ⇒ Nothing is compared: this is the accuracy of the chosen heads.
-    unseen[chosen] - by_chance → unseen[chosen] / by_chance ∨ unseen[chosen] / by_chance - 1 ⇒ A ratio is taken. Which
-        difference is asked for?
-    best_sets(seen)[number] → best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] → mean_curve(unseen)[-1 -
-        number] ∨ best_sets(seen)[number] → best_sets(seen)[number - 1] ∨ best_sets(seen)[number] →
-        best_sets(seen)[number - 1] ; mean_curve(unseen)[number] → mean_curve(unseen)[number - 1] ⇒ Another number of
+    - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
+    unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
+        Which difference is asked for?
+    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] -> mean_curve(unseen)[-1 -
+        number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] || best_sets(seen)[number] ->
+        best_sets(seen)[number - 1] ; mean_curve(unseen)[number] -> mean_curve(unseen)[number - 1] => Another number of
         heads is kept. Which set stands at place 0?
-    best_sets(seen) → sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ∨ sets_kept(seen[2
-        ** torch.arange(len(seen).bit_length() - 1)]) ∨ sets_kept(heads.shapley(seen)) ⇒ Heads are chosen one by one, by
-        a number for each. What can a table of all sets tell by itself?
-    best_sets(seen)[number] → best_sets(seen) ∨ best_sets(seen)[number] → best_sets(seen) ; .item() → ∅ ⇒ The best sets
-        of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
-    heads.best_sets(seen)[number] → torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
-        number]).argmax() ⇒ The best set's place among those of its size is taken for its number in the whole table.
+    best_sets(seen) -> sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
+        sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || sets_kept(heads.shapley(seen)) => Heads are
+        chosen one by one, by a number for each. What can a table of all sets tell by itself?
+    best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
+        sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
+    heads.best_sets(seen)[number] -> torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
+        number]).argmax() => The best set's place among those of its size is taken for its number in the whole table.
     """,
 )
 def honest_gain(seen, unseen, number):

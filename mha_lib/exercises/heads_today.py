@@ -25,38 +25,38 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
     idea="The new keys stand behind the old ones. Which place in the whole text has new token number i?",
     begin="Begin with the three projections of the new tokens, cut into heads.",
     mistakes="""
-        <= places[:, None] → <= torch.arange(count)[:, None] ⇒ The mask puts the first new token at the first key, as
+        <= places[:, None] -> <= torch.arange(count)[:, None] => The mask puts the first new token at the first key, as
             `is_causal` does. At which place does it stand?
-        scores.masked_fill(~allowed, -math.inf) → scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
-            ⇒ With a cache nothing is masked. What may the first of several new tokens see?
-        scores.masked_fill(~allowed, -math.inf) → scores ⇒ Nothing is masked: a token sees those after it.
-        <= places[:, None] → < places[:, None] + (places[:, None] == 0) ⇒ No token sees itself. Is its own key in the
+        scores.masked_fill(~allowed, -math.inf) -> scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
+            => With a cache nothing is masked. What may the first of several new tokens see?
+        scores.masked_fill(~allowed, -math.inf) -> scores => Nothing is masked: a token sees those after it.
+        <= places[:, None] -> < places[:, None] + (places[:, None] == 0) => No token sees itself. Is its own key in the
             past?
-        [K, k], dim=2 → [V, k], dim=2 ; [V, v], dim=2 → [K, v], dim=2 ⇒ Old keys and old values are exchanged. Which of
-            the two do the queries meet?
-        [K, k], dim=2 → [k, K], dim=2 ; [V, v], dim=2 → [v, V], dim=2 ⇒ The new keys stand before the old ones. Which
+        [K, k], dim=2 -> [V, k], dim=2 ; [V, v], dim=2 -> [K, v], dim=2 => Old keys and old values are exchanged. Which
+            of the two do the queries meet?
+        [K, k], dim=2 -> [k, K], dim=2 ; [V, v], dim=2 -> [v, V], dim=2 => The new keys stand before the old ones. Which
             of them does the mask then let through?
-        k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) → V = torch.cat([V, v], dim=2) ; weights @ v →
-            weights[..., -count:] @ v ; q @ k.mT → q @ torch.cat([K, k], dim=2).mT ⇒ The values of the old tokens have
+        k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) -> V = torch.cat([V, v], dim=2) ; weights @ v ->
+            weights[..., -count:] @ v ; q @ k.mT -> q @ torch.cat([K, k], dim=2).mT => The values of the old tokens have
             no part in it.
-        [K, k], dim=2 → [K[:, :, :0], k], dim=2 ; [V, v], dim=2 → [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
-            num_old + count) → torch.arange(count) ; torch.arange(num_old + count) <= → torch.arange(count) <= ⇒ The
+        [K, k], dim=2 -> [K[:, :, :0], k], dim=2 ; [V, v], dim=2 -> [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
+            num_old + count) -> torch.arange(count) ; torch.arange(num_old + count) <= -> torch.arange(count) <= => The
             old tokens have no part in it.
-        / math.sqrt(q.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
-        / math.sqrt(q.shape[-1]) → / math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens. How large are the
+        / math.sqrt(q.shape[-1]) -> _ => The scores are not divided by anything.
+        / math.sqrt(q.shape[-1]) -> / math.sqrt(len(W_q)) => The scores are divided by √num_hiddens. How large are the
             vectors that a head compares?
-        @ W_o.T → ∅ ⇒ W_o has no part in it.
-        torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1) → torch.softmax(scores, dim=-1) * allowed ⇒
-            What may not be seen has weight 0, but the rest of a row does not sum to 1. | Does the mask come before the
+        @ W_o.T -> _ => W_o has no part in it.
+        torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1) -> torch.softmax(scores, dim=-1) * allowed =>
+            What may not be seen has weight 0, but the rest of a row does not sum to 1. Does the mask come before the
             softmax, or after?
-        -math.inf), dim=-1) → -math.inf), dim=-2) ⇒ The weights of a query do not sum to 1. | Over what does the softmax
+        -math.inf), dim=-1) -> -math.inf), dim=-2) => The weights of a query do not sum to 1. Over what does the softmax
             run?
-        <= places[:, None] → … + 1 ⇒ A token sees one token too many.
-        split_heads(new @ W.T, num_heads) → (new @ W.T).reshape(len(new), num_heads, count, -1) ∨ merge_heads(weights @
-            v) → (weights @ v).reshape(new.shape) ⇒ Tokens and heads are cut or joined where they lie. Which two axes
-            change places?
-        @ W_o.T → @ W_o ∨ new @ W.T → new @ W ∨ new @ W.T → new @ W ; @ W_o.T → @ W_o ⇒ A matrix is not transposed.
-            Which of its axes meets the input?
+        <= places[:, None] -> $ + 1 => A token sees one token too many.
+        split_heads(new @ W.T, num_heads) -> (new @ W.T).reshape(len(new), num_heads, count, -1) || merge_heads(weights
+            @ v) -> (weights @ v).reshape(new.shape) => Tokens and heads are cut or joined where they lie. Which two
+            axes change places?
+        @ W_o.T -> @ W_o || new @ W.T -> new @ W || new @ W.T -> new @ W ; @ W_o.T -> @ W_o => A matrix is not
+            transposed. Which of its axes meets the input?
     """,
 )
 def step(new, K, V, W_q, W_k, W_v, W_o):
@@ -87,37 +87,37 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
     idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair j?",
     begin="Begin with the angles: one for each place and pair.",
     mistakes="""
-        X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ; torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒
-            Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
+        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) ; torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1)
+            => Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
             in use, and no test of what a rotation must do can tell them apart.)
-        torch.stack( → torch.cat( ; dim=-1).flatten(-2) → dim=-1) ⇒ The pairs are turned rightly, but all first features
-            stand before all second ones. | Where did they stand in X?
-        X[..., 0::2], X[..., 1::2] → X.chunk(2, dim=-1) ⇒ Features of two halves are turned together and then stand side
-            by side. Which features are pair j?
-        torch.arange(0, size, 2) / size → torch.arange(size // 2) / size ⇒ The angles fall off too slowly. What is the
+        torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1) => The pairs are turned rightly, but all first
+            features stand before all second ones. Where did they stand in X?
+        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) => Features of two halves are turned together and then stand
+            side by side. Which features are pair j?
+        torch.arange(0, size, 2) / size -> torch.arange(size // 2) / size => The angles fall off too slowly. What is the
             exponent of pair j?
-        torch.arange(0, size, 2) / size → torch.arange(0, size, 2) ⇒ The exponent is not divided by the size.
-        base ** (- → base ** ( ⇒ The angles grow from pair to pair. What is the sign of the exponent?
-        x * sin + y * cos → x * sin - y * cos ⇒ The second feature of a pair has a wrong sign.
-        x * cos - y * sin → x * cos + y * sin ⇒ A sign is lost: this is no rotation, and lengths change.
-        x * cos - y * sin, x * sin + y * cos → x * cos + y * sin, y * cos - x * sin ⇒ The pairs are turned the other
+        torch.arange(0, size, 2) / size -> torch.arange(0, size, 2) => The exponent is not divided by the size.
+        base ** (- -> base ** ( => The angles grow from pair to pair. What is the sign of the exponent?
+        x * sin + y * cos -> x * sin - y * cos => The second feature of a pair has a wrong sign.
+        x * cos - y * sin -> x * cos + y * sin => A sign is lost: this is no rotation, and lengths change.
+        x * cos - y * sin, x * sin + y * cos -> x * cos + y * sin, y * cos - x * sin => The pairs are turned the other
             way.
-        x * cos - y * sin, x * sin + y * cos → x * sin + y * cos, x * cos - y * sin ⇒ The two features of each pair have
-            changed places.
-        angles.cos(), angles.sin() → torch.deg2rad(angles).cos(), torch.deg2rad(angles).sin() ⇒ The angles are taken
+        x * cos - y * sin, x * sin + y * cos -> x * sin + y * cos, x * cos - y * sin => The two features of each pair
+            have changed places.
+        angles.cos(), angles.sin() -> torch.deg2rad(angles).cos(), torch.deg2rad(angles).sin() => The angles are taken
             for degrees.
-        places[:, None] → (places[:, None] + 1) ⇒ Every token is turned as if it stood one place later. From where are
+        places[:, None] -> (places[:, None] + 1) => Every token is turned as if it stood one place later. From where are
             places counted?
-        places[:, None] → torch.arange(len(places))[:, None] ⇒ The tokens are numbered anew; `places` says where they
+        places[:, None] -> torch.arange(len(places))[:, None] => The tokens are numbered anew; `places` says where they
             stand.
-        x * cos - y * sin, x * sin + y * cos → x * angles.repeat(1, 2)[:, 0::2].cos() - y * angles.repeat(1, 2)[:,
-            0::2].sin(), x * angles.repeat(1, 2)[:, 1::2].sin() + y * angles.repeat(1, 2)[:, 1::2].cos() ⇒ The two
+        x * cos - y * sin, x * sin + y * cos -> x * angles.repeat(1, 2)[:, 0::2].cos() - y * angles.repeat(1, 2)[:,
+            0::2].sin(), x * angles.repeat(1, 2)[:, 1::2].sin() + y * angles.repeat(1, 2)[:, 1::2].cos() => The two
             features of a pair are turned by different angles. In what order does each angle stand twice?
-        x * sin + y * cos → (x * cos - y * sin) * sin + y * cos ⇒ The second feature is made of the first as it is after
-            the turn.
-        base ** (- → 10_000.0 ** (- ⇒ The base has no say: it is always 10,000.
-        base ** (-torch.arange(0, size, 2) / size) → torch.ones(size // 2) ⇒ All pairs are turned at one speed.
-        torch.arange(0, size, 2) / size → 2 * … ⇒ The angles fall off too fast. What is the exponent of pair j?
+        x * sin + y * cos -> (x * cos - y * sin) * sin + y * cos => The second feature is made of the first as it is
+            after the turn.
+        base ** (- -> 10_000.0 ** (- => The base has no say: it is always 10,000.
+        base ** (-torch.arange(0, size, 2) / size) -> torch.ones(size // 2) => All pairs are turned at one speed.
+        torch.arange(0, size, 2) / size -> 2 * $ => The angles fall off too fast. What is the exponent of pair j?
     """,
 )
 def rope(X, places, base):
@@ -146,33 +146,33 @@ def rope(X, places, base):
     idea="The rows are first cut into groups, then into heads, then into a head's own rows. Over which runs the mean?",
     begin="Begin with the three sizes into which the rows are cut.",
     mistakes="""
-        (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
-            num_key_value_heads, -1) ; mean(dim=1) → mean(dim=0) ⇒ A group is every so-manieth head. Which heads does a
-            shared head serve?
-        (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_heads // num_key_value_heads,
-            num_key_value_heads, -1) ⇒ A group has num_key_value_heads heads here. How many has it?
-        mean(dim=1) → mean(dim=2) ∨ (num_key_value_heads, num_heads // num_key_value_heads, -1) → (num_key_value_heads,
-            -1, num_heads // num_key_value_heads) ; mean(dim=1) → mean(dim=2) ⇒ The mean runs over rows that follow one
-            another. Which rows of different heads belong together?
-        mean(dim=1) → sum(dim=1) ⇒ These are sums of the heads' matrices; a mean is asked for.
-        groups.mean(dim=1) → groups[:, 0] ⇒ This is the first head of each group, not the mean.
-        groups.mean(dim=1) → groups[:, -1] ⇒ This is the last head of each group, not the mean.
-        groups.mean(dim=1) → groups.median(dim=1).values ∨ groups.amax(dim=1) ⇒ This is the median or the largest of the
-            heads' numbers, not the mean.
-        groups.mean(dim=1) → W.unflatten(0, (num_heads, -1))[:num_key_value_heads] ∨ W.unflatten(0, (num_heads,
-            -1))[-num_key_value_heads:] ⇒ Some heads stay as they are, and others have no part in it.
-        groups.mean(dim=1) → groups.mean(dim=(0, 1)).expand(num_key_value_heads, -1, -1) ⇒ The mean runs over all heads.
-            Over which should it run?
-        .flatten(0, 1) → ∅ ⇒ The numbers are right, but rows and groups are two axes. | Do rows and groups become one
+        (num_key_value_heads, num_heads // num_key_value_heads, -1) -> (num_heads // num_key_value_heads,
+            num_key_value_heads, -1) ; mean(dim=1) -> mean(dim=0) => A group is every so-manieth head. Which heads does
+            a shared head serve?
+        (num_key_value_heads, num_heads // num_key_value_heads, -1) -> (num_heads // num_key_value_heads,
+            num_key_value_heads, -1) => A group has num_key_value_heads heads here. How many has it?
+        mean(dim=1) -> mean(dim=2) || (num_key_value_heads, num_heads // num_key_value_heads, -1) ->
+            (num_key_value_heads, -1, num_heads // num_key_value_heads) ; mean(dim=1) -> mean(dim=2) => The mean runs
+            over rows that follow one another. Which rows of different heads belong together?
+        mean(dim=1) -> sum(dim=1) => These are sums of the heads' matrices; a mean is asked for.
+        groups.mean(dim=1) -> groups[:, 0] => This is the first head of each group, not the mean.
+        groups.mean(dim=1) -> groups[:, -1] => This is the last head of each group, not the mean.
+        groups.mean(dim=1) -> groups.median(dim=1).values || groups.amax(dim=1) => This is the median or the largest of
+            the heads' numbers, not the mean.
+        groups.mean(dim=1) -> W.unflatten(0, (num_heads, -1))[:num_key_value_heads] || W.unflatten(0, (num_heads,
+            -1))[-num_key_value_heads:] => Some heads stay as they are, and others have no part in it.
+        groups.mean(dim=1) -> groups.mean(dim=(0, 1)).expand(num_key_value_heads, -1, -1) => The mean runs over all
+            heads. Over which should it run?
+        .flatten(0, 1) -> _ => The numbers are right, but rows and groups are two axes. Do rows and groups become one
             axis?
-        groups.mean(dim=1).flatten(0, 1) → groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) ⇒ Each mean
-            stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
-        groups.mean(dim=1) → W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,
-            1)[:num_key_value_heads].mean(dim=-1) ⇒ The groups overlap. With which head does group i begin?
-        groups.mean(dim=1) → (groups.sum(dim=1) / num_heads) ∨ (groups.sum(dim=1) / num_key_value_heads) ⇒ The sums are
-            divided by another number than that of the heads in a group.
-        .flatten(0, 1) → .transpose(0, 1).flatten(0, 1) ⇒ Rows of different heads alternate. Do a head's rows follow one
-            another?
+        groups.mean(dim=1).flatten(0, 1) -> groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) => Each
+            mean stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
+        groups.mean(dim=1) -> W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,
+            1)[:num_key_value_heads].mean(dim=-1) => The groups overlap. With which head does group i begin?
+        groups.mean(dim=1) -> (groups.sum(dim=1) / num_heads) || (groups.sum(dim=1) / num_key_value_heads) => The sums
+            are divided by another number than that of the heads in a group.
+        .flatten(0, 1) -> .transpose(0, 1).flatten(0, 1) => Rows of different heads alternate. Do a head's rows follow
+            one another?
     """,
 )
 def to_gqa(W, num_heads, num_key_value_heads):
@@ -205,29 +205,29 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
     idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
     begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
     mistakes="""
-        total * rescale → total ; mixed * rescale → mixed ⇒ What was added up earlier is not rescaled when a larger
+        total * rescale -> total ; mixed * rescale -> mixed => What was added up earlier is not rescaled when a larger
             score comes.
-        total * rescale → total ⇒ The total is not rescaled when a larger score comes; the mixture is.
-        mixed * rescale → mixed ⇒ The mixture is not rescaled when a larger score comes; the total is.
-        torch.exp(largest - base) → torch.exp(base - largest) ⇒ The rescaling is upside down.
-        new.masked_fill(new == -math.inf, 0.0) → new ⇒ Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
-        new.masked_fill(new == -math.inf, 0.0) → new ; return mixed / total → return (mixed / total).nan_to_num(0) ⇒ A
-            query that may read nothing of the first block gets 0. | Does NaN arise, and is it replaced too late?
-        torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → scores.amax(dim=1, keepdim=True) ∨
-            torch.maximum(largest, scores.amax(dim=1, keepdim=True)) → torch.zeros_like(largest) ⇒ Large scores
+        total * rescale -> total => The total is not rescaled when a larger score comes; the mixture is.
+        mixed * rescale -> mixed => The mixture is not rescaled when a larger score comes; the total is.
+        torch.exp(largest - base) -> torch.exp(base - largest) => The rescaling is upside down.
+        new.masked_fill(new == -math.inf, 0.0) -> new => Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        new.masked_fill(new == -math.inf, 0.0) -> new ; return mixed / total -> return (mixed / total).nan_to_num(0) =>
+            A query that may read nothing of the first block gets 0. Does NaN arise, and is it replaced too late?
+        torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> scores.amax(dim=1, keepdim=True) ||
+            torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> torch.zeros_like(largest) => Large scores
             overflow. What is taken off must be the largest score of all blocks so far.
-        return mixed / total → return mixed ⇒ Nothing is divided by the total.
-        .masked_fill(~allowed[:, block], -math.inf) → .masked_fill(~allowed[:, block], 0.0) ⇒ Keys that may not be
+        return mixed / total -> return mixed => Nothing is divided by the total.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], 0.0) => Keys that may not be
             attended to get the score 0, and take part.
-        .masked_fill(~allowed[:, block], -math.inf) → ∅ ⇒ The mask has no effect.
-        / math.sqrt(queries.shape[1]) → ∅ ⇒ The scores are not divided by anything.
-        range(0, len(keys), block_size) → range(0, len(keys) - block_size + 1, block_size) ⇒ Keys that do not fill a
+        .masked_fill(~allowed[:, block], -math.inf) -> _ => The mask has no effect.
+        / math.sqrt(queries.shape[1]) -> _ => The scores are not divided by anything.
+        range(0, len(keys), block_size) -> range(0, len(keys) - block_size + 1, block_size) => Keys that do not fill a
             block have no part in it.
-        mixed * rescale + shares @ → mixed + torch.softmax(scores, dim=1) @ ; return mixed / total → return mixed /
-            math.ceil(len(keys) / block_size) ⇒ Each block has a softmax of its own. What do blocks know of each other?
-        math.sqrt(queries.shape[1]) → math.sqrt(block_size) ∨ queries.shape[1] ⇒ The scores are not divided by the root
-            of the number of features.
-        largest = new → pass ⇒ The largest score is not kept for the next block.
+        mixed * rescale + shares @ -> mixed + torch.softmax(scores, dim=1) @ ; return mixed / total -> return mixed /
+            math.ceil(len(keys) / block_size) => Each block has a softmax of its own. What do blocks know of each other?
+        math.sqrt(queries.shape[1]) -> math.sqrt(block_size) || queries.shape[1] => The scores are not divided by the
+            root of the number of features.
+        largest = new -> pass => The largest score is not kept for the next block.
     """,
 )
 def blockwise_attention(queries, keys, values, allowed, block_size):
@@ -275,44 +275,44 @@ def cache_trial(lengths: list[int], block_size: int, num_heads: int, head_size: 
     idea="Look up each text's blocks, lay them one behind the other, and mask what is not the text's own.",
     begin="Begin with `K[table]`. Which shape has it?",
     mistakes="""
-        scores.masked_fill(~heard[:, None], -math.inf) → scores ⇒ Nothing is masked: the rest of the last block, and
+        scores.masked_fill(~heard[:, None], -math.inf) -> scores => Nothing is masked: the rest of the last block, and
             blocks of other texts, are heard.
-        < lengths[:, None] → < -(-lengths[:, None] // (K.shape[1] // table.shape[1])) * (K.shape[1] // table.shape[1]) ⇒
-            The last block is heard to its end. How many of its tokens are the text's?
-        < lengths[:, None] → < lengths.max().expand(len(table), 1) ⇒ Every text is heard as far as the longest one
+        < lengths[:, None] -> < -(-lengths[:, None] // (K.shape[1] // table.shape[1])) * (K.shape[1] // table.shape[1])
+            => The last block is heard to its end. How many of its tokens are the text's?
+        < lengths[:, None] -> < lengths.max().expand(len(table), 1) => Every text is heard as far as the longest one
             reaches.
-        < lengths[:, None] → < lengths.min().expand(len(table), 1) ⇒ Every text is heard only as far as the shortest one
-            reaches.
-        < lengths[:, None] → <= lengths[:, None] ⇒ One token too many is heard. At which place does the newest
+        < lengths[:, None] -> < lengths.min().expand(len(table), 1) => Every text is heard only as far as the shortest
+            one reaches.
+        < lengths[:, None] -> <= lengths[:, None] => One token too many is heard. At which place does the newest
             one stand?
-        < lengths[:, None] → < (lengths[:, None] - 1).clamp(min=1) ⇒ The newest token is not heard. It belongs to the
+        < lengths[:, None] -> < (lengths[:, None] - 1).clamp(min=1) => The newest token is not heard. It belongs to the
             text, too.
-        < lengths[:, None] → < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ∨
-            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ∨
+        < lengths[:, None] -> < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ||
+            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ||
             < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ; -math.inf),
-            dim=-1) → -math.inf), dim=-1).nan_to_num(0) ⇒ A last block that is not full is not heard at all.
-        cache[table] → cache[torch.arange(table.shape[1]).expand_as(table)] ⇒ The first blocks of the memory are read,
+            dim=-1) -> -math.inf), dim=-1).nan_to_num(0) => A last block that is not full is not heard at all.
+        cache[table] -> cache[torch.arange(table.shape[1]).expand_as(table)] => The first blocks of the memory are read,
             whatever the table says.
-        cache[table] → cache[table[:1].expand_as(table)] ⇒ All texts read the blocks of the first one.
-        cache[table] → cache[table.sort(dim=1).values] ⇒ The blocks are read in the order in which they lie in memory.
+        cache[table] -> cache[table[:1].expand_as(table)] => All texts read the blocks of the first one.
+        cache[table] -> cache[table.sort(dim=1).values] => The blocks are read in the order in which they lie in memory.
             Which of them is the one that is not full?
-        cache[table] → cache[table.flip(1)] ⇒ The blocks are read from the last to the first.
-        .flatten(1, 2) → .transpose(1, 2).flatten(1, 2) ⇒ Tokens of several blocks alternate. Which tokens follow one
+        cache[table] -> cache[table.flip(1)] => The blocks are read from the last to the first.
+        .flatten(1, 2) -> .transpose(1, 2).flatten(1, 2) => Tokens of several blocks alternate. Which tokens follow one
             another?
-        .flatten(1, 2) → .reshape(len(table), cache.shape[2], -1, cache.shape[3]).transpose(1, 2) ⇒ Heads and tokens are
-            cut where they lie. Which axis of the memory counts the heads?
-        "thd,tkhd->thk", queries, K) → "thd,tkhd->tk", queries, K)[:, None].expand(-1, queries.shape[1], -1) ⇒ All
-            heads of a text get the same weights. | Which axis of the scores counts the heads?
-        / math.sqrt(queries.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
-        math.sqrt(queries.shape[-1]) → queries.shape[-1] ∨ math.sqrt(queries.shape[1] * queries.shape[2]) ⇒ The scores
-            are not divided by the root of the head size.
-        -math.inf → 0.0 ⇒ What is not the text's own gets the score 0, and takes part.
-        torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1) → torch.softmax(scores, dim=-1) *
-            heard[:, None] ⇒ What is not the text's own has weight 0, but the rest of a row does not sum to 1. | Does
+        .flatten(1, 2) -> .reshape(len(table), cache.shape[2], -1, cache.shape[3]).transpose(1, 2) => Heads and tokens
+            are cut where they lie. Which axis of the memory counts the heads?
+        "thd,tkhd->thk", queries, K) -> "thd,tkhd->tk", queries, K)[:, None].expand(-1, queries.shape[1], -1) => All
+            heads of a text get the same weights. Which axis of the scores counts the heads?
+        / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything.
+        math.sqrt(queries.shape[-1]) -> queries.shape[-1] || math.sqrt(queries.shape[1] * queries.shape[2]) => The
+            scores are not divided by the root of the head size.
+        -math.inf -> 0.0 => What is not the text's own gets the score 0, and takes part.
+        torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1) -> torch.softmax(scores, dim=-1) *
+            heard[:, None] => What is not the text's own has weight 0, but the rest of a row does not sum to 1. Does
             the mask come before the softmax, or after?
-        -math.inf), dim=-1) → -math.inf), dim=1).nan_to_num(0) ⇒ The weights of a query do not sum to 1. | Over what
+        -math.inf), dim=-1) -> -math.inf), dim=1).nan_to_num(0) => The weights of a query do not sum to 1. Over what
             does the softmax run?
-        weights, V) → weights, K) ⇒ The keys are averaged. What is passed on?
+        weights, V) -> weights, K) => The keys are averaged. What is passed on?
     """,
 )
 def read_blocks(queries, K, V, table, lengths):

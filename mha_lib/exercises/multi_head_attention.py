@@ -21,20 +21,21 @@ TIED = 0.01  # weights closer than this count as equal
     idea="Count the numbers of each of the four matrices by what it reads and what it gives.",
     begin="Begin with the three maps from the input, all heads together.",
     mistakes="""
-    3 * num_hiddens → num_heads * … ⇒ W_q, W_k and W_v count once for each head at full size. How many rows do all heads
-        share?
-    from_input + to_output + biases → num_heads * (…) ⇒ Everything counts once for each head. What do heads share?
-    3 * num_hiddens → … // num_heads ∨ 3 * num_hiddens → … // num_heads ; 4 * num_hiddens if → 3 * num_hiddens //
-        num_heads + num_hiddens if ⇒ W_q, W_k and W_v count for one head only.
-    num_hiddens * num_hiddens → … // num_heads ∨ num_heads * … ⇒ W_o does not count once, at full size.
-    + to_output → ∅ ∨ + to_output → ∅ ; 4 * → 3 * ∨ 3 * num_hiddens → num_hiddens ∨ 4 * num_hiddens ∨ 3 * num_hiddens →
-        num_hiddens ; 4 * → 2 * ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
-    num_hiddens * num_hiddens → num_hiddens * input_size ∨ 3 * num_hiddens * input_size → 3 * num_hiddens * num_hiddens
-        ⇒ A map counts as if it read something else. What does W_o read, and what the others?
-    + biases → ∅ ⇒ The biases are missing.
-    if bias else 0 → ∅ ⇒ Biases count even where bias is False.
-    4 * num_hiddens if → num_hiddens if ∨ 3 * num_hiddens if ⇒ Not all of the four maps have their biases counted.
-    4 * num_hiddens if → 4 if ∨ 1 if ∨ 3 * input_size + num_hiddens if ∨ 4 * input_size if ⇒ Biases do not count by
+    3 * num_hiddens -> num_heads * $ => W_q, W_k and W_v count once for each head at full size. How many rows do all
+        heads share?
+    from_input + to_output + biases -> num_heads * ($) => Everything counts once for each head. What do heads share?
+    3 * num_hiddens -> $ // num_heads || 3 * num_hiddens -> $ // num_heads ; 4 * num_hiddens if -> 3 * num_hiddens //
+        num_heads + num_hiddens if => W_q, W_k and W_v count for one head only.
+    num_hiddens * num_hiddens -> $ // num_heads || num_heads * $ => W_o does not count once, at full size.
+    + to_output -> _ || + to_output -> _ ; 4 * -> 3 * || 3 * num_hiddens -> num_hiddens || 4 * num_hiddens || 3 *
+        num_hiddens -> num_hiddens ; 4 * -> 2 * => Not exactly four maps are counted. Which is left out, or counted
+        twice?
+    num_hiddens * num_hiddens -> num_hiddens * input_size || 3 * num_hiddens * input_size -> 3 * num_hiddens *
+        num_hiddens => A map counts as if it read something else. What does W_o read, and what the others?
+    + biases -> _ => The biases are missing.
+    if bias else 0 -> _ => Biases count even where bias is False.
+    4 * num_hiddens if -> num_hiddens if || 3 * num_hiddens if => Not all of the four maps have their biases counted.
+    4 * num_hiddens if -> 4 if || 1 if || 3 * input_size + num_hiddens if || 4 * input_size if => Biases do not count by
         outputs. How many numbers does a map give, each with a bias?
     """,
 )
@@ -56,24 +57,24 @@ def parameter_count(num_hiddens, num_heads, input_size, bias):
     idea="List the matrix products of one example: four maps, then scores, then averages. Which depend on the heads?",
     begin="Begin with one map of all tokens of one example.",
     mistakes="""
-    batch_size * (maps + pairs) → … // 2 ⇒ This is exactly half. | Does a multiplication count without the addition that
+    batch_size * (maps + pairs) -> $ // 2 => This is exactly half. Does a multiplication count without the addition that
         comes with it?
-    batch_size * (maps + pairs) → num_heads * … ⇒ Everything counts once for each head. What share of num_hiddens has a
-        head?
-    2 * 2 → num_heads * 2 * 2 ⇒ Scores and averages count once for each head at full size. How many features does a head
-        compare?
-    num_tokens * num_tokens * num_hiddens → … // num_heads ⇒ Scores and averages count for one head only.
-    4 * 2 → num_heads * 4 * 2 ⇒ The maps count once for each head at full size. How many rows do all heads share?
-    4 * 2 → 3 * 2 ⇒ Not exactly four maps are counted. Which is left out, or counted twice?
-    4 * 2 → 4 ⇒ The maps count half. | Does each multiplication of a map come with an addition?
-    maps + pairs → pairs ⇒ The four maps are missing.
-    maps + pairs → maps ⇒ Scores and averages are missing.
-    2 * 2 → 2 ⇒ Scores and averages together count half. | Are scores and averages both counted, each multiplication
+    batch_size * (maps + pairs) -> num_heads * $ => Everything counts once for each head. What share of num_hiddens has
+        a head?
+    2 * 2 -> num_heads * 2 * 2 => Scores and averages count once for each head at full size. How many features does a
+        head compare?
+    num_tokens * num_tokens * num_hiddens -> $ // num_heads => Scores and averages count for one head only.
+    4 * 2 -> num_heads * 4 * 2 => The maps count once for each head at full size. How many rows do all heads share?
+    4 * 2 -> 3 * 2 => Not exactly four maps are counted. Which is left out, or counted twice?
+    4 * 2 -> 4 => The maps count half. Does each multiplication of a map come with an addition?
+    maps + pairs -> pairs => The four maps are missing.
+    maps + pairs -> maps => Scores and averages are missing.
+    2 * 2 -> 2 => Scores and averages together count half. Are scores and averages both counted, each multiplication
         with an addition?
-    batch_size * → ∅ ∨ batch_size * (maps + pairs) → batch_size * maps + pairs ⇒ Not everything counts for each example.
-        Where does batch_size come in?
-    num_tokens * num_tokens → num_tokens ⇒ Scores and averages grow with the tokens. How many pairs are there?
-    num_hiddens * num_hiddens → num_hiddens ⇒ The maps grow with num_hiddens. How many numbers has such a map?
+    batch_size * -> _ || batch_size * (maps + pairs) -> batch_size * maps + pairs => Not everything counts for each
+        example. Where does batch_size come in?
+    num_tokens * num_tokens -> num_tokens => Scores and averages grow with the tokens. How many pairs are there?
+    num_hiddens * num_hiddens -> num_hiddens => The maps grow with num_hiddens. How many numbers has such a map?
     """,
 )
 def operation_count(batch_size, num_tokens, num_hiddens, num_heads):
@@ -106,27 +107,27 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
     idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
     begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
     mistakes="""
-    math.sqrt(head_size) → math.sqrt(len(W_q)) ∨ math.sqrt(queries.shape[-1]) ∨ math.sqrt(num_heads) ⇒ The scores are
-        divided by the root of another size. How large are the vectors that a head compares?
-    math.sqrt(head_size) → head_size ⇒ The scores are divided by the size of a head, not by its root.
-    / math.sqrt(head_size) → ∅ ⇒ The scores are not divided by anything.
-    , valid_lens) → , None) ⇒ Padding gets weight. | Where does valid_lens come in?
-    masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) → torch.softmax(q @ k.mT / math.sqrt(head_size), -1) *
-        (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) ⇒ Padding adds nothing to the averages, but takes its
-        share in the softmax. | What is masked, scores or weights?
-    output = 0 → output = [] ; output + weights @ v @ W_o[:, own].T → [*output, weights @ v] ; return output → return
-        torch.cat(output, dim=-1) ⇒ The heads stand side by side, and W_o has no part in it.
-    W_o[:, own].T → W_o[own] ⇒ The heads meet rows of W_o. | What does a head own of it?
-    W_o[:, own] → W_o.chunk(num_heads, dim=1)[-1 - i] ∨ W_o[:, i::num_heads] ∨ W_o[:,
-        :head_size] ⇒ A head does not meet its own columns of W_o. Which ones stand side by side?
-    slice(i * head_size, (i + 1) * head_size) → slice(i, None, num_heads) ∨ slice(i * head_size, (i + 1) * head_size) →
-        slice(i, None, num_heads) ; W_o[:, own] → W_o.chunk(num_heads, dim=1)[i] ∨ W_q[own].T, keys @ W_k[own].T, values
-        @ W_v[own].T → W_q[:head_size].T, keys @ W_k[:head_size].T, values @ W_v[:head_size].T ⇒ A head does not use its
-        own rows of the stacks, which follow one another.
-    return output → … / num_heads ⇒ The heads' parts are averaged, not added.
-    range(num_heads) → range(1) ∨ range(num_heads - 1) ∨ range(1, num_heads) ∨ output + weights → weights ⇒ Not all
-        heads reach the output. Where does the loop begin and end, and what is overwritten?
-    values @ W_v → values @ W_k ⇒ An error is raised: the values meet W_k. Which matrix is theirs?
+    math.sqrt(head_size) -> math.sqrt(len(W_q)) || math.sqrt(queries.shape[-1]) || math.sqrt(num_heads) => The scores
+        are divided by the root of another size. How large are the vectors that a head compares?
+    math.sqrt(head_size) -> head_size => The scores are divided by the size of a head, not by its root.
+    / math.sqrt(head_size) -> _ => The scores are not divided by anything.
+    , valid_lens) -> , None) => Padding gets weight. Where does valid_lens come in?
+    masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) -> torch.softmax(q @ k.mT / math.sqrt(head_size), -1) *
+        (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) => Padding adds nothing to the averages, but takes its
+        share in the softmax. What is masked, scores or weights?
+    output = 0 -> output = [] ; output + weights @ v @ W_o[:, own].T -> [*output, weights @ v] ; return output -> return
+        torch.cat(output, dim=-1) => The heads stand side by side, and W_o has no part in it.
+    W_o[:, own].T -> W_o[own] => The heads meet rows of W_o. What does a head own of it?
+    W_o[:, own] -> W_o.chunk(num_heads, dim=1)[-1 - i] || W_o[:, i::num_heads] || W_o[:,
+        :head_size] => A head does not meet its own columns of W_o. Which ones stand side by side?
+    slice(i * head_size, (i + 1) * head_size) -> slice(i, None, num_heads) || slice(i * head_size, (i + 1) * head_size)
+        -> slice(i, None, num_heads) ; W_o[:, own] -> W_o.chunk(num_heads, dim=1)[i] || W_q[own].T, keys @ W_k[own].T,
+        values @ W_v[own].T -> W_q[:head_size].T, keys @ W_k[:head_size].T, values @ W_v[:head_size].T => A head does
+        not use its own rows of the stacks, which follow one another.
+    return output -> $ / num_heads => The heads' parts are averaged, not added.
+    range(num_heads) -> range(1) || range(num_heads - 1) || range(1, num_heads) || output + weights -> weights => Not
+        all heads reach the output. Where does the loop begin and end, and what is overwritten?
+    values @ W_v -> values @ W_k => An error is raised: the values meet W_k. Which matrix is theirs?
     """,
 )
 def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):

@@ -146,20 +146,20 @@ def share_beyond_two(weights):
 
 
 MISREADINGS = """
-    weights * is_far → torch.special.entr(weights) ⇒ Heads are ordered by how many tokens they look at. A head that
+    weights * is_far -> torch.special.entr(weights) => Heads are ordered by how many tokens they look at. A head that
         looks sharply at the first token is narrow; does it look near?
-    (weights * is_far).sum(dim=-1) → weights.amax(dim=-1) ⇒ Heads are ordered by how sharp their look is, as the largest
-        weight is. Can a head not look sharply at a token far away?
-    .abs() > 2 → == 0 ⇒ Heads are ordered by their weight on the diagonal. And one that looks at the previous token?
-    .abs() > 2 → == -1 ⇒ Heads are ordered by their weight on the previous token. And one that looks at the next?
-    .abs() > 2 → == 1 ⇒ Heads are ordered by their weight on the next token. And one that looks back?
-    .abs() > 2 → ∅ ⇒ Heads are ordered by where in the text they look, so that looks back and ahead cancel. Has a
+    (weights * is_far).sum(dim=-1) -> weights.amax(dim=-1) => Heads are ordered by how sharp their look is, as the
+        largest weight is. Can a head not look sharply at a token far away?
+    .abs() > 2 -> == 0 => Heads are ordered by their weight on the diagonal. And one that looks at the previous token?
+    .abs() > 2 -> == -1 => Heads are ordered by their weight on the previous token. And one that looks at the next?
+    .abs() > 2 -> == 1 => Heads are ordered by their weight on the next token. And one that looks back?
+    .abs() > 2 -> _ => Heads are ordered by where in the text they look, so that looks back and ahead cancel. Has a
         distance a sign?
-    (weights * is_far).sum(dim=-1) → (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) ⇒ Heads
+    (weights * is_far).sum(dim=-1) -> (weights * apart**2).sum(dim=-1).sub((weights * apart).sum(dim=-1) ** 2) => Heads
         are ordered by how far the attended tokens lie from one another. From which token is far measured?
-    .abs() > 2 → .cumsum(0) == apart[0] ⇒ Heads are ordered by their weight on the first token. Is no other one far?
-    .abs() > 2 → .relu() ⇒ Heads are ordered by how far they look ahead. Can far not lie before?
-    .abs() > 2 → .neg().relu() ⇒ Heads are ordered by how far they look back. Can far not lie after?
+    .abs() > 2 -> .cumsum(0) == apart[0] => Heads are ordered by their weight on the first token. Is no other one far?
+    .abs() > 2 -> .relu() => Heads are ordered by how far they look ahead. Can far not lie before?
+    .abs() > 2 -> .neg().relu() => Heads are ordered by how far they look back. Can far not lie after?
     """
 
 
@@ -233,27 +233,27 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     idea="Two things differ from a mean of entropies: what each entropy is divided by, and which queries count.",
     begin="Begin with the entropies of all rows; a weight of 0 must add 0 to them.",
     mistakes="""
-    valid_lens.log()[:, None, None] → math.log(weights.shape[-1]) ∨ valid_lens.max().log() ⇒ Entropies are held against
-        an even look at more keys than are valid. How many can a query look at?
-    total / valid_lens.sum() → rows.mean(dim=(0, 2)) ∨ (rows * valid).mean(dim=(0, 2)) ∨ (rows * valid) → rows ⇒ Padded
-        queries are counted, above the fraction bar or below. Over which queries is the mean?
-    < valid_lens[:, None, None] → <= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → <= valid_lens[:, None,
-        None] ; / valid_lens.sum() → / (valid_lens + 1).sum() ⇒ One query too many of each example counts.
-    < valid_lens[:, None, None] → >= valid_lens[:, None, None] ∨ < valid_lens[:, None, None] → >= valid_lens[:, None,
-        None] ; / valid_lens.sum() → / (weights.shape[-1] - valid_lens).sum() ⇒ Padded queries alone count. Which way
+    valid_lens.log()[:, None, None] -> math.log(weights.shape[-1]) || valid_lens.max().log() => Entropies are held
+        against an even look at more keys than are valid. How many can a query look at?
+    total / valid_lens.sum() -> rows.mean(dim=(0, 2)) || (rows * valid).mean(dim=(0, 2)) || (rows * valid) -> rows =>
+        Padded queries are counted, above the fraction bar or below. Over which queries is the mean?
+    < valid_lens[:, None, None] -> <= valid_lens[:, None, None] || < valid_lens[:, None, None] -> <= valid_lens[:, None,
+        None] ; / valid_lens.sum() -> / (valid_lens + 1).sum() => One query too many of each example counts.
+    < valid_lens[:, None, None] -> >= valid_lens[:, None, None] || < valid_lens[:, None, None] -> >= valid_lens[:, None,
+        None] ; / valid_lens.sum() -> / (weights.shape[-1] - valid_lens).sum() => Padded queries alone count. Which way
         round is the mask?
-    entropies / valid_lens.log()[:, None, None] → entropies ; / valid_lens.sum() → / (valid_lens *
-        valid_lens.log()).sum() ∨ total / valid_lens.sum() → ((rows * valid).sum(dim=2) / valid_lens[:,
-        None]).mean(dim=0) ⇒ Queries of short and long examples do not count alike. | Is a mean taken of means, or a sum
+    entropies / valid_lens.log()[:, None, None] -> entropies ; / valid_lens.sum() -> / (valid_lens *
+        valid_lens.log()).sum() || total / valid_lens.sum() -> ((rows * valid).sum(dim=2) / valid_lens[:,
+        None]).mean(dim=0) => Queries of short and long examples do not count alike. Is a mean taken of means, or a sum
         divided by a sum?
-    / valid_lens.log()[:, None, None] → ∅ ⇒ This grows with the number of keys. | What are entropies divided by?
-    entr(weights).sum(dim=-1) → … / math.log(2) ⇒ Every number is 1.443 times too large. | Are there bits above, and
+    / valid_lens.log()[:, None, None] -> _ => This grows with the number of keys. What are entropies divided by?
+    entr(weights).sum(dim=-1) -> $ / math.log(2) => Every number is 1.443 times too large. Are there bits above, and
         nats below?
-    valid_lens.log() → valid_lens ⇒ Entropies are divided by the number of keys. Which entropy has an even look?
-    torch.special.entr(weights) → -(weights * weights.log()) ⇒ The result is NaN. | What is 0 times its logarithm?
-    total / valid_lens.sum() → (rows * valid).sum(dim=2) / valid_lens[:, None] ⇒ There is one number for each example
-        and head. | How do the examples become one?
-    / valid_lens.sum() → ∅ ∨ / len(valid_lens) ⇒ The sum is not divided by the number of valid queries.
+    valid_lens.log() -> valid_lens => Entropies are divided by the number of keys. Which entropy has an even look?
+    torch.special.entr(weights) -> -(weights * weights.log()) => The result is NaN. What is 0 times its logarithm?
+    total / valid_lens.sum() -> (rows * valid).sum(dim=2) / valid_lens[:, None] => There is one number for each example
+        and head. How do the examples become one?
+    / valid_lens.sum() -> _ || / len(valid_lens) => The sum is not divided by the number of valid queries.
     """,
 )
 def evenness(weights, valid_lens):
@@ -284,24 +284,24 @@ def heard_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, hea
     idea="Follow one value on its way: it is taken through its head's share of W_o, then weighed, then measured.",
     begin="Begin by cutting W_o into the heads' columns, which stand side by side.",
     mistakes="""
-    values @ columns.mT → values ⇒ This is the length of what a head says. | What becomes of a value on its way out?
-    W_o.unflatten → W_o.T.unflatten ⇒ The values are sent through the rows of W_o. What does a head own of it?
-    W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) → W_o.unflatten(1, (-1, weights.shape[1])).permute(2, 0, 1)
-        ∨ .transpose(0, 1) → …[:1] ∨ ….flip(0) ⇒ A head does not meet its own columns of W_o. Which ones stand side by
-        side?
-    weights * lengths[:, :, None] → 0 * weights + lengths[:, :, None] ∨ lengths ⇒ All queries hear the same: the weights
-        have no say.
-    arriving.norm(dim=-1) → values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] ⇒ Two lengths are multiplied. Is a
+    values @ columns.mT -> values => This is the length of what a head says. What becomes of a value on its way out?
+    W_o.unflatten -> W_o.T.unflatten => The values are sent through the rows of W_o. What does a head own of it?
+    W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1) -> W_o.unflatten(1, (-1, weights.shape[1])).permute(2, 0,
+        1) || .transpose(0, 1) -> $[:1] || $.flip(0) => A head does not meet its own columns of W_o. Which ones stand
+        side by side?
+    weights * lengths[:, :, None] -> 0 * weights + lengths[:, :, None] || lengths => All queries hear the same: the
+        weights have no say.
+    arriving.norm(dim=-1) -> values.norm(dim=-1) * columns.norm(dim=(1, 2))[:, None] => Two lengths are multiplied. Is a
         product's length the product of the lengths?
-    norm(dim=-1) → square().sum(dim=-1) ∨ square().mean(dim=-1).sqrt() ∨ abs().sum(dim=-1) ∨ sum(dim=-1) ⇒ Another
+    norm(dim=-1) -> square().sum(dim=-1) || square().mean(dim=-1).sqrt() || abs().sum(dim=-1) || sum(dim=-1) => Another
         number is taken of a vector than its length. What is the length of a vector?
-    weights * lengths[:, :, None] → torch.nn.functional.normalize(…, p=1, dim=-1) ⇒ Every row sums to 1. | Does a row
+    weights * lengths[:, :, None] -> torch.nn.functional.normalize($, p=1, dim=-1) => Every row sums to 1. Does a row
         that sums to 1 show how much a head says?
-    weights * lengths[:, :, None] → (weights @ arriving).norm(dim=-1) ⇒ The keys are added up before the length is
+    weights * lengths[:, :, None] -> (weights @ arriving).norm(dim=-1) => The keys are added up before the length is
         taken. What do single keys add?
-    weights * lengths[:, :, None] → weights[..., None] * arriving[:, :, None] ⇒ The vectors come back. What of them is
+    weights * lengths[:, :, None] -> weights[..., None] * arriving[:, :, None] => The vectors come back. What of them is
         asked for?
-    values @ columns.mT → (…).sum(dim=1, keepdim=True) ⇒ All heads get the length of what they say together.
+    values @ columns.mT -> ($).sum(dim=1, keepdim=True) => All heads get the length of what they say together.
     """,
 )
 def heard(weights, values, W_o):

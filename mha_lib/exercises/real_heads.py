@@ -24,34 +24,36 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
     idea="Which sentences may have a say in the choice, and which in the figure?",
     begin="Begin with the mean weight of each head over the sentences that are for choosing.",
     mistakes="""
-        judged_on.mean(dim=0).flatten()[best] → means.max() ⇒ The figure is that of the sentences on which the head was
-            chosen. It is partly luck; where is it not?
-        means = chosen_on.mean(dim=0).flatten() → means = judged_on.mean(dim=0).flatten() ⇒ The head is chosen on the
+        judged_on.mean(dim=0).flatten()[best] -> means.max() => The figure is that of the sentences on which the head
+            was chosen. It is partly luck; where is it not?
+        means = chosen_on.mean(dim=0).flatten() -> means = judged_on.mean(dim=0).flatten() => The head is chosen on the
             sentences that are to judge it. What may they not know?
-        means = chosen_on.mean(dim=0).flatten() → means = torch.cat([chosen_on, judged_on]).mean(dim=0).flatten() ⇒ The
-            head is chosen on all sentences. On which can it be judged then?
-        judged_on.mean(dim=0).flatten()[best] → torch.cat([chosen_on, judged_on]).mean(dim=0).flatten()[best] ⇒ The
+        means = chosen_on.mean(dim=0).flatten() -> means = torch.cat([chosen_on, judged_on]).mean(dim=0).flatten() =>
+            The head is chosen on all sentences. On which can it be judged then?
+        judged_on.mean(dim=0).flatten()[best] -> torch.cat([chosen_on, judged_on]).mean(dim=0).flatten()[best] => The
             figure is that of all sentences. Which of them had a say in the choice?
-        judged_on.mean(dim=0).flatten()[best] → judged_on.mean(dim=0).max() ⇒ The figure is that of the best head on the
-            other sentences. Is it the head that was chosen?
-        means = chosen_on.mean(dim=0).flatten() → means = chosen_on.amax(dim=0).flatten() ⇒ The head is chosen for its
+        judged_on.mean(dim=0).flatten()[best] -> judged_on.mean(dim=0).max() => The figure is that of the best head on
+            the other sentences. Is it the head that was chosen?
+        means = chosen_on.mean(dim=0).flatten() -> means = chosen_on.amax(dim=0).flatten() => The head is chosen for its
             best sentence. How does it do on all of them?
-        means = chosen_on.mean(dim=0).flatten() → means = -chosen_on.mean(dim=0).flatten() ⇒ This is the head that finds
-            the word least.
-        judged_on.mean(dim=0).flatten()[best] → judged_on.amax(dim=0).flatten()[best] ⇒ The figure is that of the
+        means = chosen_on.mean(dim=0).flatten() -> means = -chosen_on.mean(dim=0).flatten() => This is the head that
+            finds the word least.
+        judged_on.mean(dim=0).flatten()[best] -> judged_on.amax(dim=0).flatten()[best] => The figure is that of the
             sentence on which the head does best. How does it do on all of them?
-        best // num_heads, best % num_heads → best % num_heads, best // num_heads ⇒ Layer and head have changed places.
-        best // num_heads, best % num_heads → best // num_heads + 1, best % num_heads + 1 ⇒ Layers and heads are counted
-            from 1. And in this course?
-        [best // num_heads, best % num_heads, figure] → [best, figure] ⇒ Layer and head are one number. In which layer
+        best // num_heads, best % num_heads -> best % num_heads, best // num_heads => Layer and head have changed
+            places.
+        best // num_heads, best % num_heads -> best // num_heads + 1, best % num_heads + 1 => Layers and heads are
+            counted from 1. And in this course?
+        [best // num_heads, best % num_heads, figure] -> [best, figure] => Layer and head are one number. In which layer
             is it?
-        (chosen_on, judged_on): → (judged_on, chosen_on): ⇒ The two kinds of sentences have changed places.
-        chosen_on.shape[2] → chosen_on.shape[1] ⇒ The place among all heads is divided by the number of layers. How many
-            heads does a layer have?
-        means.argmax().item() → chosen_on.mean(dim=(0, 2)).argmax().item() * num_heads + chosen_on.mean(dim=(0,
-            1)).argmax().item() ⇒ Layer and head are chosen apart, each by a mean over the other. Is this head the best?
-        means.argmax().item() → max(range(len(means)), key=lambda place: (chosen_on.mean(dim=(0, 2))[place //
-            num_heads].item(), means[place].item())) ⇒ The layer is chosen first, by the mean of its heads. Is the best
+        (chosen_on, judged_on): -> (judged_on, chosen_on): => The two kinds of sentences have changed places.
+        chosen_on.shape[2] -> chosen_on.shape[1] => The place among all heads is divided by the number of layers. How
+            many heads does a layer have?
+        means.argmax().item() -> chosen_on.mean(dim=(0, 2)).argmax().item() * num_heads + chosen_on.mean(dim=(0,
+            1)).argmax().item() => Layer and head are chosen apart, each by a mean over the other. Is this head the
+            best?
+        means.argmax().item() -> max(range(len(means)), key=lambda place: (chosen_on.mean(dim=(0, 2))[place //
+            num_heads].item(), means[place].item())) => The layer is chosen first, by the mean of its heads. Is the best
             head there?
         """,
 )
@@ -75,32 +77,32 @@ def find_head(chosen_on, judged_on):
     idea="After the exchange, which pair do the two outputs of one row come from?",
     begin="Begin with the first texts: each gets the output of the first text of the pair after it.",
     mistakes="""
-        second.roll(1, dims=0) → second.roll(-1, dims=0) ⇒ Both texts of a pair get their outputs from one pair, and
+        second.roll(1, dims=0) -> second.roll(-1, dims=0) => Both texts of a pair get their outputs from one pair, and
             these two fit together: the answer leaks. Which way must the second texts go?
-        first.roll(-1, dims=0) → first.roll(1, dims=0) ⇒ Both texts of a pair get their outputs from one pair, and these
-            two fit together: the answer leaks. Which way must the first texts go?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(1, dims=0), second.roll(-1, dims=0) ⇒ The first
+        first.roll(-1, dims=0) -> first.roll(1, dims=0) => Both texts of a pair get their outputs from one pair, and
+            these two fit together: the answer leaks. Which way must the first texts go?
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> first.roll(1, dims=0), second.roll(-1, dims=0) => The first
             texts take from the pair before, the second from the pair after. It was asked the other way round.
-        second.roll(1, dims=0) → second ⇒ The second texts keep their own outputs. Is the head gone for them?
-        first.roll(-1, dims=0) → first ⇒ The first texts keep their own outputs. Is the head gone for them?
-        second.roll(1, dims=0) → first.roll(1, dims=0) ⇒ Second texts get outputs of first texts. From which side do
+        second.roll(1, dims=0) -> second => The second texts keep their own outputs. Is the head gone for them?
+        first.roll(-1, dims=0) -> first => The first texts keep their own outputs. Is the head gone for them?
+        second.roll(1, dims=0) -> first.roll(1, dims=0) => Second texts get outputs of first texts. From which side do
             strangers come?
-        first.roll(-1, dims=0) → second.roll(-1, dims=0) ⇒ First texts get outputs of second texts. From which side do
+        first.roll(-1, dims=0) -> second.roll(-1, dims=0) => First texts get outputs of second texts. From which side do
             strangers come?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → second.roll(-1, dims=0), first.roll(1, dims=0) ⇒ First and
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> second.roll(-1, dims=0), first.roll(1, dims=0) => First and
             second texts get each other's outputs. From which side do strangers come?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(-1, dims=1), second.roll(1, dims=1) ⇒ The features
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> first.roll(-1, dims=1), second.roll(1, dims=1) => The features
             are moved, not the texts. Which axis are the pairs?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → first.mean(dim=0).expand_as(first),
-            second.mean(dim=0).expand_as(second) ⇒ Every text gets the mean over all. That is mean ablation; what
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> first.mean(dim=0).expand_as(first),
+            second.mean(dim=0).expand_as(second) => Every text gets the mean over all. That is mean ablation; what
             is resampled?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → 0 * first, 0 * second ⇒ Every text gets zeros. That is zero
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> 0 * first, 0 * second => Every text gets zeros. That is zero
             ablation; what is resampled?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → second, first ⇒ The two texts of a pair have changed places.
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> second, first => The two texts of a pair have changed places.
             Do they not still belong together?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → torch.cat([first[1:], first[-1:]]), torch.cat([second[:1],
-            second[:-1]]) ⇒ At the ends texts keep their own outputs. Who is the neighbour of the last pair?
-        first.roll(-1, dims=0), second.roll(1, dims=0) → first.roll(-1), second.roll(1) ⇒ Single numbers move on, not
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> torch.cat([first[1:], first[-1:]]), torch.cat([second[:1],
+            second[:-1]]) => At the ends texts keep their own outputs. Who is the neighbour of the last pair?
+        first.roll(-1, dims=0), second.roll(1, dims=0) -> first.roll(-1), second.roll(1) => Single numbers move on, not
             whole outputs. Along which axis do pairs lie?
         """,
 )
@@ -127,42 +129,43 @@ def losses_trial(draws: int, rows: int) -> tuple:
     idea="What would be seen if the claim were false? And which two numbers belong to one text?",
     begin="Begin with the difference of each text: without the heads of the claim, and without others, on average.",
     mistakes="""
-        without - others.mean(dim=0) → without - whole ⇒ It is held against the whole model. What do ten heads cost that
-            nobody claims anything of?
-        without - others.mean(dim=0) → others.mean(dim=0) - without ⇒ The sign is turned: which of the two is to be
+        without - others.mean(dim=0) -> without - whole => It is held against the whole model. What do ten heads cost
+            that nobody claims anything of?
+        without - others.mean(dim=0) -> others.mean(dim=0) - without => The sign is turned: which of the two is to be
             larger if the claim holds?
-        others.mean(dim=0) → others[0] ⇒ Only the first of the draws takes part.
-        others.mean(dim=0) → others.amin(dim=0) ⇒ It is held against the draw that costs least. What is fair?
-        others.mean(dim=0) → others.amax(dim=0) ⇒ It is held against the draw that costs most. What is fair?
-        difference.std() / len(difference) ** 0.5 → difference.std() ⇒ This is how much texts differ, not how sure their
-            mean is. What do more texts change?
-        difference.std() / len(difference) ** 0.5 → difference.std(correction=0) / len(difference) ** 0.5 ⇒ The standard
-            deviation divides by the number of texts. What does an estimate from a sample divide by?
-        difference.std() / len(difference) ** 0.5 → difference.std() / len(difference) ⇒ The deviation is divided by
+        others.mean(dim=0) -> others[0] => Only the first of the draws takes part.
+        others.mean(dim=0) -> others.amin(dim=0) => It is held against the draw that costs least. What is fair?
+        others.mean(dim=0) -> others.amax(dim=0) => It is held against the draw that costs most. What is fair?
+        difference.std() / len(difference) ** 0.5 -> difference.std() => This is how much texts differ, not how sure
+            their mean is. What do more texts change?
+        difference.std() / len(difference) ** 0.5 -> difference.std(correction=0) / len(difference) ** 0.5 => The
+            standard deviation divides by the number of texts. What does an estimate from a sample divide by?
+        difference.std() / len(difference) ** 0.5 -> difference.std() / len(difference) => The deviation is divided by
             the number of texts. By its root?
-        difference.std() / len(difference) ** 0.5 → without.std() / len(difference) ** 0.5 ⇒ The error is that of
+        difference.std() / len(difference) ** 0.5 -> without.std() / len(difference) ** 0.5 => The error is that of
             losses, in which easy and hard texts differ. Which pairs of numbers belong together?
-        difference.std() / len(difference) ** 0.5 → (without.var() + others.mean(dim=0).var()).div(len(without)).sqrt()
-            ∨ ((without - whole).var() + (others.mean(dim=0) - whole).var()).div(len(whole)).sqrt() ∨ (without.var() /
-            len(whole) + others.var() / others.numel()).sqrt() ∨ ((without - whole).var() / len(whole) + (others -
-            whole).var() / others.numel()).sqrt() ⇒ The error treats the two as if they came from different texts. Which
-            pairs of numbers belong together?
-        difference.std() / len(difference) ** 0.5 → others.mean(dim=1).std() ∨ others.mean(dim=1).std() / len(others) **
-            0.5 ⇒ The error is that of draws. What would other texts change?
-        difference.std() / len(difference) ** 0.5 → (without - others).std() / others.numel() ** 0.5 ∨ (without -
-            others).std() / len(difference) ** 0.5 ⇒ Every draw of a text counts as if it were another text.
-        [mean, error] → [mean, 1.96 * error] ∨ [mean, 2 * error] ∨ [mean, mean - heads.interval(difference)[1]] ∨
-            [mean - 1.96 * error, mean + 1.96 * error] ∨ [mean - 2 * error, mean + 2 * error] ∨
-            [*heads.interval(difference)] ∨ [*heads.interval(difference)[:2]] ∨ [*heads.interval(difference)[1:]] ⇒ An
-            interval comes back, or half its width. How many standard errors is that?
-        len(difference) ** 0.5 → len(others) ** 0.5 ∨ others.numel() ** 0.5 ∨ (len(difference) - 1) ** 0.5 ⇒ The
+        difference.std() / len(difference) ** 0.5 -> (without.var() + others.mean(dim=0).var()).div(len(without)).sqrt()
+            || ((without - whole).var() + (others.mean(dim=0) - whole).var()).div(len(whole)).sqrt() || (without.var() /
+            len(whole) + others.var() / others.numel()).sqrt() || ((without - whole).var() / len(whole) + (others -
+            whole).var() / others.numel()).sqrt() => The error treats the two as if they came from different texts.
+            Which pairs of numbers belong together?
+        difference.std() / len(difference) ** 0.5 -> others.mean(dim=1).std() || others.mean(dim=1).std() / len(others)
+            ** 0.5 => The error is that of draws. What would other texts change?
+        difference.std() / len(difference) ** 0.5 -> (without - others).std() / others.numel() ** 0.5 || (without -
+            others).std() / len(difference) ** 0.5 => Every draw of a text counts as if it were another text.
+        [mean, error] -> [mean, 1.96 * error] || [mean, 2 * error] || [mean, mean - heads.interval(difference)[1]] ||
+            [mean - 1.96 * error, mean + 1.96 * error] || [mean - 2 * error, mean + 2 * error] ||
+            [*heads.interval(difference)] || [*heads.interval(difference)[:2]] || [*heads.interval(difference)[1:]] =>
+            An interval comes back, or half its width. How many standard errors is that?
+        len(difference) ** 0.5 -> len(others) ** 0.5 || others.numel() ** 0.5 || (len(difference) - 1) ** 0.5 => The
             deviation is divided by the root of another number than that of the texts.
-        difference.std() / len(difference) ** 0.5 → (without - whole).std() / len(difference) ** 0.5 ∨
-            others.mean(dim=0).sub(whole).std() / len(difference) ** 0.5 ⇒ The error is that of one rise alone, not of
+        difference.std() / len(difference) ** 0.5 -> (without - whole).std() / len(difference) ** 0.5 ||
+            others.mean(dim=0).sub(whole).std() / len(difference) ** 0.5 => The error is that of one rise alone, not of
             the difference between the two.
-        difference.mean() → difference.abs().mean() ∨ difference.mean() → difference.abs().mean() ; difference.std() →
-            difference.abs().std() ⇒ The signs of the differences are lost. What if others are missed more in a text?
-        difference.mean() → difference.sum() ⇒ This is the sum over texts, not their mean.
+        difference.mean() -> difference.abs().mean() || difference.mean() -> difference.abs().mean() ; difference.std()
+            -> difference.abs().std() => The signs of the differences are lost. What if others are missed more in a
+            text?
+        difference.mean() -> difference.sum() => This is the sum over texts, not their mean.
         """,
 )
 def evidence(whole, without, others):

@@ -11,27 +11,27 @@ from mha_lib.checking.exercise import exercise
 from mha_lib.checking.running import MistakeError, run_safely
 
 SOFTMAX_AXES = """
-    dim=-1) → dim=-2) ∨ dim=-2).nan_to_num(0) ⇒ Rows do not sum to 1. | Over what does the softmax run?
-    dim=-1) → dim=0) ∨ dim=0).nan_to_num(0) ⇒ The softmax runs over the examples of the batch.
+    dim=-1) -> dim=-2) || dim=-2).nan_to_num(0) => Rows do not sum to 1. Over what does the softmax run?
+    dim=-1) -> dim=0) || dim=0).nan_to_num(0) => The softmax runs over the examples of the batch.
     """
 MASK = """
-    .masked_fill(~valid, {lowest}), dim=-1){times_valid} → , dim=-1) ⇒ Padding gets weight. | Where is the mask?
-    {lowest}), dim=-1){times_valid} → 0.0), dim=-1) ⇒ Padding keeps real weight. | Which score leads to a weight of 0?
-    scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} → scores, dim=-1) * valid ⇒ Padding has weight 0, but
-        what is left of a row does not sum to 1. | Does the mask come before the softmax, or after?
-    ~valid, {lowest}), dim=-1){times_valid} → valid, {lowest}), dim=-1) ⇒ The weight is on the padding, and on nothing
-        else. | Which way round is the mask?
-    < → <= ∨ {lengths} → … - 1 ⇒ One key too many takes part, or one too few. | From which number are keys counted?
-    {lengths} → valid_lens.max() ∨ valid_lens.float().mean() ∨ valid_lens.min() ∨ valid_lens.flatten()[0] ⇒ All rows
-        share one length. Which one belongs to each?
-    scores.shape[-1]) → scores.shape[-2])[:, None] ∨ scores.shape[-1]) → scores.shape[-2])[:, None] ; {lowest}),
-        dim=-1){times_valid} → -1e9), dim=-1) ∨ scores.shape[-1]) → scores.shape[-2])[:, None] ; {lowest}),
-        dim=-1){times_valid} → -torch.inf), dim=-1).nan_to_num(0) ⇒ Rows of late queries are masked. | Along which axis
+    .masked_fill(~valid, {lowest}), dim=-1){times_valid} -> , dim=-1) => Padding gets weight. Where is the mask?
+    {lowest}), dim=-1){times_valid} -> 0.0), dim=-1) => Padding keeps real weight. Which score leads to a weight of 0?
+    scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} -> scores, dim=-1) * valid => Padding has weight 0, but
+        what is left of a row does not sum to 1. Does the mask come before the softmax, or after?
+    ~valid, {lowest}), dim=-1){times_valid} -> valid, {lowest}), dim=-1) => The weight is on the padding, and on nothing
+        else. Which way round is the mask?
+    < -> <= || {lengths} -> $ - 1 => One key too many takes part, or one too few. From which number are keys counted?
+    {lengths} -> valid_lens.max() || valid_lens.float().mean() || valid_lens.min() || valid_lens.flatten()[0] => All
+        rows share one length. Which one belongs to each?
+    scores.shape[-1]) -> scores.shape[-2])[:, None] || scores.shape[-1]) -> scores.shape[-2])[:, None] ; {lowest}),
+        dim=-1){times_valid} -> -1e9), dim=-1) || scores.shape[-1]) -> scores.shape[-2])[:, None] ; {lowest}),
+        dim=-1){times_valid} -> -torch.inf), dim=-1).nan_to_num(0) => Rows of late queries are masked. Along which axis
         does the mask run?
-    torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) → scores.masked_fill(~valid, 0) ⇒ These are scores with
-        0 for padding. | What makes weights of scores?
-    ~valid, {lowest}) → ~valid, -1e6) ∨ ~valid, -1e4) ∨ ~valid, -1e3) ∨ ~valid, -100.0) ∨ ~valid, -20.0) ⇒ Padding gets
-        weight instead of exactly 0. | Is the number for padding lower than every score can be?
+    torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) -> scores.masked_fill(~valid, 0) => These are scores
+        with 0 for padding. What makes weights of scores?
+    ~valid, {lowest}) -> ~valid, -1e6) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid, -20.0) => Padding
+        gets weight instead of exactly 0. Is the number for padding lower than every score can be?
     """
 
 
@@ -44,22 +44,22 @@ MASK = """
     idea="What is the variance of one product of two entries, and of a sum of d such products?",
     begin="Begin with the product of queries and turned keys; only the divisor is new.",
     mistakes="""
-    / (std**2 * math.sqrt(d)) → ∅ ⇒ These are bare dot products, not divided by anything.
-    std**2 * math.sqrt(d) → math.sqrt(d) ⇒ The divisor holds no std. How does the size of entries change a product?
-    std**2 → std ∨ std**4 ∨ std**2 * math.sqrt(d) → math.sqrt(std * d) ∨ std * math.sqrt(std * d) ⇒ The divisor holds
-        std to a wrong power. What is the variance of one product, and what does the root cover?
-    std**2 * math.sqrt(d) → std**4 * d ⇒ The divisor is the variance of a score. Is it that, or its root?
-    math.sqrt(d) → d ⇒ The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
-    * math.sqrt(d) → ∅ ⇒ The size of the vectors has no say in the result.
-    / (std**2 * math.sqrt(d)) → * (std**2 * math.sqrt(d)) ⇒ The products are multiplied by what should divide them.
-    (std**2 * math.sqrt(d)) → std**2 * math.sqrt(d) ⇒ The products are divided by std², but multiplied by √d. What does
-        a / b * c mean without brackets?
-    queries.shape[-1] → queries.shape[1] ∨ keys.shape[1] ∨ len(queries) ⇒ The number of queries, keys or examples stands
-        for d. Which axis holds one vector?
-    queries @ keys.mT → keys @ queries.mT ⇒ There is a row for each key, where each query should have one.
-    (std**2 * math.sqrt(d)) → (math.sqrt(d) / std**2) ⇒ The products are multiplied by std². On which side of the bar
+    / (std**2 * math.sqrt(d)) -> _ => These are bare dot products, not divided by anything.
+    std**2 * math.sqrt(d) -> math.sqrt(d) => The divisor holds no std. How does the size of entries change a product?
+    std**2 -> std || std**4 || std**2 * math.sqrt(d) -> math.sqrt(std * d) || std * math.sqrt(std * d) => The divisor
+        holds std to a wrong power. What is the variance of one product, and what does the root cover?
+    std**2 * math.sqrt(d) -> std**4 * d => The divisor is the variance of a score. Is it that, or its root?
+    math.sqrt(d) -> d => The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
+    * math.sqrt(d) -> _ => The size of the vectors has no say in the result.
+    / (std**2 * math.sqrt(d)) -> * (std**2 * math.sqrt(d)) => The products are multiplied by what should divide them.
+    (std**2 * math.sqrt(d)) -> std**2 * math.sqrt(d) => The products are divided by std², but multiplied by √d. What
+        does a / b * c mean without brackets?
+    queries.shape[-1] -> queries.shape[1] || keys.shape[1] || len(queries) => The number of queries, keys or examples
+        stands for d. Which axis holds one vector?
+    queries @ keys.mT -> keys @ queries.mT => There is a row for each key, where each query should have one.
+    (std**2 * math.sqrt(d)) -> (math.sqrt(d) / std**2) => The products are multiplied by std². On which side of the bar
         is it?
-    keys.mT → keys.reshape(len(keys), d, -1) ⇒ The keys are reshaped. Do rows become columns in that way?
+    keys.mT -> keys.reshape(len(keys), d, -1) => The keys are reshaped. Do rows become columns in that way?
     """,
 )
 def scaled_scores(queries, keys, std):
@@ -100,8 +100,8 @@ def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str,
     begin="Begin with the keys' numbers, and hold them against the lengths, to which you give two new axes.",
     mistakes=(
         """
-    [:, None, None] → [:, None] ∨ valid_lens[:, None, None] → valid_lens.repeat(scores.shape[1]).reshape(
-        scores.shape[:2])[:, :, None] ⇒ Rows of one example have different lengths. | Which axis do lengths belong to?
+    [:, None, None] -> [:, None] || valid_lens[:, None, None] -> valid_lens.repeat(scores.shape[1]).reshape(
+        scores.shape[:2])[:, :, None] => Rows of one example have different lengths. Which axis do lengths belong to?
     """,
         MASK.format(lengths="valid_lens[:, None, None]", lowest="-torch.inf", times_valid=""),
         SOFTMAX_AXES,
@@ -156,16 +156,17 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
     begin="Begin with the mask of valid keys; it is needed twice, before the softmax and after.",
     mistakes=(
         """
-    valid_lens[:, :, None] → valid_lens[:, :1, None] ⇒ All queries of an example share one length, the first.
-    valid_lens[:, :, None] → valid_lens[:, None, :] ⇒ Key number j is held against the length of query number j.
-    scores.shape[-1]) < valid_lens[:, :, None] → scores.shape[-2])[:, None] < valid_lens[:, None, :] ∨ scores.shape[-1])
-        < valid_lens[:, :, None] → scores.shape[-2])[:, None] < valid_lens[:, None, :] ; lowest), dim=-1) * valid →
-        -1e9), dim=-1) ⇒ The mask is transposed: at [i, j] number i is held against the length of query number j.
-    lowest), dim=-1) * valid → -torch.inf), dim=-1) ⇒ A row whose length is 0 is NaN. | What does a softmax make of a
+    valid_lens[:, :, None] -> valid_lens[:, :1, None] => All queries of an example share one length, the first.
+    valid_lens[:, :, None] -> valid_lens[:, None, :] => Key number j is held against the length of query number j.
+    scores.shape[-1]) < valid_lens[:, :, None] -> scores.shape[-2])[:, None] < valid_lens[:, None, :] ||
+        scores.shape[-1]) < valid_lens[:, :, None] -> scores.shape[-2])[:, None] < valid_lens[:, None, :] ; lowest),
+        dim=-1) * valid -> -1e9), dim=-1) => The mask is transposed: at [i, j] number i is held against the length of
+        query number j.
+    lowest), dim=-1) * valid -> -torch.inf), dim=-1) => A row whose length is 0 is NaN. What does a softmax make of a
         row of −∞?
-    * valid → ∅ ∨ lowest), dim=-1) * valid → -1e6), dim=-1) ⇒ A row whose length is 0 gets equal weights, padding too. |
-        What does a softmax make of scores that are equally low?
-    valid_lens[:, :, None] → valid_lens.clamp(min=1)[:, :, None] ⇒ A row whose length is 0 listens to the first key.
+    * valid -> _ || lowest), dim=-1) * valid -> -1e6), dim=-1) => A row whose length is 0 gets equal weights, padding
+        too. What does a softmax make of scores that are equally low?
+    valid_lens[:, :, None] -> valid_lens.clamp(min=1)[:, :, None] => A row whose length is 0 listens to the first key.
     """,
         MASK.format(lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid"),
         SOFTMAX_AXES,
@@ -197,25 +198,25 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
     begin="Begin with both projections, and give each a new axis of length 1, in different places.",
     mistakes=(
         """
-    torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) → (queries @ W_q.T)[:, :, None] + (keys @
-        W_k.T)[:, None] ⇒ All queries of an example get one and the same answer, by keys that tanh has not
-        bent. | Is the sum bent by tanh?
-    queries @ W_q.T → 0 * … ⇒ All queries of an example get one and the same answer, by the bent keys alone. | Does the
+    torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) -> (queries @ W_q.T)[:, :, None] + (keys @
+        W_k.T)[:, None] => All queries of an example get one and the same answer, by keys that tanh has not
+        bent. Is the sum bent by tanh?
+    queries @ W_q.T -> 0 * $ => All queries of an example get one and the same answer, by the bent keys alone. Does the
         query meet the key before tanh?
-    torch.tanh((queries → ((queries ; features @ w_v → torch.tanh(…) ⇒ tanh bends the finished score, not the features
-        that w_v weighs.
-    [:, :, None] + → [:, :, None] * ⇒ Query and key are multiplied; in additive attention they are added.
-    [:, :, None] + → [:, :, None] - ⇒ The key is taken away from the query; the two are added.
-    features @ w_v → features.sum(dim=-1) ⇒ The features are summed as they are. Where is w_v?
-    features @ w_v → … / math.sqrt(len(w_v)) ∨ … / math.sqrt(queries.shape[-1]) ⇒ Scores are divided by the root of a
+    torch.tanh((queries -> ((queries ; features @ w_v -> torch.tanh($) => tanh bends the finished score, not the
+        features that w_v weighs.
+    [:, :, None] + -> [:, :, None] * => Query and key are multiplied; in additive attention they are added.
+    [:, :, None] + -> [:, :, None] - => The key is taken away from the query; the two are added.
+    features @ w_v -> features.sum(dim=-1) => The features are summed as they are. Where is w_v?
+    features @ w_v -> $ / math.sqrt(len(w_v)) || $ / math.sqrt(queries.shape[-1]) => Scores are divided by the root of a
         size. Does tanh need that?
-    features @ w_v → 0 * (…) ⇒ All keys get equal weights: these are plain means of the values. | Where are the scores?
-    torch.softmax(features @ w_v, dim=-1) → features @ w_v ⇒ The values are averaged with bare scores. What makes
+    features @ w_v -> 0 * ($) => All keys get equal weights: these are plain means of the values. Where are the scores?
+    torch.softmax(features @ w_v, dim=-1) -> features @ w_v => The values are averaged with bare scores. What makes
         weights of them?
-    @ values → ∅ ⇒ Weights come back. | Where do the values come in?
-    torch.tanh( → torch.sigmoid( ∨ torch.relu( ⇒ The sum is not bent by tanh, but by another function.
-    [:, :, None] + (keys @ W_k.T)[:, None] → [:, None] + (keys @ W_k.T)[:, :, None] ⇒ An error is raised: the table has
-        a row for each key. Where do the new axes of queries and keys belong?
+    @ values -> _ => Weights come back. Where do the values come in?
+    torch.tanh( -> torch.sigmoid( || torch.relu( => The sum is not bent by tanh, but by another function.
+    [:, :, None] + (keys @ W_k.T)[:, None] -> [:, None] + (keys @ W_k.T)[:, :, None] => An error is raised: the table
+        has a row for each key. Where do the new axes of queries and keys belong?
     """,
         SOFTMAX_AXES,
     ),
@@ -238,24 +239,24 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
     idea="Multiply the square out. Which of the three terms is the same for all keys, and what does it change?",
     begin="Begin with all dot products; then take from each what its key has to pay.",
     mistakes="""
-    - keys.square().sum(dim=-1)[:, None] / 2 → ∅ ⇒ These are the weights of bare dot products. | The lengths of the keys
+    - keys.square().sum(dim=-1)[:, None] / 2 -> _ => These are the weights of bare dot products. The lengths of the keys
         have no say; what is the same for all keys of a row does not count.
-    / 2 → ∅ ⇒ The keys' squared norm is not halved beside the dot product.
-    - keys.square() → + keys.square() ⇒ Long keys gain. | Which sign has the keys' squared norm?
-    keys.square().sum(dim=-1) → keys.norm(dim=-1) ⇒ The keys' norm is not squared.
-    queries @ keys.mT → 2 * … ; / 2 → ∅ ⇒ All scores are twice what they should be. | Where is the ½?
-    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 → scores = -torch.cdist(queries, keys) / 2 ∨
-        scores = -torch.cdist(queries, keys) ⇒ The distance is not squared.
-    queries @ keys.mT - → -queries @ keys.mT + ⇒ The most distant keys get the most weight. | What is the sign of the
+    / 2 -> _ => The keys' squared norm is not halved beside the dot product.
+    - keys.square() -> + keys.square() => Long keys gain. Which sign has the keys' squared norm?
+    keys.square().sum(dim=-1) -> keys.norm(dim=-1) => The keys' norm is not squared.
+    queries @ keys.mT -> 2 * $ ; / 2 -> _ => All scores are twice what they should be. Where is the ½?
+    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 -> scores = -torch.cdist(queries, keys) / 2 ||
+        scores = -torch.cdist(queries, keys) => The distance is not squared.
+    queries @ keys.mT - -> -queries @ keys.mT + => The most distant keys get the most weight. What is the sign of the
         score?
-    softmax(scores → … / math.sqrt(keys.shape[-1]) ∨ keys.mT → keys.mT / math.sqrt(keys.shape[-1]) ⇒ Something is
+    softmax(scores -> $ / math.sqrt(keys.shape[-1]) || keys.mT -> keys.mT / math.sqrt(keys.shape[-1]) => Something is
         divided by √d. Does a distance need that?
-    softmax(scores, dim=-1) → softmax(scores, dim=-2) ∨ softmax(scores - queries.square().sum(dim=-1)[..., None] / 2,
-        dim=-2) ⇒ Columns sum to 1, rows do not. | Over what does the softmax run?
-    torch.softmax(scores, dim=-1) → scores ∨ scores - queries.square().sum(dim=-1)[..., None] / 2 ⇒ Scores come back. |
+    softmax(scores, dim=-1) -> softmax(scores, dim=-2) || softmax(scores - queries.square().sum(dim=-1)[..., None] / 2,
+        dim=-2) => Columns sum to 1, rows do not. Over what does the softmax run?
+    torch.softmax(scores, dim=-1) -> scores || scores - queries.square().sum(dim=-1)[..., None] / 2 => Scores come back.
         Where is the softmax?
-    torch.softmax(scores, dim=-1) → scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() ⇒ The weights of a
-        query do not sum to 1. | What comes after the exponential?
+    torch.softmax(scores, dim=-1) -> scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() => The weights of a
+        query do not sum to 1. What comes after the exponential?
     """,
 )
 def distance_weights(queries, keys):

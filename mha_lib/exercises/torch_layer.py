@@ -26,33 +26,33 @@ def packed_trial(head_size, num_heads, padding) -> tuple:
     idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
     begin="Begin with that one product, its bias included.",
     mistakes="""
-    Q, K, _ → K, Q, _ ⇒ Queries and keys have changed places. Whose rows come first in torch's matrix?
-    3, num_heads, -1)).permute(2, 0, 3, 1, 4) → num_heads, 3, -1)).permute(3, 0, 2, 1, 4) ⇒ The rows are read head by
+    Q, K, _ -> K, Q, _ => Queries and keys have changed places. Whose rows come first in torch's matrix?
+    3, num_heads, -1)).permute(2, 0, 3, 1, 4) -> num_heads, 3, -1)).permute(3, 0, 2, 1, 4) => The rows are read head by
         head, with q, k and v inside each. In which order does torch stack them?
-    in_proj_weight, in_proj_bias) → in_proj_weight) ⇒ The queries' bias has no part in it. (That of the keys would not
+    in_proj_weight, in_proj_bias) -> in_proj_weight) => The queries' bias has no part in it. (That of the keys would not
         show: it adds the same number to a whole row of scores.)
-    Q.shape[-1] → X.shape[-1] ⇒ The scores are divided by the root of all features. How many of them does one head
+    Q.shape[-1] -> X.shape[-1] => The scores are divided by the root of all features. How many of them does one head
         compare?
-    / math.sqrt(Q.shape[-1]) → ∅ ⇒ The scores are not divided by anything.
-    padding[:, None, None] → ~… ∨ padding[:, None, None], -math.inf → ~padding[:, None, None], -1e9 ⇒ The weight is on
-        the padding. | What does True say in torch's mask?
-    padding[:, None, None] → padding[:, None, :, None] ∨ padding[:, None, None], -math.inf → padding[:, None, :, None],
-        -1e9 ⇒ Rows of padded queries are masked. | On which axis do the keys stand?
-    padding[:, None, None] → padding[:, None, None] | padding[:, None, :, None] ∨ padding[:, None, None], -math.inf →
-        padding[:, None, None] | padding[:, None, :, None], -1e9 ⇒ Rows of padded queries are masked, too. What becomes
+    / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by anything.
+    padding[:, None, None] -> ~$ || padding[:, None, None], -math.inf -> ~padding[:, None, None], -1e9 => The weight is
+        on the padding. What does True say in torch's mask?
+    padding[:, None, None] -> padding[:, None, :, None] || padding[:, None, None], -math.inf -> padding[:, None, :,
+        None], -1e9 => Rows of padded queries are masked. On which axis do the keys stand?
+    padding[:, None, None] -> padding[:, None, None] | padding[:, None, :, None] || padding[:, None, None], -math.inf ->
+        padding[:, None, None] | padding[:, None, :, None], -1e9 => Rows of padded queries are masked, too. What becomes
         of a row without a key?
-    softmax(dim=-1) → softmax(dim=-2) ∨ -math.inf).softmax(dim=-1) → -1e9).softmax(dim=-2) ⇒ The columns sum to 1, not
-        the rows. Among what does a query share out its weight?
-    .softmax(dim=-1) → ∅ ⇒ These are masked scores. | What makes weights of them?
-    padding[:, None, None], -math.inf → padding[:, None, None], 0.0 ⇒ Padding has the score 0 and keeps weight. | Which
+    softmax(dim=-1) -> softmax(dim=-2) || -math.inf).softmax(dim=-1) -> -1e9).softmax(dim=-2) => The columns sum to 1,
+        not the rows. Among what does a query share out its weight?
+    .softmax(dim=-1) -> _ => These are masked scores. What makes weights of them?
+    padding[:, None, None], -math.inf -> padding[:, None, None], 0.0 => Padding has the score 0 and keeps weight. Which
         score leads to a weight of 0?
-    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) → scores.softmax(dim=-1) ⇒ Padding gets
-        weight. | Where is the mask?
-    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) →
-        scores.softmax(dim=-1).masked_fill(padding[:, None, None], 0.0) ⇒ Padding has weight 0, but took
-        its share in the softmax. | Does the mask come before the softmax, or after?
-    softmax(dim=-1) → softmax(dim=-1).mean(dim=1) ⇒ The heads are averaged: that is what torch's layer gives if nothing
-        else is asked for.
+    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) -> scores.softmax(dim=-1) => Padding gets
+        weight. Where is the mask?
+    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) ->
+        scores.softmax(dim=-1).masked_fill(padding[:, None, None], 0.0) => Padding has weight 0, but took
+        its share in the softmax. Does the mask come before the softmax, or after?
+    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged: that is what torch's layer gives if
+        nothing else is asked for.
     """,
 )
 def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
@@ -73,30 +73,30 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     idea="A key is left out if it is padding, and where it is causal also if it comes later. Every head needs a table.",
     begin="Begin with the table of one example: a row for each query, all rows alike as long as nothing is causal.",
     mistakes="""
-    (out | later if causal else out) → ~… ⇒ The mask is the wrong way round. | What does True say in attn_mask of
+    (out | later if causal else out) -> ~$ => The mask is the wrong way round. What does True say in attn_mask of
         torch's layer?
-    .repeat_interleave(num_heads, dim=0) → .repeat(num_heads, 1, 1) ⇒ The tables come in another order: those of all
-        examples for head 0 first. | Do the heads of one example follow one another?
-    padding[:, None].expand(-1, n, -1) → padding[:, :, None].expand(-1, -1, n) ⇒ Rows of padded queries are left out,
-        and padded keys are not. | Along which axis do the keys stand?
-    padding[:, None].expand(-1, n, -1) → padding[:, None] | padding[:, :, None] ⇒ Rows of padded queries are left out,
+    .repeat_interleave(num_heads, dim=0) -> .repeat(num_heads, 1, 1) => The tables come in another order: those of all
+        examples for head 0 first. Do the heads of one example follow one another?
+    padding[:, None].expand(-1, n, -1) -> padding[:, :, None].expand(-1, -1, n) => Rows of padded queries are left out,
+        and padded keys are not. Along which axis do the keys stand?
+    padding[:, None].expand(-1, n, -1) -> padding[:, None] | padding[:, :, None] => Rows of padded queries are left out,
         too. What becomes of a row without a key?
-    triu(1) → triu(0) ⇒ No token sees itself. | Where does "later" begin?
-    triu(1) → triu(2) ⇒ A token sees the one after it. | Where does "later" begin?
-    triu(1) → tril(-1) ⇒ What came before is left out, and what comes later is not.
-    out | later → out & later ⇒ A key is left out only if it is padding and comes later. Is either not enough?
-    out | later → later.expand_as(out) ⇒ Where it is causal, padding is forgotten.
-    out | later if causal else out → out | later ⇒ It is causal even where that is not asked for.
-    out | later if causal else out → out ⇒ causal has no say. | Who sees what comes later?
-    .repeat_interleave(num_heads, dim=0) → ∅ ⇒ There is one table for each example. | For how many heads?
-    dim=0) → dim=0).float() ⇒ These are numbers, and not bool. torch adds a number 1 to a score, which leaves nothing
+    triu(1) -> triu(0) => No token sees itself. Where does "later" begin?
+    triu(1) -> triu(2) => A token sees the one after it. Where does "later" begin?
+    triu(1) -> tril(-1) => What came before is left out, and what comes later is not.
+    out | later -> out & later => A key is left out only if it is padding and comes later. Is either not enough?
+    out | later -> later.expand_as(out) => Where it is causal, padding is forgotten.
+    out | later if causal else out -> out | later => It is causal even where that is not asked for.
+    out | later if causal else out -> out => causal has no say. Who sees what comes later?
+    .repeat_interleave(num_heads, dim=0) -> _ => There is one table for each example. For how many heads?
+    dim=0) -> dim=0).float() => These are numbers, and not bool. torch adds a number 1 to a score, which leaves nothing
         out, or refuses it.
-    (out | later if causal else out).repeat_interleave(num_heads, dim=0) → torch.where(…, -torch.inf, 0.0) ∨
-        torch.where(…, -1e9, 0.0) ∨ torch.where(…, torch.finfo(torch.float32).min, 0.0) ⇒ The places are right, but
+    (out | later if causal else out).repeat_interleave(num_heads, dim=0) -> torch.where($, -torch.inf, 0.0) ||
+        torch.where($, -1e9, 0.0) || torch.where($, torch.finfo(torch.float32).min, 0.0) => The places are right, but
         these are numbers to be added to scores; a bool mask is asked for.
-    (out | later if causal else out).repeat_interleave(num_heads, dim=0) → torch.where(…, 0.0, -torch.inf) ∨
-        torch.where(…, 0.0, -1e9) ∨ torch.where(…, 0.0, torch.finfo(torch.float32).min) ⇒ These numbers would leave out
-        what is to be kept; and a bool mask is asked for.
+    (out | later if causal else out).repeat_interleave(num_heads, dim=0) -> torch.where($, 0.0, -torch.inf) ||
+        torch.where($, 0.0, -1e9) || torch.where($, 0.0, torch.finfo(torch.float32).min) => These numbers would leave
+        out what is to be kept; and a bool mask is asked for.
     """,
 )
 def mask_for_torch(padding, num_heads, causal):
@@ -118,24 +118,24 @@ def mask_for_torch(padding, num_heads, causal):
     idea="The place of a token is the number of real tokens before it.",
     begin="Begin with a running count of the real tokens.",
     mistakes="""
-    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]).expand(padding.shape) ⇒ These are the numbers of the
+    (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]).expand(padding.shape) => These are the numbers of the
         columns. Where does the text begin?
-    - 1 → ∅ ⇒ The first token stands at place 1. | From which number are places counted?
-    .masked_fill(padding, 0) → ∅ ⇒ Padding does not stand at place 0: before the text it is at -1, which as an index is
-        the last place, and no error says so. | Where should padding stand?
-    masked_fill(padding, 0) → masked_fill(padding, 1) ⇒ Padding stands at place 1.
-    masked_fill(padding, 0) → clamp(min=0) ⇒ Padding behind a text keeps the place of its last token. | Where should all
+    - 1 -> _ => The first token stands at place 1. From which number are places counted?
+    .masked_fill(padding, 0) -> _ => Padding does not stand at place 0: before the text it is at -1, which as an index
+        is the last place, and no error says so. Where should padding stand?
+    masked_fill(padding, 0) -> masked_fill(padding, 1) => Padding stands at place 1.
+    masked_fill(padding, 0) -> clamp(min=0) => Padding behind a text keeps the place of its last token. Where should all
         padding stand?
-    masked_fill(padding, 0) → masked_fill(~padding, 0) ⇒ The tokens stand at place 0, and padding is counted on. | What
+    masked_fill(padding, 0) -> masked_fill(~padding, 0) => The tokens stand at place 0, and padding is counted on. What
         does True say here?
-    ~padding → padding ⇒ Padding is counted, and tokens are not.
-    cumsum(dim=1) → cumsum(dim=0) ⇒ The count runs down the batch. | Along which axis does a text run?
-    (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ∨
-        (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ;
-        .masked_fill(padding, 0) → ∅ ∨ (~padding).cumsum(dim=1) - 1 → torch.arange(padding.shape[1]) -
-        padding.sum(dim=1, keepdim=True) ; masked_fill(padding, 0) → clamp(min=0) ⇒ All padding of a
+    ~padding -> padding => Padding is counted, and tokens are not.
+    cumsum(dim=1) -> cumsum(dim=0) => The count runs down the batch. Along which axis does a text run?
+    (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ||
+        (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ;
+        .masked_fill(padding, 0) -> _ || (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) -
+        padding.sum(dim=1, keepdim=True) ; masked_fill(padding, 0) -> clamp(min=0) => All padding of a
         row is taken off, which is right only where it stands before the text.
-    (~padding).cumsum(dim=1) - 1 → (~padding).flip(1).cumsum(dim=1).flip(1) - 1 ⇒ The count begins at the end of the
+    (~padding).cumsum(dim=1) - 1 -> (~padding).flip(1).cumsum(dim=1).flip(1) - 1 => The count begins at the end of the
         text.
     """,
 )
@@ -168,34 +168,36 @@ class PartsOnly(nn.TransformerEncoderLayer):
     idea="First a token and what it heard, added and normalised; then that and what the MLP makes of it.",
     begin="Begin with what the tokens hear; torch's attention gives a pair.",
     mistakes="""
-    X + layer.self_attn → layer.self_attn ⇒ A token is left with what it heard. What becomes of what it was?
-    Y + layer.linear2 → layer.linear2 ⇒ The MLP's output takes the place of the token. Should it be added?
-    Y + layer.linear2 → X + layer.linear2 ⇒ The MLP's output is added to the input of the block. Where is what was
+    X + layer.self_attn -> layer.self_attn => A token is left with what it heard. What becomes of what it was?
+    Y + layer.linear2 -> layer.linear2 => The MLP's output takes the place of the token. Should it be added?
+    Y + layer.linear2 -> X + layer.linear2 => The MLP's output is added to the input of the block. Where is what was
         heard?
-    layer.linear1(Y) → layer.linear1(X) ⇒ The MLP reads the input of the block, before anything was heard.
-    torch.relu(layer.linear1(Y)) → layer.linear1(Y) ⇒ Nothing bends the numbers between the two linear maps. What would
-        one map do as well?
-    Y = layer.norm1(X + layer.self_attn(X, X, X)[0]) → N = layer.norm1(X); Y = X + layer.self_attn(N, N, N)[0] ;
-        layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) → Y +
-        layer.linear2(torch.relu(layer.linear1(layer.norm2(Y)))) ⇒ The norms stand before attention and MLP, as in a
+    layer.linear1(Y) -> layer.linear1(X) => The MLP reads the input of the block, before anything was heard.
+    torch.relu(layer.linear1(Y)) -> layer.linear1(Y) => Nothing bends the numbers between the two linear maps. What
+        would one map do as well?
+    Y = layer.norm1(X + layer.self_attn(X, X, X)[0]) -> N = layer.norm1(X); Y = X + layer.self_attn(N, N, N)[0] ;
+        layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) -> Y +
+        layer.linear2(torch.relu(layer.linear1(layer.norm2(Y)))) => The norms stand before attention and MLP, as in a
         block with norm_first.
-    layer.norm2( → layer.norm1( ⇒ One norm serves twice.
-    layer.norm1( → layer.norm2( ; layer.norm2( → layer.norm1( ⇒ The two norms have changed places.
-    torch.relu → nn.functional.gelu ∨ torch.tanh ∨ torch.sigmoid ⇒ What stands between the two linear maps is no ReLU.
-    Y + layer.linear2(torch.relu(layer.linear1(Y))) → Y ⇒ The MLP has no part in it.
-    X + layer.self_attn(X, X, X)[0] → X ⇒ Attention has no part in it: no token hears of another.
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.norm1(layer.self_attn(X, X, X)[0]) ; layer.norm2(Y +
-        layer.linear2(torch.relu(layer.linear1(Y)))) → Y + layer.norm2(layer.linear2(torch.relu(layer.linear1(Y)))) ⇒
-        Both parts are normalised before they are added. | Does a sum go into a norm, or one part of it?
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.norm1(layer.self_attn(X, X, X)[0]) ⇒ What was heard is
-        normalised before it is added. | Does a sum go into the norm, or one part of it?
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) → X + layer.self_attn(X, X, X)[0] ⇒ Nothing is normalised behind the
+    layer.norm2( -> layer.norm1( => One norm serves twice.
+    layer.norm1( -> layer.norm2( ; layer.norm2( -> layer.norm1( => The two norms have changed places.
+    torch.relu -> nn.functional.gelu || torch.tanh || torch.sigmoid => What stands between the two linear maps is no
+        ReLU.
+    Y + layer.linear2(torch.relu(layer.linear1(Y))) -> Y => The MLP has no part in it.
+    X + layer.self_attn(X, X, X)[0] -> X => Attention has no part in it: no token hears of another.
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.norm1(layer.self_attn(X, X, X)[0]) ; layer.norm2(Y +
+        layer.linear2(torch.relu(layer.linear1(Y)))) -> Y + layer.norm2(layer.linear2(torch.relu(layer.linear1(Y)))) =>
+        Both parts are normalised before they are added. Does a sum go into a norm, or one part of it?
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.norm1(layer.self_attn(X, X, X)[0]) => What was heard is
+        normalised before it is added. Does a sum go into the norm, or one part of it?
+    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.self_attn(X, X, X)[0] => Nothing is normalised behind the
         attention.
-    layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) → Y + layer.linear2(torch.relu(layer.linear1(Y))) ⇒
+    layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) -> Y + layer.linear2(torch.relu(layer.linear1(Y))) =>
         Nothing is normalised at the end.
-    self_attn(X, X, X)[0] → self_attn(X, X, X) ⇒ An error is raised: torch's attention gives a pair, output and weights.
-    self_attn(X, X, X)[0] → self_attn(*[X.transpose(0, 1)] * 3)[0].transpose(0, 1) ⇒ Attention runs along the batch.
-        | Which axis does it take for the tokens?
+    self_attn(X, X, X)[0] -> self_attn(X, X, X) => An error is raised: torch's attention gives a pair, output and
+        weights.
+    self_attn(X, X, X)[0] -> self_attn(*[X.transpose(0, 1)] * 3)[0].transpose(0, 1) => Attention runs along the batch.
+        Which axis does it take for the tokens?
     """,
 )
 def block_by_hand(X, layer):

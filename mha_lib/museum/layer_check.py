@@ -232,64 +232,64 @@ def running_softmax(scores, valid, block, above, below):
 SPLIT, MERGED = "split_heads(X @ W.T, num_heads)", "merge_heads(weights @ V)"
 WEIGHTS, TANH = "masked_softmax(scores, attn_mask=valid)", "torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))"
 LOW, LOWEST = "scores.masked_fill(~valid, -1e9)", "scores.masked_fill(~valid, -math.inf)"
-OF_QUERIES = "torch.arange(keys.shape[1]) → torch.arange(queries.shape[1])[:, None]"
-BLOCKWISE = " ∨ ".join(
+OF_QUERIES = "torch.arange(keys.shape[1]) -> torch.arange(queries.shape[1])[:, None]"
+BLOCKWISE = " || ".join(
     f"running_softmax(scores, valid, {block}, {corrected})"
     for block in (1, 16, 64)
     for corrected in ("False, False", "False, True", "True, False")
 )
 MISTAKES = f"""
-    {SPLIT} → (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) ; {MERGED} → (weights @ V).reshape(queries.shape) ∨
-        {SPLIT} → (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) ⇒ This is a reshape without a transpose: a head
-        gets pieces of the sequence instead of its own features of every token.
-    {MERGED} → (weights @ V).reshape(queries.shape) ⇒ The heads are merged by a reshape without a transpose: positions
+    {SPLIT} -> (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) ; {MERGED} -> (weights @ V).reshape(queries.shape)
+        || {SPLIT} -> (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) => This is a reshape without a transpose: a
+        head gets pieces of the sequence instead of its own features of every token.
+    {MERGED} -> (weights @ V).reshape(queries.shape) => The heads are merged by a reshape without a transpose: positions
         and heads are mixed in the output.
-    {MERGED} → (weights @ V).permute(0, 2, 3, 1).flatten(2) ⇒ The heads are merged with head and feature in the wrong
+    {MERGED} -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => The heads are merged with head and feature in the wrong
         order: features of all heads are interleaved.
-    {MERGED} → merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1)) ⇒ Examples and
+    {MERGED} -> merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1)) => Examples and
         heads are exchanged: what lies in memory as (batch, heads) is read as (heads, batch).
-    {SPLIT} → (X @ W.T).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) ⇒ A head takes every num_heads-th feature;
+    {SPLIT} -> (X @ W.T).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) => A head takes every num_heads-th feature;
         its features follow one another.
-    math.sqrt(Q.shape[-1]) → math.sqrt(len(W_q)) ⇒ The scores are divided by √num_hiddens instead of √(head size).
-    / math.sqrt(Q.shape[-1]) → ∅ ⇒ The scores are not divided by √(head size).
-    math.sqrt(Q.shape[-1]) → Q.shape[-1] ⇒ The scores are divided by the head size instead of its root.
-    {TANH} → Q.unsqueeze(-2) + K.unsqueeze(-3) ⇒ There is no tanh in the scores: the query's part is the same for all
+    math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
+    / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by √(head size).
+    math.sqrt(Q.shape[-1]) -> Q.shape[-1] => The scores are divided by the head size instead of its root.
+    {TANH} -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the scores: the query's part is the same for all
         keys and cancels, so that every query gets the same weights.
-    {TANH} → torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) ⇒ A relu stands where tanh is due.
-    {WEIGHTS} → torch.softmax(scores * valid, dim=-1) ⇒ Masked scores become 0 before the softmax, so padding keeps some
-        weight. −∞ is needed.
-    {WEIGHTS} → torch.softmax(scores, dim=-1) * valid ⇒ The mask comes after the softmax: rows do not sum to 1 over the
-        valid keys.
-    {WEIGHTS} → torch.softmax(scores, dim=-1) ⇒ Padding is not masked: the lengths have no effect.
-    attn_mask=valid → attn_mask=~valid ⇒ The mask is upside down: padding is attended to, and nothing else.
-    < valid_lens → < -1 + valid_lens ⇒ The mask is one key too short.
-    < valid_lens → <= valid_lens ⇒ The mask is one key too long.
-    valid_lens[:, None, None, None] → valid_lens.repeat(num_heads).view(-1, num_heads)[..., None, None] ⇒ The lengths
+    {TANH} -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A relu stands where tanh is due.
+    {WEIGHTS} -> torch.softmax(scores * valid, dim=-1) => Masked scores become 0 before the softmax, so padding keeps
+        some weight. −∞ is needed.
+    {WEIGHTS} -> torch.softmax(scores, dim=-1) * valid => The mask comes after the softmax: rows do not sum to 1 over
+        the valid keys.
+    {WEIGHTS} -> torch.softmax(scores, dim=-1) => Padding is not masked: the lengths have no effect.
+    attn_mask=valid -> attn_mask=~valid => The mask is upside down: padding is attended to, and nothing else.
+    < valid_lens -> < -1 + valid_lens => The mask is one key too short.
+    < valid_lens -> <= valid_lens => The mask is one key too long.
+    valid_lens[:, None, None, None] -> valid_lens.repeat(num_heads).view(-1, num_heads)[..., None, None] => The lengths
         are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's
         masks.
-    valid_lens[:, None, None, None] → valid_lens.flip(0)[:, None, None, None] ⇒ The examples' lengths are in reverse
+    valid_lens[:, None, None, None] -> valid_lens.flip(0)[:, None, None, None] => The examples' lengths are in reverse
         order.
-    {WEIGHTS} → torch.softmax({LOW}, dim=2) ∨ torch.softmax({LOWEST}, dim=2) ⇒ The softmax runs over the queries:
+    {WEIGHTS} -> torch.softmax({LOW}, dim=2) || torch.softmax({LOWEST}, dim=2) => The softmax runs over the queries:
         columns of the weights sum to 1 instead of rows.
-    {WEIGHTS} → torch.softmax({LOW}, dim=1) ∨ torch.softmax({LOW}, dim=1) * valid ∨ torch.softmax({LOWEST}, dim=1) ⇒ The
-        softmax runs over the heads: of a query and a key, the weights of all heads sum to 1.
-    {OF_QUERIES} ; {WEIGHTS} → torch.softmax({LOW}, dim=-1) ∨ {OF_QUERIES} ; {WEIGHTS} → torch.softmax({LOWEST}, dim=-1)
-        ∨ {OF_QUERIES} ; {WEIGHTS} → torch.softmax(scores, dim=-1) * valid ⇒ The mask lies on the queries instead of the
-        keys: padding is attended to.
-    attn_mask=valid → attn_mask=valid, causal=True ⇒ The layer is causal: queries do not see later keys.
-    @ W_o.T → ∅ ⇒ W_o has no part in the output.
-    @ W_o.T → @ W_o ⇒ W_o is transposed.
-    weights @ V → weights @ K ⇒ The keys are averaged instead of the values.
-    (values, W_v) → (values, W_k) ⇒ The values go through W_k.
-    (keys, W_k) → (keys, W_q) ⇒ The keys go through W_q.
-    (queries, W_q), (keys, W_k) → (queries, W_k), (keys, W_q) ⇒ W_q and W_k have changed places.
-    {WEIGHTS} → torch.softmax({LOWEST}, dim=-1) ⇒ An example without a valid key gets NaN, the softmax of nothing but
+    {WEIGHTS} -> torch.softmax({LOW}, dim=1) || torch.softmax({LOW}, dim=1) * valid || torch.softmax({LOWEST}, dim=1) =>
+        The softmax runs over the heads: of a query and a key, the weights of all heads sum to 1.
+    {OF_QUERIES} ; {WEIGHTS} -> torch.softmax({LOW}, dim=-1) || {OF_QUERIES} ; {WEIGHTS} -> torch.softmax({LOWEST},
+        dim=-1) || {OF_QUERIES} ; {WEIGHTS} -> torch.softmax(scores, dim=-1) * valid => The mask lies on the queries
+        instead of the keys: padding is attended to.
+    attn_mask=valid -> attn_mask=valid, causal=True => The layer is causal: queries do not see later keys.
+    @ W_o.T -> _ => W_o has no part in the output.
+    @ W_o.T -> @ W_o => W_o is transposed.
+    weights @ V -> weights @ K => The keys are averaged instead of the values.
+    (values, W_v) -> (values, W_k) => The values go through W_k.
+    (keys, W_k) -> (keys, W_q) => The keys go through W_q.
+    (queries, W_q), (keys, W_k) -> (queries, W_k), (keys, W_q) => W_q and W_k have changed places.
+    {WEIGHTS} -> torch.softmax({LOWEST}, dim=-1) => An example without a valid key gets NaN, the softmax of nothing but
         −∞. It spreads to every gradient.
-    {WEIGHTS} → torch.softmax({LOW}, dim=-1) ⇒ An example without a valid key gets the average of its padding: all
+    {WEIGHTS} -> torch.softmax({LOW}, dim=-1) => An example without a valid key gets the average of its padding: all
         scores are equally low, so all keys weigh the same.
-    {WEIGHTS} → scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30) ⇒ Powers of
+    {WEIGHTS} -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30) => Powers of
         large scores overflow: the largest of a row must be taken from all of them first.
-    {WEIGHTS} → {BLOCKWISE} ⇒ The softmax reads keys in blocks, and does not correct what it has added up when a larger
-        score comes.
+    {WEIGHTS} -> {BLOCKWISE} => The softmax reads keys in blocks, and does not correct what it has added up when a
+        larger score comes.
     """
 KNOWN = exercise(trials=tuple, praise="", idea="", begin="", mistakes=MISTAKES)(attention_output)

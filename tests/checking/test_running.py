@@ -25,8 +25,8 @@ from mha_lib.checking.exercise import exercise
     idea="Think.",
     begin="Begin.",
     mistakes="""
-        2 * X → X * X ⇒ This squares.
-        2 * X → X @ X ⇒ This is a matrix product.
+        2 * X -> X * X => This squares.
+        2 * X -> X @ X => This is a matrix product.
     """,
 )
 def doubled(X):

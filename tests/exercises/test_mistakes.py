@@ -3,7 +3,6 @@
 import inspect
 
 import pytest
-import torch
 from right_answers import RIGHT
 
 from mha_lib.checking.comparing import outcome_of
@@ -53,42 +52,3 @@ def test_what_is_only_near_a_mistake_is_not_taken_for_it(exercise):
     for text, wrong in exercise.mistakes[:3]:
         verdict = exercise(lambda *arguments, wrong=wrong: moved(wrong(*arguments)))
         assert verdict.state == "wrong" and (text not in verdict.text or "your code raises" in verdict.evidence)
-
-
-def zeroed_one_late(scores, valid_lens):
-    valid = torch.arange(scores.shape[2]) <= valid_lens[:, None, None]
-    return torch.softmax(scores, dim=-1) * valid
-
-
-def backwards_and_costly_first(score, num_heads):
-    kept, order = list(range(num_heads)), []
-    while kept:
-        order.append(min(kept, key=lambda head: score([other for other in kept if other != head])))
-        kept.remove(order[-1])
-    return order[::-1]
-
-
-PAIRS = [  # what is true of either mistake alone is not true of both
-    ("triangle", lambda d: 1 - d.abs(), "Where does the line end?", "Where should it reach 0?"),
-    ("masked_softmax_1d", zeroed_one_late, "before the softmax, or after?", "From which number are keys counted?"),
-    (
-        "additive_attention",
-        lambda q, k, v, W_q, W_k, w_v: torch.softmax(((q @ W_q.T)[:, :, None] + (k @ W_k.T)[:, None]) @ w_v, 1) @ v,
-        "Is the sum bent by tanh?",
-        "Over what does the softmax run?",
-    ),
-    ("order_of_cuts", backwards_and_costly_first, "by what its absence costs?", "From which end is the list read?"),
-    (
-        "gaussian_pooling",
-        lambda q, k, v, sigma: torch.softmax(torch.cdist(q, k).square() / (2 * sigma**2), dim=0) @ v,
-        "What is the sign of the score?",
-        "Over what does the softmax run?",
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "answer", "first", "second"), PAIRS)
-def test_of_two_mistakes_at_once_the_steps_are_named_and_nothing_is_claimed(name, answer, first, second):
-    text = COURSE[name](answer).text
-    assert text.startswith("Two things at once. ") and first in text and text.endswith(f" And: {second}"), text
-    assert text.count("?") == 2 and text.count(".") == 1

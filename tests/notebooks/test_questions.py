@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from notebook_checks import EXERCISE
 from notebook_tools import ROOT, make_notebooks
 
 TEXT = (ROOT / "notebooks" / "QUESTIONS.md").read_text(encoding="utf-8")
@@ -25,5 +26,6 @@ def test_an_answer_has_two_sentences_and_its_links_lead_where_they_say(number, q
         (place,) = (i for i, each in enumerate(cells) if each.id == cell and each.cell_type == "markdown")
         assert path.startswith(notebook) and any(each.cell_type == "code" for each in cells[place:])
         before = "\n".join(each.source for each in cells[: place + 1] if each.cell_type == "markdown")
-        mark = {"section": r"(?m)^## (\d+)\.", "exercise": r"\*\*Exercise (\d+) ", "room": r"(?m)^### Room (\d+)"}
-        assert where in re.findall(mark[kind], before)[-2:], f"{cell} is not in {kind} {where}"
+        mark = {"section": r"(?m)^## (\d+)\.", "exercise": EXERCISE, "room": r"(?m)^### Room (\d+)"}
+        numbers = [found[1] for found in re.finditer(mark[kind], before)]
+        assert where in numbers[-2:], f"{cell} is not in {kind} {where}"

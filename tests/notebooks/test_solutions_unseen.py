@@ -26,7 +26,7 @@ CONSTANTS = [
 ]
 SAID = [text for exercise in COURSE.values() for text, _ in getattr(exercise, "edits", [])]
 # Tables of mistakes hold code, too; what is said of a mistake is the part that learners read.
-TEXTS = SAID + [text for text in CONSTANTS if "⇒" not in text and "→" not in text and not is_code(text)]
+TEXTS = SAID + [text for text in CONSTANTS if " => " not in text and " -> " not in text and not is_code(text)]
 SHORTEST = 12  # characters; what is shorter is no solution yet
 
 

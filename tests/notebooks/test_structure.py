@@ -10,7 +10,9 @@ from tools import stubs
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
 PICTURE = '<img alt="weights of head 0" src="data:image/png;base64,AAAA">'
 ENDS = "[back](00_before.ipynb) · [on](02_after.ipynb)"
-EXERCISE = "**Exercise {} (2 minutes).** Write `double`."
+EXERCISE = "### Exercise {} (2 minutes)\n\nWrite `double`."
+BOLD_EXERCISE = "**Exercise {} (2 minutes, a stretch): twice.** Write `double`."
+CLASS = "# Twice.\nclass Double:\n" + "    pass\n" * 28
 
 
 def faults(notebook, path, of):
@@ -18,7 +20,7 @@ def faults(notebook, path, of):
 
 
 def test_every_notebook_with_exercises_has_solutions():
-    asking = [path.name for path in NOTEBOOKS if path.stem[:2] not in checks.WITHOUT_EXERCISES]
+    asking = [path.name for path in NOTEBOOKS if checks.exercises(make_notebooks.read(path))]
     assert asking and asking == [path.name for path in SOLUTIONS]
 
 
@@ -72,7 +74,19 @@ def story(tmp_path):
 
 def test_a_sample_without_a_fault(story):
     assert faults(*story, checks.STORY_CHECKS) == []
-    assert faults(story[0], story[1].with_stem("00_sample"), [checks.exercises_checked]) != []
+
+
+def test_an_exercise_may_be_bold_and_none_is_needed(story):
+    change(story[0], 7, {"source": BOLD_EXERCISE.format(1)})
+    assert faults(*story, [checks.exercises_checked]) == []
+    story[0].cells = story[0].cells[:7]
+    assert faults(*story, [checks.exercises_checked]) == []
+
+
+def test_a_cell_that_is_one_class_may_be_longer(story):
+    for source, right in ((CLASS, True), (CLASS + "    pass\n", False), (CLASS + "heads = 2", False)):
+        change(story[0], 3, {"source": source})
+        assert (faults(*story, [checks.in_small_steps]) == []) is right
 
 
 error = new_output("error", ename="KeyError", evalue="7", traceback=["KeyError: 7"])
@@ -94,7 +108,7 @@ STORY_FAULTS = {  # what an author may do to a cell: its number, what changes, a
     "01_sample-06 shows a bare image": (5, {"outputs": [display(image_png="AAAA")]}),
     "01_sample-04 shows np.float64(": (3, {"outputs": [plain("[np.float64(0.5)]")]}),
     "01_sample-04 shows /home/ada/x.py": (3, {"outputs": [plain("'/home/ada/x.py'")]}),
-    "numbered [2, 3], not from 1 to 3": (7, {"source": "Write `double`."}),
+    "numbered [2, 3], not from 1 to at most 5": (7, {"source": "Write `double`."}),
     "01_sample-09 is a stub without a check": (9, {"source": "double"}),
     "01_sample-10 does not say 'Not yet'": (9, {"outputs": [plain("✓ Right. Twice.")]}),
     "3 exercises, but 2 stubs": (8, {"source": "def double(X):\n    return 2 * X"}),
