@@ -19,7 +19,7 @@ GREEDY = [(1, 0), (1, 2), (1, 1), (1, 4), (0, 4)]
 
 
 class Cost:
-    """What is lost without the heads in a list: a number for each head, and more for pairs that cover for each other."""
+    """What is lost without the heads in a list: a number for each head, and one for each pair of them."""
 
     def __init__(self, num_heads: int) -> None:
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.3
@@ -48,14 +48,14 @@ def others_than(head: int, num_heads: int) -> list[int]:
     idea="Remove each of the others twice: together with `head`, and alone. Which difference is largest?",
     begin="Begin with `cost([head, other]) - cost([other])` for one of the others.",
     mistakes="""
-    - cost([other]) → ∅ ⇒ This is the head with which the pair costs most. What does that head cost alone?
-    cost([head, other]) - cost([other]) → cost([other]) ∨ - cost([other]) ⇒ Heads are compared by their cost alone, so
-        `head` has no influence.
-    max( → min( ⇒ This is the head whose removal costs least more. Which sign is needed?
-    cost([head, other]) - cost([other]) → cost([head, other]) + cost([other]) ⇒ The head's own cost is added instead of
-        subtracted.
-    cost([head, other]) - cost([other]) → cost([head, other]) / cost([other]) ⇒ A ratio is taken, where the difference is
-        needed.
+    - cost([other]) -> _ => This is the head with which the pair costs most. What does that head cost alone?
+    cost([head, other]) - cost([other]) -> cost([other]) || - cost([other]) => Heads are compared by their cost alone,
+        so `head` has no influence.
+    max( -> min( => This is the head whose removal costs least more. Which sign is needed?
+    cost([head, other]) - cost([other]) -> cost([head, other]) + cost([other]) => The head's own cost is added instead
+        of subtracted.
+    cost([head, other]) - cost([other]) -> cost([head, other]) / cost([other]) => A ratio is taken, where the difference
+        is needed.
     """,
 )
 def covering_head(cost, head, others):

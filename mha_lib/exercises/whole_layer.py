@@ -135,7 +135,7 @@ def questions(head_mask: bool) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
-    """A ``MistakeError`` if a layer without the rows and columns of a head is not what it is with that head's gate at 0."""
+    """Raise a ``MistakeError`` unless a head can be removed with its rows and columns, as if its gate were 0."""
 
     def outputs(X: Tensor) -> tuple[Tensor, Tensor]:
         layer = Layer(12, 3, bias=True).eval()
