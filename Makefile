@@ -156,8 +156,11 @@ elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet:
 test-elsewhere: install ## run all notebooks of notebooks/elsewhere, and compare with what is committed
 	@BOOK_PYTHON="$(BOOK_PYTHON)" $(PY) -m tools.elsewhere --test
 
-nbgrader: ## install nbgrader beside all this: from then on make test grades the exercises with it
-	@$(MAKE) install VENV=.venv-nbgrader
+# Its kernel is the course's own environment: the one that nbgrader brings along knows no mha_lib.
+nbgrader: install ## install nbgrader beside all this: from then on make test grades the exercises with it
+	@$(MAKE) --no-print-directory install VENV=.venv-nbgrader
+	@JUPYTER_PATH="$(CURDIR)/.venv-nbgrader/share/jupyter" $(PY) -m ipykernel install --prefix="$(CURDIR)/.venv-nbgrader"
+	@echo 'To grade, in each new shell:  export PATH="$(CURDIR)/.venv-nbgrader/bin:$$PATH"'
 
 check: install
 	@rm -rf $(MODELS)

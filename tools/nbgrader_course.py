@@ -1,13 +1,12 @@
 """A course of nbgrader in a folder, for tests and benchmarks: an assignment is made, handed in and graded.
 
-nbgrader has an environment of its own, made by ``make nbgrader``; the notebooks run on this one, where mha_lib is.
+nbgrader has an environment of its own, made by ``make nbgrader``, whose kernel is this environment, where mha_lib is.
 """
 
 import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from tools import notebooks as make_notebooks
@@ -16,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 NBGRADER = ROOT / ".venv-nbgrader"
 SOLUTIONS = ROOT / "notebooks" / "solutions"
 ASSIGNMENT = "attention"
-KERNEL = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "python"}
 GRADES = f"""
 import json
 from nbgrader.api import Gradebook
@@ -31,6 +29,12 @@ print(json.dumps(grades))
 """
 
 
+def of_an_instructor(home):
+    """The variables of a shell that knows of no kernel, no make and no settings of Jupyter but those under ``home``."""
+    private = ("JUPYTER", "MAKE", "MFLAGS")
+    return {name: value for name, value in os.environ.items() if not name.startswith(private)} | {"HOME": str(home)}
+
+
 class Course:
     """An instructor's course in ``folder``, with nbgrader's settings of this project and one assignment released.
 
@@ -41,9 +45,6 @@ class Course:
 
     def __init__(self, folder, notebooks):
         self.folder = folder
-        kernel = folder / "jupyter" / "kernels" / "python3" / "kernel.json"
-        kernel.parent.mkdir(parents=True)
-        kernel.write_text(json.dumps(KERNEL | {"display_name": "Python 3"}))
         (folder / "source" / ASSIGNMENT).mkdir(parents=True)
         for name in notebooks:
             shutil.copy(SOLUTIONS / name, folder / "source" / ASSIGNMENT)
@@ -51,17 +52,14 @@ class Course:
             shutil.copy(settings, folder)
         self.nbgrader("generate_assignment", ASSIGNMENT)
 
-    def nbgrader(self, *arguments, fails=False):
+    def nbgrader(self, *arguments, fails=False, **variables):
         """Run nbgrader in the course; what it says. ``fails``: whether it must end with an error; None: it may."""
-        return self.run("-m", "nbgrader", *arguments, fails=fails).stderr
+        return self.run("-m", "nbgrader", *arguments, fails=fails, **variables).stderr
 
-    def run(self, *arguments, fails=False):
-        """Run the Python that has nbgrader, in a home of its own."""
-        env = os.environ | {
-            "HOME": str(self.folder),
-            "JUPYTER_PATH": str(self.folder / "jupyter"),
-            "PATH": f"{NBGRADER / 'bin'}{os.pathsep}{os.environ['PATH']}",  # nbgrader starts alembic by its name
-        }
+    def run(self, *arguments, fails=False, **variables):
+        """Run the Python that has nbgrader; ``variables`` are added to its environment."""
+        path = f"{NBGRADER / 'bin'}{os.pathsep}{os.environ['PATH']}"  # nbgrader starts alembic by its name
+        env = of_an_instructor(self.folder) | {"PATH": path} | variables
         done = subprocess.run(["python", *arguments], cwd=self.folder, env=env, capture_output=True, text=True)
         assert fails in (None, bool(done.returncode)), done.stdout + done.stderr
         return done

@@ -5,9 +5,12 @@
     python -m tools.translations check     count what is stale, missing or damaged; red where a page would be wrong
     python -m tools.translations stale     the English of each stale paragraph, old and new, word by word
     python -m tools.translations terms     paragraphs without a term of the glossary: to be read, not to be obeyed
+    python -m tools.translations same 04_transpose_qkv-17       its English means the same: translations are not stale
+    python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
 Only Markdown is translated. What has no translation, or one of an earlier English, is shown in English and says so; a
-page that would be more than a third English is not built.
+page that would be more than a third English is not built. A catalogue that is withdrawn stands in
+``translations/memory/<language>/``: ``update`` takes from there what a new paragraph says again.
 """
 
 import argparse
@@ -89,23 +92,36 @@ def load(stem, language):
     return polib.pofile(str(path), encoding="utf-8") if path.exists() else polib.POFile()
 
 
-def save(catalogue, stem, language):
-    """Write a catalogue in one fixed form."""
+def kept(stem, language):
+    """Where the catalogue of a withdrawn page stands."""
+    return CATALOGUES / "memory" / language / f"{stem}.po"
+
+
+def memory(language):
+    """What was translated of pages that are withdrawn: the entries, by the English that was translated."""
+    entries = (entry for path in sorted(kept("*", language).parent.glob("*.po")) for entry in polib.pofile(str(path)))
+    return {entry.previous_msgid or entry.msgid: entry for entry in entries if entry.msgstr}
+
+
+def save(catalogue, stem, language, place=None):
+    """Write a catalogue in one fixed form, to its place or to another."""
+    place = place or CATALOGUES / language / f"{stem}.po"
     catalogue.header = f"{stem} in {LANGUAGES[language]['name']}"
     form = {"Language": language, "Content-Type": "text/plain; charset=UTF-8", "Content-Transfer-Encoding": "8bit"}
     catalogue.metadata = form | {key: text for key, text in catalogue.metadata.items() if key == READ_BY}
     catalogue.wrapwidth = 0  # one paragraph, one line: a difference shows what has changed
-    (CATALOGUES / language).mkdir(exist_ok=True)
-    catalogue.save(str(CATALOGUES / language / f"{stem}.po"), newline="\n")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    catalogue.save(str(place), newline="\n")
 
 
 def update(stem, language):
     """Bring a catalogue to the English of today.
 
     A paragraph whose English was changed keeps its translation, marked as fuzzy, with the English that was
-    translated. What is not needed any more is kept at the end, in case the paragraph comes back.
+    translated. What is not needed any more is kept at the end, in case the paragraph comes back. A paragraph without a
+    translation gets that of a withdrawn page: as it is, if the English is the same, else marked as fuzzy.
     """
-    catalogue, blocks = load(stem, language), wanted(stem)
+    catalogue, blocks, withdrawn = load(stem, language), wanted(stem), memory(language)
     old = {entry.msgid: entry for entry in catalogue}
     spare = {block: entry for block, entry in old.items() if block not in blocks and entry.msgstr}
     came_back = {entry.previous_msgid: entry for entry in spare.values() if is_stale(entry)}
@@ -116,9 +132,11 @@ def update(stem, language):
         if not entry.msgstr and block in came_back:
             entry.msgstr = came_back[block].msgstr
             spare.pop(came_back[block].msgid, None)
+        elif not entry.msgstr and block in withdrawn:
+            entry.msgstr = withdrawn[block].msgstr
         elif not entry.msgstr:
-            for near in difflib.get_close_matches(block, spare, 1, 0.6):
-                former = spare.pop(near)
+            for near in difflib.get_close_matches(block, spare | withdrawn, 1, 0.6):
+                former = spare.pop(near, None) or withdrawn[near]
                 entry.msgstr, entry.flags = former.msgstr, ["fuzzy"]
                 entry.previous_msgid = former.previous_msgid or former.msgid
         catalogue.append(entry)
@@ -189,8 +207,20 @@ def build(stem, language, built, notebook=None):
             title = english(other).cells[0].source.partition("\n")[0]
             title = translated(other, language).get(title, title).removeprefix("# ")
             out.cells[0].source += f"- [{title}]({target(other, language).name})\n"
+        out.cells[0].source += coming(language)
     out.metadata["language"] = said["code"]
     return out
+
+
+def coming(language):
+    """What a language's first page says of notebooks that are withdrawn and will be translated anew, or ""."""
+    withdrawn = sorted(path.stem for path in kept("*", language).parent.glob("*.po"))
+    stems = [stem for stem in withdrawn if home(stem).exists() and not load(stem, language)]
+    pages = []
+    for stem in stems:
+        title = english(stem).cells[0].source.partition("\n")[0].removeprefix("# ")
+        pages.append(f"[{title}]({os.path.relpath(home(stem), NOTEBOOKS / language)})")
+    return f"\n{LANGUAGES[language]['coming'].format(pages=', '.join(pages))}\n" if pages else ""
 
 
 def put_under_title(lines, notebook):
@@ -206,9 +236,13 @@ def files():
         pages[home(stem)] = whole(stem)
         if languages:
             put_under_title(switcher(stem, "en", built), pages[home(stem)])
-        for path, page in pages.items():
-            found[path] = page.cells[0].source if path.suffix == ".md" else nbformat.v4.writes(page) + "\n"
+        found |= {path: as_text(page, path) for path, page in pages.items()}
     return found
+
+
+def as_text(page, path):
+    """What the file of a page or a notebook holds."""
+    return page.cells[0].source if path.suffix == ".md" else nbformat.v4.writes(page) + "\n"
 
 
 def write_all():
@@ -258,9 +292,54 @@ def stale():
     for stem, language in catalogues():
         for entry in load(stem, language):
             if is_stale(entry) and not entry.obsolete:
-                words = difflib.ndiff((entry.previous_msgid or entry.msgid).split(), entry.msgid.split())
-                changes = " ".join(CHANGED[word[:2]].format(word[2:]) for word in words if word[:2] in CHANGED)
-                print(f"{language} {entry.occurrences[0][0]}\n  {changes}\n  {entry.msgstr}\n")
+                print(f"{language} {entry.occurrences[0][0]}\n  {changes(entry)}\n  {entry.msgstr}\n")
+
+
+def changes(entry):
+    """The English of a stale paragraph, with the words that are gone and those that are new."""
+    words = difflib.ndiff((entry.previous_msgid or entry.msgid).split(), entry.msgid.split())
+    return " ".join(CHANGED[word[:2]].format(word[2:]) for word in words if word[:2] in CHANGED)
+
+
+def same(cell):
+    """Show how the English of a cell has changed; if it means the same, its translations in all languages are fresh.
+
+    One that would be wrong, since it holds a number that is another now, stays stale.
+    """
+    entries = [entry for entry in cell_entries(cell) if is_stale(entry[-1])]
+    print(*dict.fromkeys(changes(entry) for *_, entry in entries), sep="\n")
+    if entries and input("Does it mean the same? [y/N] ").lower() == "y":
+        for stem, language, catalogue, entry in entries:
+            lost = [what for _, what in damage(entry.msgid, entry.msgstr)]
+            if lost:
+                print(f"{language}: stays stale, for its translation has {'; '.join(lost)}\n  {entry.msgstr}")
+            else:
+                entry.flags, entry.previous_msgid = [], None
+                save(catalogue, stem, language)
+        write_all()
+
+
+def cell_entries(cell):
+    """The translated messages of a cell, each as page, language, catalogue and entry."""
+    for stem, language in catalogues():
+        catalogue = load(stem, language)
+        for entry in catalogue:
+            if (cell, "") in entry.occurrences:
+                yield stem, language, catalogue, entry
+
+
+def withdraw(stem):
+    """Take a page out of all languages: its catalogues go to the memory, with what they had there before."""
+    for language in LANGUAGES:
+        catalogue, place = load(stem, language), kept(stem, language)
+        known = {entry.msgid for entry in catalogue}
+        if place.exists():
+            catalogue.extend(entry for entry in polib.pofile(str(place)) if entry.msgid not in known)
+        save(catalogue, stem, language, place)
+        (CATALOGUES / language / f"{stem}.po").unlink(missing_ok=True)
+        target(stem, language).unlink(missing_ok=True)
+    home(stem).write_text(as_text(whole(stem), home(stem)), encoding="utf-8", newline="\n")
+    write_all()
 
 
 def terms():
@@ -278,8 +357,15 @@ def update_all():
 
 
 VERBS = {"update": update_all, "build": write_all, "check": check, "stale": stale, "terms": terms}
+VERBS_OF_ONE = {"same": ("cell", same), "withdraw": ("page", withdraw)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Notebooks and pages in other languages.")
-    parser.add_argument("verb", choices=VERBS)
-    sys.exit(VERBS[parser.parse_args().verb]())
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for name, verb in VERBS.items():
+        verbs.add_parser(name).set_defaults(run=lambda _, verb=verb: verb())
+    for name, (of, verb) in VERBS_OF_ONE.items():
+        verbs.add_parser(name).add_argument("one", metavar=of)
+        verbs.choices[name].set_defaults(run=lambda asked, verb=verb: verb(asked.one))
+    asked = parser.parse_args()
+    sys.exit(asked.run(asked))

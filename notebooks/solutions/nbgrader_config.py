@@ -7,13 +7,19 @@
     nbgrader autograde attention                    grades submitted/<learner>/attention
     nbgrader export --exporter=marks.Canvas ...     writes the marks, see marks.py
 
-The kernel named python3 that nbgrader finds must have ``mha_lib``, and the learners' too. Set ``MHA_SOLUTIONS=off`` in
-the learners' environment as well, if ``exercises.solution`` is not to show them worked answers.
+The kernel named python3 that nbgrader finds must have ``mha_lib``: without it nothing is graded, and a line says so.
+The learners' kernel must have it, too. Set ``MHA_SOLUTIONS=off`` in the learners' environment as well, if
+``exercises.solution`` is not to show them worked answers.
 """
 
+import functools
 import os
+import sys
 
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from nbconvert.preprocessors import TagRemovePreprocessor
+from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds, OverwriteCells, OverwriteKernelspec
 
@@ -25,6 +31,12 @@ c.ClearSolutions.text_stub = "*Your answer, in the place of this line.*"
 c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, *GenerateAssignment.preprocessors.default()]
 c.TagRemovePreprocessor.enabled = True
 c.TagRemovePreprocessor.remove_cell_tags = {"reason"}
+WITHOUT_LIBRARY = """
+Nothing was graded: the kernel python3 that nbgrader starts cannot import mha_lib, and everybody would get 0 points.
+    {error}
+`make nbgrader`, in the project's folder, gives it the right kernel. For another nbgrader, use the Python with mha_lib:
+    .venv/bin/python -m ipykernel install --prefix="{prefix}"
+"""
 c.Execute.timeout = 180  # seconds a cell, then the next one is run; the first time, a model may have to be trained
 
 
@@ -65,3 +77,16 @@ class AddMissing(OverwriteCells):
 
 c.Autograde.sanitize_preprocessors = [ClearOutput, GradeTheLast, OverwriteKernelspec, AddMissing, CheckCellMetadata]
 c.AddMissing.add_missing_cells = True
+
+
+@functools.cache
+def check_kernel():
+    """Stop all grading if the kernel cannot import mha_lib; what is well once is not asked again."""
+    trial = new_notebook(cells=[new_code_cell("from mha_lib import exercises")])
+    try:
+        NotebookClient(trial, kernel_name="python3", timeout=c.Execute.timeout).execute()
+    except CellExecutionError as error:
+        sys.exit(WITHOUT_LIBRARY.format(error=f"{error.ename}: {error.evalue}", prefix=sys.prefix))
+
+
+c.Autograde.pre_convert_hook = lambda **_: check_kernel()  # nbgrader calls it before it looks at a hand-in

@@ -17,6 +17,12 @@ from tools.notebooks import read
 
 SITE = ROOT / "build" / "site"
 STORIES = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+# One page of each language, another one in each.
+OF_LANGUAGES = [
+    f"{language}/{pages[-number % len(pages)].replace('README', 'index')}"
+    for number, language in enumerate(LANGUAGES, start=1)
+    if (pages := sorted(path.stem for path in (ROOT / "notebooks" / language).glob("*.*")))
+]
 MAX_BYTES = 24_000_000
 SIZES = {"light": 1440, "dark": 390}
 # Our own, where furo's and Sphinx's markup is theirs to mend.
@@ -106,7 +112,8 @@ def test_the_search_finds_words_of_every_language(browser, language):
     page.goto(f"{(SITE / 'search.html').as_uri()}?q={SEARCHED[language]}")
     page.locator("#search-results li a").first.wait_for()
     found = page.locator("#search-results li a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
-    assert any(link.startswith(f"{language}/03_multi_head_attention.html") for link in found)
+    pages = list((ROOT / "notebooks" / language).glob("*.*"))
+    assert any(link.startswith(f"{language}/") for link in found) is bool(pages)
     page.close()
 
 
@@ -150,9 +157,7 @@ def test_it_is_small_and_folds_what_one_should_think_of_first():
     ("stem", "scheme"),
     [
         *itertools.product(["index", *STORIES], SIZES),
-        ("vi/GLOSSARY", "dark"),
-        ("zh/04_transpose_qkv", "dark"),
-        ("ja/index", "dark"),
+        *itertools.product(OF_LANGUAGES, ["dark"]),
     ],
 )
 def test_a_page_lives_on_its_own(browser, stem, scheme):

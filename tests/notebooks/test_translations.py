@@ -2,22 +2,32 @@
 
 import json
 import re
-import shutil
 from collections import Counter
 from urllib.parse import unquote
 
 import nbformat
 import notebook_checks as checks
 import pytest
-from notebook_tools import NOTEBOOKS, ROOT, TRANSLATED, make_notebooks
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from notebook_tools import ROOT, TRANSLATED, make_notebooks
 
 from tools import glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
-from tools.messages import damage, messages
+from tools.messages import damage
 
 MAX_BYTES = 900_000
 PAGES = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.md"))]
-STEM = "04_transpose_qkv"
+STEM = "04_sample"
+LONG = (
+    "There are 12 heads in the layer, and each of them has a projection of its own, so that the sum over all the heads "
+    "is the same as one large matrix."
+)
+TEXTS = [
+    "# A sample\n\n**Goal:** translate a few words.\n\nThe formula is $QK^T$, in code `Q @ K.T`.",
+    f"## 1. Heads\n\nThey are counted from 0.\n\n{LONG}",
+    "- an item of a list\n- another one, with the number 0.84\n\n| head | weight |\n|---|---|\n| first | 0.5 |",
+    "## Summary\n\nThe largest weight belongs to the third head.\n\nA picture shows the weights of the other nine.",
+]
 every_language = pytest.mark.parametrize("language", LANGUAGES)
 
 
@@ -30,11 +40,8 @@ def test_pages_are_what_their_catalogues_make_and_nothing_is_damaged(capsys):
     assert sum(path.stat().st_size for path in CATALOGUES.rglob("*")) <= MAX_BYTES
 
 
-def test_what_is_translated():
-    stories = {path.name for path in NOTEBOOKS if path.stem[:2] in ("00", "03", "04")}
-    for language in LANGUAGES:
-        made = {path.name for path in (ROOT / "notebooks" / language).iterdir()}
-        assert made >= {"README.md", "GLOSSARY.md", *stories}
+def test_a_translated_notebook_is_no_notebook_of_its_own():
+    """It is made from its English, and never run."""
     assert not set(TRANSLATED) & set(make_notebooks.all_notebooks())
 
 
@@ -48,29 +55,42 @@ def without_text(path):
     return notebook
 
 
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_notebook_differs_in_its_texts_alone_and_its_links_lead_somewhere(path):
-    assert without_text(path) == without_text(ROOT / "notebooks" / path.name)
-    assert list(checks.links_resolve(make_notebooks.read(path), path)) == []
+def test_a_notebook_differs_in_its_texts_alone_and_its_links_lead_somewhere(subtests):
+    for path in TRANSLATED:
+        with subtests.test(f"{path.parent.name}/{path.stem}"):
+            assert without_text(path) == without_text(ROOT / "notebooks" / path.name)
+            assert list(checks.links_resolve(make_notebooks.read(path), path)) == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_links_of_a_page_lead_somewhere(path):
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
-    assert links and [link for link in links if not (path.parent / unquote(link)).exists()] == []
+def test_links_of_a_page_lead_somewhere(subtests):
+    for path in PAGES:
+        links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+        with subtests.test(f"{path.parent.name}/{path.stem}"):
+            assert links and [link for link in links if not (path.parent / unquote(link)).exists()] == []
+
+
+def say(block, language):
+    """A translation of a message that loses nothing."""
+    return f"{block} [{language}]"
 
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A copy of one translated notebook, and what changes its cells: ``course(change)``."""
-    for place in ("notebooks", *(f"translations/{language}" for language in LANGUAGES)):
-        (tmp_path / place).mkdir(parents=True)
-    path = tmp_path / "notebooks" / f"{STEM}.ipynb"
-    shutil.copy(ROOT / "notebooks" / path.name, path)
-    for language in LANGUAGES:
-        shutil.copy(CATALOGUES / language / f"{STEM}.po", tmp_path / "translations" / language)
-    monkeypatch.setattr(translations, "NOTEBOOKS", path.parent)
+    """A small notebook, translated into all languages, and what changes its cells: ``course(change)``."""
+    monkeypatch.setattr(translations, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(translations, "CATALOGUES", tmp_path / "translations")
+    path = tmp_path / "notebooks" / f"{STEM}.ipynb"
+    path.parent.mkdir()
+    notebook = new_notebook(cells=[new_markdown_cell(text) for text in TEXTS])
+    notebook.cells.insert(2, new_code_cell("heads = 12"))
+    make_notebooks.set_ids(notebook.cells, STEM)
+    path.write_text(nbformat.v4.writes(notebook), encoding="utf-8")
+    for language in LANGUAGES:
+        translations.update(STEM, language)
+        catalogue = translations.load(STEM, language)
+        for entry in catalogue:
+            entry.msgstr = say(entry.msgid, language)
+        translations.save(catalogue, STEM, language)
 
     def change(edit):
         notebook = make_notebooks.read(path)
@@ -83,14 +103,11 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def paragraph(course):
     """A long paragraph with a number in it, the number of its cell, and what rewrites it: ``rewrite(old, new)``."""
-    for number, cell in enumerate(make_notebooks.read(translations.home(STEM)).cells):
-        for block in messages(cell.source) if number and cell.cell_type == "markdown" else ():
-            if len(block.split()) > 30 and re.search(r" \d+ ", block):
 
-                def rewrite(old, new, number=number):
-                    course(lambda cells: cells[number].update(source=cells[number].source.replace(old, new)))
+    def rewrite(old, new):
+        course(lambda cells: cells[1].update(source=cells[1].source.replace(old, new)))
 
-                return block, number, rewrite
+    return LONG, 1, rewrite
 
 
 def kinds(language):
@@ -135,6 +152,60 @@ def test_stale_shows_what_has_changed(paragraph, capsys):
     translations.stale()
     told = capsys.readouterr().out
     assert "[-the-] {+teh+}" in told and told.count("{+") == 1
+
+
+def shown_as_stale(paragraph, change):
+    """The small notebook with one paragraph changed, in all languages; the new paragraph and its cell."""
+    old, number, rewrite = paragraph
+    rewrite(old, change(old))
+    for language in LANGUAGES:
+        translations.update(STEM, language)
+    return change(old), make_notebooks.read(translations.home(STEM)).cells[number].id
+
+
+def answer(monkeypatch, word):
+    monkeypatch.setattr("builtins.input", lambda question: word)
+
+
+def test_a_paragraph_that_means_the_same_is_fresh_in_all_languages(paragraph, monkeypatch, capsys):
+    new, cell = shown_as_stale(paragraph, EDITS["slip of the pen"][0])
+    answer(monkeypatch, "")
+    translations.same(cell)
+    told = capsys.readouterr().out
+    assert "[-the-] {+teh+}" in told and told.count("{+") == 1
+    assert [kinds(language)["stale"] for language in LANGUAGES] == [1, 1, 1]
+    answer(monkeypatch, "y")
+    translations.same(cell)
+    for language in LANGUAGES:
+        assert kinds(language) == Counter()
+        assert translations.translated(STEM, language)[new] == say(paragraph[0], language)
+        assert say(paragraph[0], language) in translations.target(STEM, language).read_text(encoding="utf-8")
+
+
+def test_a_paragraph_with_another_number_does_not_mean_the_same(paragraph, monkeypatch, capsys):
+    _, cell = shown_as_stale(paragraph, EDITS["changed number"][0])
+    answer(monkeypatch, "y")
+    translations.same(cell)
+    assert [kinds(language)["stale"] for language in LANGUAGES] == [1, 1, 1]
+    assert "vi: stays stale, for its translation has lost ['97']" in capsys.readouterr().out
+
+
+def test_of_a_withdrawn_page_nothing_is_built_and_its_words_are_remembered(paragraph):
+    old, _, rewrite = paragraph
+    translations.write_all()
+    english, pages = translations.home(STEM), [translations.target(STEM, language) for language in LANGUAGES]
+    translations.withdraw(STEM)
+    assert not any(page.exists() for page in pages) and list(translations.catalogues()) == []
+    assert "vi/" not in english.read_text(encoding="utf-8") and english.name in translations.coming("vi")
+
+    new = EDITS["slip of the pen"][0](old)
+    rewrite(old, f"{new}\n\n{REWRITTEN}")
+    translations.save(translations.load(STEM, "vi"), STEM, "vi")  # an empty catalogue, as for a new notebook
+    for language in LANGUAGES:
+        translations.update(STEM, language)
+        assert kinds(language) == {"stale": 1, "missing": 1}
+    translations.withdraw(STEM)
+    assert translations.memory("vi")[old].msgstr == say(old, "vi")
 
 
 def test_a_moved_cell_is_translated_in_its_new_place_and_a_deleted_one_is_gone(course, paragraph, language="zh"):
