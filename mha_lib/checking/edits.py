@@ -40,13 +40,18 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
 
 def with_edits(right: Callable, edits: Edits) -> Callable:
     """Return the right answer with the edits of one mistake made in its source."""
+    return defined(right, code_with(right, edits))
+
+
+def defined(right: Callable, code: CodeType) -> Callable:
+    """Return the function that this code defines, among the names that the right answer sees."""
     namespace: dict[str, Any] = {}
-    exec(compiled(right, edits), right.__globals__, namespace)
+    exec(code, right.__globals__, namespace)
     return namespace[right.__name__]
 
 
-def compiled(right: Callable, edits: Edits) -> CodeType:
-    """Return the code of the right answer's definition with these edits made in it.
+def code_with(right: Callable, edits: Edits) -> CodeType:
+    """Compile the definition of the right answer with these edits made in it.
 
     Raises:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.

@@ -27,7 +27,7 @@ from typing import Any
 
 from mha_lib.checking import diagnosis, kept_work, running
 from mha_lib.checking.comparing import Result, explains, given, is_number, needed
-from mha_lib.checking.edits import rows_of, source_of_answer, with_edits
+from mha_lib.checking.edits import code_with, defined, rows_of, source_of_answer
 from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, two_numbers
@@ -123,11 +123,12 @@ class FunctionExercise(Exercise):
         self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
         self.edits = [row for table in tables for row in rows_of(table)]
+        self.codes = [code_with(right, edits) for _, edits in self.edits]  # a slip in a table raises here
 
     @functools.cached_property
     def mistakes(self) -> list[tuple[str, Callable]]:
         """What is said of a mistake, and a program that makes it."""
-        return [(text, with_edits(self.right, edits)) for text, edits in self.edits]
+        return [(text, defined(self.right, code)) for (text, _), code in zip(self.edits, self.codes, strict=True)]
 
     def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""

@@ -194,12 +194,25 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
     return queries, torch.randn(num_keys, size), torch.randn(num_keys, value_size), allowed, block_size
 
 
+def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
+    """Give a trial with scores near minus a million, and a masked key near plus a million.
+
+    All are whole numbers, so that they are the same in whatever order one computes.
+    """
+    queries, keys = torch.randint(-4, 5, (num_queries, 16)).float(), torch.randint(-1, 2, (num_keys, 16)).float()
+    queries[:, 0], keys[:, 0], keys[2, 0] = 2000.0, -2000.0, 2000.0
+    allowed = torch.rand(num_queries, num_keys) < 0.7
+    allowed[:, 2], allowed[:, -1] = False, True
+    return queries, keys, torch.randn(num_keys, 2), allowed, block_size
+
+
 @exercise(
     trials=lambda: {
         "in a single block": [blocks_trial((2, 3, 2, 2), 4, 1.0, 1.0, 0), blocks_trial((3, 5, 4, 2), 5, 1.0, 0.7, 0)],
         "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
         "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
         "with a first block that nobody may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+        "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
     },
     praise="Equal to softmax in any blocks, with large scores and with blocks that nobody may read.",
     idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
@@ -220,6 +233,13 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
         .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], 0.0) => Keys that may not be
             attended to get the score 0, and take part.
         .masked_fill(~allowed[:, block], -math.inf) -> _ => The mask has no effect.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], -1e4) ||
+            .masked_fill(~allowed[:, block], -1e5) || - 1e4 * ~allowed[:, block] || - 1e5 * ~allowed[:, block] => A
+            finite number masks the keys. Where all allowed scores are lower than the masked ones, masked keys take
+            part. Which score has the weight 0?
+        torch.full((len(queries), 1), -math.inf) -> torch.zeros(len(queries), 1) || torch.full((len(queries), 1), -1e4)
+            => The largest score begins too high: where all scores are lower, their powers are 0. What is lower than
+            every score?
         / math.sqrt(queries.shape[1]) -> _ => The scores are not divided by anything.
         range(0, len(keys), block_size) -> range(0, len(keys) - block_size + 1, block_size) => Keys that do not fill a
             block have no part in it.

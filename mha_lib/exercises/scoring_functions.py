@@ -30,8 +30,15 @@ MASK = """
         does the mask run?
     torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) -> scores.masked_fill(~valid, 0) => These are scores
         with 0 for padding. What makes weights of scores?
-    ~valid, {lowest}) -> ~valid, -1e6) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid, -20.0) => Padding
-        gets weight instead of exactly 0. Is the number for padding lower than every score can be?
+    ~valid, {lowest}) -> ~valid, -1e6) || ~valid, -1e5) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid,
+        -20.0) => Padding gets weight instead of exactly 0. Is the number for padding lower than every score can be?
+    scores.masked_fill(~valid, {lowest}) -> scores - 1e9 * ~valid || scores - 3e38 * ~valid || scores - 1e6 * ~valid ||
+        scores - 1e5 * ~valid || scores - 1e4 * ~valid || scores - 1e3 * ~valid || scores - 100 * ~valid ||
+        torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} -> (torch.softmax(scores, dim=-1) *
+        valid / (torch.softmax(scores, dim=-1) * valid).sum(dim=-1, keepdim=True)){nan_to_num} ||
+        torch.nn.functional.normalize(torch.softmax(scores, dim=-1) * valid, p=1, dim=-1) => Padding with a far higher
+        score takes the weight in the softmax. Neither a finite number added to its score nor a mask after the softmax
+        prevents that. Which score has the weight 0?
     """
 
 
@@ -73,13 +80,18 @@ def scaled_scores(queries, keys, std):
 
 
 def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """The same, and the last stage again where all scores are high, or low, or padding alone is high."""
+    """Add stages to these: the last one again, with all scores high, or low, or with padding alone far higher."""
     trials = list(stages.values())[-1]
     padding = [~valid_keys(lengths, scores.shape[-1]) for scores, lengths in trials]
     return stages | {
         "where all scores are 100 higher": [(scores + 100, lengths) for scores, lengths in trials],
         "where all scores are 3 million lower": [(scores - 3e6, lengths) for scores, lengths in trials],
-        "where padding scores 30 higher": [(s + 30 * mask, n) for (s, n), mask in zip(trials, padding, strict=True)],
+        "where padding scores 3 million higher": [
+            (scores + 3e6 * mask, lengths) for (scores, lengths), mask in zip(trials, padding, strict=True)
+        ],
+        "where padding scores 3e38": [
+            (scores.masked_fill(mask, 3e38), lengths) for (scores, lengths), mask in zip(trials, padding, strict=True)
+        ],
     }
 
 
@@ -103,7 +115,7 @@ def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str,
     [:, None, None] -> [:, None] || valid_lens[:, None, None] -> valid_lens.repeat(scores.shape[1]).reshape(
         scores.shape[:2])[:, :, None] => Rows of one example have different lengths. Which axis do lengths belong to?
     """,
-        MASK.format(lengths="valid_lens[:, None, None]", lowest="-torch.inf", times_valid=""),
+        MASK.format(lengths="valid_lens[:, None, None]", lowest="-torch.inf", times_valid="", nan_to_num=""),
         SOFTMAX_AXES,
     ),
 )
@@ -168,7 +180,9 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
         too. What does a softmax make of scores that are equally low?
     valid_lens[:, :, None] -> valid_lens.clamp(min=1)[:, :, None] => A row whose length is 0 listens to the first key.
     """,
-        MASK.format(lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid"),
+        MASK.format(
+            lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid", nan_to_num=".nan_to_num(0)"
+        ),
         SOFTMAX_AXES,
     ),
 )

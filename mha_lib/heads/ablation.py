@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.heads.coalitions import heads_in
+from mha_lib.models.any_layer import attend, heads_before_output, num_heads_of
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import single_thread
@@ -58,16 +59,14 @@ def evaluate(
     shape = head_shape(model)
     if gates.dim() != 3 or gates.shape[1:] != shape:
         raise ValueError(f"gates must have shape (num_sets, {shape[0]}, {shape[1]}), got {tuple(gates.shape)}")
-    *early, last = model.attentions
+    last = model.attentions[-1]
     *early_substitutes, last_substitute = substitutes_for(model, batch) if substitutes is None else substitutes
-    gates = gates.to(last.W_o.weight)
+    gates = gates.to(next(last.parameters()))
     settings, which = gates[:, :-1].unique(dim=0, return_inverse=True)
     accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64, device=gates.device)
     with torch.no_grad(), measuring(model):
         for number, setting in enumerate(settings if label is None else progress_bar(settings, len(settings), label)):
-            changes = [blend(*pair) for pair in zip(setting, early_substitutes, strict=True)]
-            with heads_seen_by(early, changes):
-                queries, context, lengths = model.before_last_attention(batch.inputs, batch.valid_lens)
+            queries, context, lengths = _before_last_attention(model, batch, setting, early_substitutes)
             base, parts = _last_attention(last, queries, context, lengths, last_substitute)
             for sets in (which == number).nonzero().flatten().split(max(1, TOKENS_AT_ONCE // queries[..., 0].numel())):
                 attended = base + torch.tensordot(gates[sets, -1], parts, dims=([1], [0]))
@@ -140,8 +139,20 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
     ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
     """
     found: list[Tensor] = []
-    with torch.no_grad(), measuring(model), heads_seen_by(model.attentions, [found.append] * len(model.blocks)):
-        model(batch.inputs, batch.valid_lens, head_mask)
+
+    def observer(gates: Tensor | None) -> Callable[[Tensor], Tensor | None]:
+        def note(heads: Tensor) -> Tensor | None:
+            found.append(heads)
+            return None if gates is None else heads * gates[..., None, None].to(heads.dtype)
+
+        return note
+
+    with (
+        torch.no_grad(),
+        measuring(model),
+        heads_seen_by(model.attentions, list(map(observer, model.gates(head_mask)))),
+    ):
+        model(batch.inputs, batch.valid_lens)
     return found
 
 
@@ -168,7 +179,7 @@ def head_shape(model: Transformer) -> tuple[int, int]:
     Raises:
         ValueError: the blocks have different numbers of heads, so that no table can hold them.
     """
-    numbers = {name: block.attention.num_heads for name, block in model.blocks.items()}
+    numbers = {name: num_heads_of(block.attention) for name, block in model.blocks.items()}
     if len(set(numbers.values())) != 1:
         raise ValueError(f"model must have the same number of heads in every block, got {numbers}")
     return len(numbers), next(iter(numbers.values()))
@@ -230,18 +241,32 @@ def saying(model: Transformer, words: Sequence[Tensor], places: Collection[tuple
 def heads_seen_by(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
-    """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o.
+    """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o,
+    behind its gates.
 
     What the observer returns takes their place; if it returns None, they stay.
     """
     with ExitStack() as hooks:
         for attention, observer in zip(attentions, observers, strict=True):
-            hooks.enter_context(attention.attention.register_forward_hook(_on_output(observer)))
+            hooks.enter_context(heads_before_output(attention, observer))
         yield
 
 
-def _on_output(observer: Callable[[Tensor], Tensor | None]) -> Callable:
-    return lambda module, arguments, output: observer(output)
+def _before_last_attention(
+    model: Transformer, batch: Batch, setting: Tensor, substitutes: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What the last attention gets where these gates (num_blocks − 1, num_heads) are on the earlier heads."""
+    if all(map(_is_zero, substitutes)):  # then every layer's own gates do
+        gates = torch.cat([setting, setting.new_ones(1, head_shape(model)[1])])
+        return model.before_last_attention(batch.inputs, batch.valid_lens, gates)
+    changes = [blend(*pair) for pair in zip(setting, substitutes, strict=True)]
+    with heads_seen_by(model.attentions[:-1], changes):
+        return model.before_last_attention(batch.inputs, batch.valid_lens)
+
+
+def _is_zero(substitute: Tensor) -> bool:
+    """Whether zeros take the place of a block's heads that are off."""
+    return not substitute.dim()
 
 
 def _last_attention(
@@ -249,8 +274,12 @@ def _last_attention(
 ) -> tuple[Tensor, Tensor]:
     """The attention's output as base + Σ gate · part: base (batch, n, num_hiddens), parts (num_heads, batch, …)."""
     found: list[Tensor] = []
+    if _is_zero(substitute) and not isinstance(attention, MultiHeadAttention):
+        gates = torch.eye(num_heads_of(attention), dtype=queries.dtype, device=queries.device)
+        nothing, *alone = (attend(attention, queries, context, valid_lens, own) for own in (0 * gates[0], *gates))
+        return nothing, torch.stack(alone) - nothing
     with heads_seen_by([attention], [found.append]):
-        attention(queries, context, context, valid_lens)
+        attend(attention, queries, context, valid_lens)
     heads = found[0]
     base = through_output(attention, substitute.to(heads).expand_as(heads)).sum(dim=0)
     if attention.W_o.bias is not None:

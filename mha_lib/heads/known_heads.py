@@ -9,7 +9,6 @@ A measure that ranks one of them wrongly is wrong for a reason that has a name:
 - *loud but unheard*: a head that adds one number to all features of a token, which the layer norm takes away again.
 """
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +18,7 @@ from mha_lib.attention import MultiHeadAttention
 from mha_lib.heads.ablation import head_shape
 from mha_lib.heads.measures import leave_one_out
 from mha_lib.heads.removal import select_heads
+from mha_lib.models.any_layer import copied
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
@@ -68,7 +68,7 @@ def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Plante
     block, head = divmod(int(leave_one_out(model, batch, task).argmax()), num_heads)
     first, second, third = range(num_heads, num_heads + 3)
     generator = torch.Generator().manual_seed(seed)
-    planted = copy.deepcopy(model)
+    planted = copied(model)
     here, other = (list(planted.blocks.values())[number] for number in (block, 1 - block))
     here.attention = select_heads(here.attention, [*range(num_heads), head, head, head])
     other.attention = select_heads(other.attention, [*range(num_heads), 0, 0, 0])

@@ -23,6 +23,7 @@ from mha_lib.attention import (
     MultiHeadAttention,
 )
 from mha_lib.heads.coalitions import ranks
+from mha_lib.models.any_layer import MAPS, attend, copied, linear_maps, num_heads_of
 from mha_lib.models.transformer import Transformer
 
 Plan = Mapping[str, Sequence[int]]
@@ -83,8 +84,8 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
     if unknown:
         raise ValueError(f"plan names blocks that do not exist: {unknown}; there are {list(model.blocks)}")
     for name, heads in plan.items():
-        _check_heads(heads, model.blocks[name].attention.num_heads, f"plan for {name!r}")
-    pruned = copy.deepcopy(model)
+        _check_heads(heads, num_heads_of(model.blocks[name].attention), f"plan for {name!r}")
+    pruned = copied(model)
     for number, (name, block) in enumerate(pruned.blocks.items()):
         if name in plan:
             rest = prune_attention(block.attention, plan[name], None if means is None else means[number])
@@ -96,18 +97,19 @@ def prune_attention(
     attention: MultiHeadAttention | NoHeads, heads: Sequence[int], means: Tensor | None = None
 ) -> MultiHeadAttention | NoHeads:
     """A layer with only these heads, in the order in which they stood; arguments and errors as in ``prune``."""
-    _check_heads(heads, attention.num_heads, "heads")
+    _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, NoHeads):
         return copy.deepcopy(attention)
-    bias: Tensor | None = attention.W_o.bias
+    (W_o,) = linear_maps(attention, ("W_o",))
+    bias: Tensor | None = W_o.bias
     if means is not None:
         gone = [head for head in range(attention.num_heads) if head not in heads]
-        weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))[:, gone]
+        weight = W_o.weight.unflatten(1, (attention.num_heads, -1))[:, gone]
         lost = torch.einsum("dhs,hs->d", weight, means[gone].to(weight))
         bias = lost if bias is None else bias + lost
-    trainable = attention.W_o.weight.requires_grad
+    trainable = W_o.weight.requires_grad
     if not heads:
-        return NoHeads(attention.num_hiddens, bias).train(attention.training).requires_grad_(trainable)
+        return NoHeads(W_o.out_features, bias).train(attention.training).requires_grad_(trainable)
     pruned = select_heads(attention, sorted(heads))
     new_bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
     pruned.W_o.register_parameter("bias", new_bias)
@@ -118,6 +120,8 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
     """A layer whose heads are copies of these, in this order; a head may come more than once."""
     if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
+    if not isinstance(attention, MultiHeadAttention):
+        return _heads_of_any_layer(attention, heads)
     selected = copy.deepcopy(attention)
     selected.attention = _pooling_of(selected.attention, heads)
     shared = [attention.key_value_head_of[head] for head in heads]
@@ -129,10 +133,40 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
     _keep_rows(selected.W_q, rows)
     _keep_rows(selected.W_k, _rows_of(key_value_heads, attention.head_size))
     _keep_rows(selected.W_v, _rows_of(key_value_heads, attention.head_size))
-    weight = selected.W_o.weight
-    selected.W_o.weight = nn.Parameter(weight.detach()[:, rows], weight.requires_grad)
-    selected.W_o.in_features = len(rows)
+    _keep_columns(selected.W_o, rows)
     return selected
+
+
+def _heads_of_any_layer(layer: nn.Module, heads: Sequence[int]) -> nn.Module:
+    """The same for a layer of a learner's own, whose numbers are then held against those of the whole layer."""
+    selected, number = copied(layer), num_heads_of(layer)
+    *projections, W_o = linear_maps(selected, MAPS)
+    rows = _rows_of(heads, W_o.in_features // number)
+    for linear in projections:
+        _keep_rows(linear, rows)
+    _keep_columns(W_o, rows)
+    setattr(selected, "num_heads", len(heads))  # noqa: B010 (to mypy a module's attributes are modules)
+    _check_cut(copied(layer).eval(), selected.eval(), torch.tensor(heads).bincount(minlength=number))
+    return selected.train(layer.training)
+
+
+@torch.no_grad()
+def _check_cut(whole: nn.Module, cut: nn.Module, gates: Tensor) -> None:
+    """Refuse a layer with fewer heads that computes something else than the whole one with these gates."""
+    (W_q,) = linear_maps(whole, ("W_q",))
+    X = torch.randn(2, 3, W_q.in_features, generator=torch.Generator().manual_seed(0)).to(W_q.weight)
+    expected = attend(whole, X, X, None, gates.to(X))
+    try:
+        difference = (attend(cut, X, X) - expected).abs().max().item()
+        what = None if difference <= 1e-4 * (1 + expected.abs().max().item()) else "computes something else"
+    except Exception as error:  # whatever a learner's class does with sizes that no longer fit
+        what = f"raises {type(error).__name__}: {error}"
+    if what is not None:
+        raise ValueError(
+            f"attention cannot be cut: with the rows of {num_heads_of(cut)} of its heads, {type(cut).__name__} {what}. "
+            "Its forward should give head i its own rows of W_q, W_k and W_v, and read sizes from tensors and "
+            "self.num_heads, as in X.unflatten(-1, (self.num_heads, -1)) and √ of Q.shape[-1]"
+        )
 
 
 def _pooling_of(pooling: AttentionPooling, heads: Sequence[int]) -> AttentionPooling:
@@ -152,6 +186,12 @@ def _pooling_of(pooling: AttentionPooling, heads: Sequence[int]) -> AttentionPoo
 def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:
     """The rows of a projection that belong to these heads, in their order."""
     return torch.cat([torch.arange(head * head_size, (head + 1) * head_size) for head in heads])
+
+
+def _keep_columns(linear: nn.Linear, columns: Tensor) -> None:
+    """Keep only these columns of a linear map, in this order."""
+    linear.weight = nn.Parameter(linear.weight.detach()[:, columns], linear.weight.requires_grad)
+    linear.in_features = len(columns)
 
 
 def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import MultiHeadAttention, arguments
+from mha_lib.models.any_layer import attend, weights_of
 
 
 class TokenEmbedding(nn.Module):
@@ -105,7 +106,7 @@ class Block(nn.Module):
 
     def forward(self, X: Tensor, context: Tensor, valid_lens: Tensor | None, gates: Tensor | None) -> Tensor:
         """Tokens X (batch, n, num_hiddens) look at ``context`` (batch, m, num_hiddens): X itself, or an encoder's."""
-        return self.after_attention(X, self.attention(X, context, context, valid_lens, gates))
+        return self.after_attention(X, attend(self.attention, X, context, valid_lens, gates))
 
     def after_attention(self, X: Tensor, attended: Tensor) -> Tensor:
         """The rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
@@ -116,8 +117,9 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """What all these models share: named blocks in the order of computation, and a linear map to the outputs.
 
-    ``blocks[name].attention`` may be replaced by a layer with fewer heads. The last attention is computed apart: its
-    output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all its head subsets are cheap.
+    ``blocks[name].attention`` may be replaced by a layer with fewer heads, or of another class (``any_layer``). The
+    last attention is computed apart: its output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all
+    its head subsets are cheap.
     """
 
     def __init__(self, blocks: dict[str, Block], num_hiddens: int, num_outputs: int):
@@ -138,7 +140,7 @@ class Transformer(nn.Module):
     @property
     def attention_weights(self) -> list[Tensor]:
         """Weights of the last call, for each block (batch, num_heads, num_queries, num_keys)."""
-        return [attention.attention_weights for attention in self.attentions]
+        return [weights_of(attention) for attention in self.attentions]
 
     def forward(self, inputs, valid_lens: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
         """Outputs for every token: (batch, n, num_outputs).
@@ -154,7 +156,7 @@ class Transformer(nn.Module):
         """
         queries, context, lengths = self.before_last_attention(inputs, valid_lens, head_mask)
         gates = self.gates(head_mask)[-1]
-        attended = self.attentions[-1](queries, context, context, lengths, gates)
+        attended = attend(self.attentions[-1], queries, context, lengths, gates)
         return self.after_last_attention(queries, attended)
 
     def before_last_attention(

@@ -203,6 +203,22 @@ def cut_off(X):
     return X.relu()
 
 
+@pytest.mark.parametrize(
+    ("slip", "words"),
+    [
+        ("X / 2 → X ⇒ No.", 'a row must read "old -> new => what is said"'),
+        ("X / 2 -> X", 'a row must read "old -> new => what is said"'),
+        ("X / 2 => No.", 'a row must read "old -> new => what is said"'),
+        ("X * 2 -> X => No.", r"each must stand there once, but this is how often: \{'X \* 2': 0\}"),
+        ("X -> Y => No.", r"\{'X': 2\}"),
+        ("X / 2 -> (X => No.", "makes no Python"),
+    ],
+)
+def test_a_slip_in_a_table_is_an_error_at_once(slip, words):
+    with pytest.raises(ValueError, match=words):
+        asked(list, slip)(half)
+
+
 def test_a_mistake_that_shows_in_other_calls_alone_is_not_named():
     assert cut_off(lambda X: X).text == "Numbers below 0 stay."
     assert "must be floating-point numbers, yours are torch.int64" in cut_off(lambda X: X.relu().long()).text
@@ -216,15 +232,17 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
     assert "`batch_size`" in no_heads.text  # and not num_heads, which the right answer does not need either
 
 
+def half(X):
+    return X / 2
+
+
 def test_hints_come_one_by_one_and_none_is_empty():
     pages = [repr(exercises.hint("heard")) for _ in range(4)]
     assert [len(page.splitlines()) for page in pages] == [1, 2, 3, 3] and pages[2].startswith(pages[0])
     with pytest.raises(ValueError, match="there is no exercise 'hear'; there are: triangle, "):
         exercises.hint("hear")
-    half = exercise(trials=list, praise="So.", idea="Think.", begin="Begin.", mistakes="X / 2 -> X => X.")(
-        lambda X: X / 2
-    )
-    assert half.hints == {"The idea": "Think.", "To begin with": "Begin."}
+    hasty = exercise(trials=list, praise="So.", idea="Think.", begin="Begin.", mistakes="X / 2 -> X => X.")(half)
+    assert hasty.hints == {"The idea": "Think.", "To begin with": "Begin."}
 
 
 def test_the_worked_answer_comes_after_three_tries(cache):

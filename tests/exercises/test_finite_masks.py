@@ -1,0 +1,59 @@
+"""A mask that adds or fills in a finite number is refused where some score defeats it, and the verdict says so."""
+
+import pytest
+import torch
+from right_answers import mask
+
+from mha_lib.exercises import COURSE
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
+
+def added(number):
+    return lambda scores, lens: torch.softmax(scores + number * (1 - mask(scores, lens).float()), dim=-1)
+
+
+def filled(number):
+    return lambda scores, lens: torch.where(mask(scores, lens), scores, number).softmax(dim=2)
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e5, -3e38])
+@pytest.mark.parametrize("name", ["masked_softmax_1d", "masked_softmax_2d"])
+def test_a_finite_number_added_to_the_scores_of_padding_is_refused(name, number):
+    def cleared(scores, lens):
+        return added(number)(scores, lens) * mask(scores, lens)
+
+    verdict = COURSE[name](cleared if "2d" in name else added(number))
+    assert verdict.state == "wrong" and "Neither a finite number added" in verdict.text, verdict
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e5])
+def test_a_finite_number_filled_in_is_refused_unless_it_is_low_enough_for_float32(number):
+    verdict = COURSE["masked_softmax_1d"](filled(number))
+    assert verdict.state == "wrong" and "lower than every score" in verdict.text, verdict
+    assert COURSE["masked_softmax_1d"](filled(-1e9))
+
+
+def softmax_with(fill):
+    """Attention in one go, which blocks must equal."""
+
+    def attention(queries, keys, values, allowed, block_size):
+        scores = queries @ keys.T / queries.shape[1] ** 0.5
+        return torch.softmax(fill(scores, allowed), dim=1) @ values
+
+    return attention
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda scores, allowed: scores.masked_fill(~allowed, -1e4),
+        lambda scores, allowed: scores.masked_fill(~allowed, -1e5),
+        lambda scores, allowed: scores - 1e4 * ~allowed,
+        lambda scores, allowed: scores - 1e5 * ~allowed,
+    ],
+)
+def test_a_finite_mask_is_refused_in_blocks_too(fill):
+    verdict = COURSE["blockwise_attention"](softmax_with(fill))
+    assert verdict.state == "wrong" and "A finite number masks the keys" in verdict.text, verdict
+    assert COURSE["blockwise_attention"](softmax_with(lambda scores, allowed: scores.where(allowed, -torch.inf)))

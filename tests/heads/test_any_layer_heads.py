@@ -1,0 +1,154 @@
+"""Every measure of heads on layers of other classes: the library's numbers, or a sentence on what is lacking."""
+
+import pytest
+import torch
+from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, WithoutGates
+from torch import nn
+
+from mha_lib.heads import (
+    confidence,
+    evaluate,
+    evaluate_all,
+    gate_gradient,
+    head_outputs,
+    leave_one_out,
+    output_norm,
+    path_gradient,
+    prune,
+    prune_attention,
+)
+from mha_lib.models import find_task, shipped_model, with_layer
+
+TASK = find_task("lookups")
+BATCH = TASK.held_out[:16]
+WITH_W_O = [OfTheBook, WithoutGates, FixedSizes]
+ALL = [*WITH_W_O, LoopOverHeads, OtherNames]
+
+
+def renamed(model):
+    """A model with the trained weights in the layer that has other names."""
+    made = with_layer(model, OfTheBook)
+    for block, ours in zip(made.blocks.values(), model.attentions, strict=True):
+        block.attention = OtherNames(48, 6)
+        for theirs, name in zip(("q_proj", "k_proj", "v_proj", "out_proj"), "qkvo", strict=True):
+            setattr(block.attention, theirs, getattr(ours, f"W_{name}"))
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return shipped_model("lookups")
+
+
+@pytest.fixture(params=ALL, ids=lambda Layer: Layer.__name__)
+def inside(request, model):
+    return renamed(model) if request.param is OtherNames else with_layer(model, request.param)
+
+
+@pytest.fixture(params=WITH_W_O, ids=lambda Layer: Layer.__name__)
+def seen(request, model):
+    return with_layer(model, request.param)
+
+
+@pytest.mark.parametrize("score", ["accuracy", "loss"])
+def test_leave_one_out(model, inside, score):
+    expected = leave_one_out(model, BATCH, TASK, score=score)
+    torch.testing.assert_close(leave_one_out(inside, BATCH, TASK, score=score), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_evaluate_all(model, inside):
+    few = TASK.held_out[:2]
+    expected = evaluate_all(model, few, TASK).loss
+    torch.testing.assert_close(evaluate_all(inside, few, TASK).loss, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_gates(model, inside):
+    for measure in (gate_gradient, lambda *given: path_gradient(*given, steps=2)):
+        torch.testing.assert_close(measure(inside, BATCH, TASK), measure(model, BATCH, TASK), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("ablation", ["mean", "resample"])
+def test_other_substitutes_than_zeros(model, seen, ablation):
+    expected = leave_one_out(model, BATCH, TASK, ablation, "loss")
+    torch.testing.assert_close(leave_one_out(seen, BATCH, TASK, ablation, "loss"), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, torch.tensor([[1.0, 0, 1, 0, 1, 1], [1, 1, 0, 1, 1, 0]])])
+def test_head_outputs_before_their_gates(model, seen, mask):
+    for theirs, ours in zip(head_outputs(seen, BATCH, mask), head_outputs(model, BATCH, mask), strict=True):
+        torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(output_norm(seen, BATCH, TASK), output_norm(model, BATCH, TASK), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("Layer", [OfTheBook, FixedSizes, LoopOverHeads], ids=lambda Layer: Layer.__name__)
+def test_confidence(model, Layer):
+    found = confidence(with_layer(model, Layer), BATCH, TASK)
+    torch.testing.assert_close(found, confidence(model, BATCH, TASK), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("Layer", [OfTheBook, WithoutGates, LoopOverHeads], ids=lambda Layer: Layer.__name__)
+@pytest.mark.parametrize("plan", [{"layer 0": [1, 3, 4], "layer 1": [5]}, {"layer 0": [], "layer 1": [0, 2]}])
+def test_heads_are_removed_from_a_learners_layer(model, Layer, plan):
+    inside = with_layer(model, Layer)
+    inside(BATCH.inputs)  # keeps weights that have a gradient
+    pruned = prune(inside.train(), plan)
+    assert type(pruned.attentions[1]) is Layer and pruned.attentions[1].num_heads == len(plan["layer 1"])
+    assert pruned.attentions[1].training and inside.attentions[1].training
+    assert pruned.attentions[1].W_o.weight.shape == (48, 8 * len(plan["layer 1"]))
+    with torch.no_grad():
+        expected = prune(model, plan)(BATCH.inputs)
+        torch.testing.assert_close(pruned.eval()(BATCH.inputs), expected, rtol=1e-4, atol=1e-4)
+    pruned(BATCH.inputs).sum().backward()
+
+
+def test_what_a_layer_lacks_for_a_measure_is_named(model):
+    other, loop = renamed(model), with_layer(model, LoopOverHeads)
+    with pytest.raises(TypeError, match=r"OtherNames must have W_o as nn.Linear; missing: W_o; there are: q_proj"):
+        head_outputs(other, BATCH)
+    with pytest.raises(TypeError, match=r"LoopOverHeads must call W_o as a layer, self.W_o\(heads\)"):
+        head_outputs(loop, BATCH)
+    with pytest.raises(TypeError, match=r"OtherNames must have W_o"):
+        leave_one_out(other, BATCH, TASK, "mean")
+    with pytest.raises(TypeError, match=r"OtherNames must have W_o as nn.Linear"):
+        prune(other, {"layer 0": [1]})
+    with pytest.raises(TypeError, match=r"OtherNames must keep its weights in forward"):
+        confidence(other, BATCH, TASK)
+
+
+def test_a_layer_that_does_not_say_how_many_heads_it_has_is_named(model):
+    inside = with_layer(model, OfTheBook)
+    del inside.attentions[1].num_heads
+    with pytest.raises(TypeError, match=r"OfTheBook must have num_heads: store it in __init__, self.num_heads"):
+        leave_one_out(inside, BATCH, TASK)
+
+
+def test_a_layer_that_would_compute_something_else_without_heads_is_not_cut(model):
+    with pytest.raises(
+        ValueError, match="cannot be cut: with the rows of 2 of its heads, FixedSizes computes something"
+    ):
+        prune(with_layer(model, FixedSizes), {"layer 0": [1, 2]})
+
+    class Merges(OfTheBook):
+        def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+            return super().forward(queries, keys, values, valid_lens, head_mask)
+
+        def split(self, X):
+            return super().split(X.view(*X.shape[:2], 6 * 8))
+
+    with pytest.raises(ValueError, match="with the rows of 2 of its heads, Merges raises RuntimeError"):
+        prune(with_layer(model, Merges), {"layer 0": [1, 2]})
+
+
+def test_a_wrong_split_is_measured_as_it_is(model):
+    class Wrong(OfTheBook):
+        def split(self, X):
+            return X.reshape(len(X) * self.num_heads, X.shape[1], -1)
+
+    inside = with_layer(model, Wrong)
+    gates = torch.ones(1, 2, 6)
+    with torch.no_grad():
+        logits = TASK.logits(inside(BATCH.inputs)).flatten(0, -2)
+        expected = nn.functional.cross_entropy(logits, BATCH.targets.flatten())
+    assert evaluate(inside, BATCH, TASK, gates).loss.item() == pytest.approx(expected.item(), rel=1e-4)
+    with pytest.raises(ValueError, match=r"Wrong computes something else. Its forward should give head i its own rows"):
+        prune_attention(inside.attentions[0], [0, 1])
