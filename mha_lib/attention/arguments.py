@@ -138,6 +138,8 @@ def check_sequences(
     """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device)."""
     if torch.jit.is_tracing():  # the trace would use this call's lengths in every call
         raise RuntimeError("torch.jit.trace cannot record attention layers: use torch.export or torch.compile")
+    if _belong_together(queries, keys, values, ranks):  # what is right costs little
+        return
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         check_floats(name, tensor, ranks)
     for name, tensor in (("keys", keys), ("values", values)):
@@ -152,6 +154,22 @@ def check_sequences(
             raise elsewhere(name, tensor, queries.device, "queries")
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"values must be as many as keys: {keys.shape[-2]} keys, {values.shape[-2]} values")
+
+
+def _belong_together(queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str]) -> bool:
+    """Whether there is nothing to refuse; where this says no, the closer look may still find nothing."""
+    for X in (queries, keys, values):
+        if not isinstance(X, Tensor) or X.layout != torch.strided or X.dtype not in FLOATS:
+            return False
+    shape, of_keys, of_values = queries.shape, keys.shape, values.shape
+    return (
+        len(shape) in ranks
+        and len(shape) == len(of_keys) == len(of_values)
+        and shape[:-2] == of_keys[:-2]
+        and of_keys[:-1] == of_values[:-1]
+        and queries.dtype == keys.dtype == values.dtype
+        and queries.device == keys.device == values.device
+    )
 
 
 def check_same_size(queries: Tensor, keys: Tensor) -> None:
@@ -180,7 +198,12 @@ def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
     Each input is given with its name, its projection and the name of its size. What a projection does not report is not
     checked: the size of a lazy one, and all of a module of the caller's own without ``in_features`` or ``weight``.
     """
+    # What is right costs little. Not under torch.compile, which starts over when an open size becomes known, and then
+    # must meet the same calls in the same order.
+    plain = not torch.compiler.is_compiling()
     for name, tensor, projection, size_name in inputs:
+        if plain and type(projection) is nn.Linear and _fits(tensor, projection.weight):
+            continue
         size, given = getattr(projection, "in_features", 0), tensor.shape[-1]
         if (given != size and size) or not given:  # a lazy one would take 0 for its size, and not initialise its bias
             shape = tuple(tensor.shape)
@@ -195,6 +218,42 @@ def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
             )
         if tensor.device != weight.device:
             raise elsewhere(name, tensor, weight.device, "the layer's parameters")
+
+
+def _fits(X: Tensor, weight: Tensor) -> bool:
+    """Whether ``X`` can be multiplied with the weight as it is."""
+    return X.shape[-1] == weight.shape[-1] > 0 and X.dtype == weight.dtype and X.device == weight.device
+
+
+def check_new_layer(
+    num_hiddens: int, num_heads: int, head_size: int | None, num_key_value_heads: int | None,
+    bias: bool, device: object, dtype: object,
+) -> None:  # fmt: skip
+    """Refuse sizes of a multi-head layer that do not go together."""
+    check_flags(bias=bias)
+    check_parameters(device, dtype)
+    if head_size is None:
+        check_divisible(num_hiddens, num_heads)
+        head_size = num_hiddens // num_heads
+    for name, size in dict(num_hiddens=num_hiddens, num_heads=num_heads, head_size=head_size).items():
+        check_size(name, size)
+    if num_key_value_heads is not None:
+        check_groups(num_heads, num_key_value_heads)
+
+
+def check_call(
+    layer: Any, queries: Tensor, keys: Tensor, values: Tensor, head_mask: Tensor | None, need_weights: bool
+) -> None:
+    """Refuse what ``MultiHeadAttention`` cannot project, and gates that are not its heads'; masks are checked later."""
+    check_flags(need_weights=need_weights)
+    check_sequences(queries, keys, values, SEQUENCES)
+    check_projections(
+        ("queries", queries, layer.W_q, "query_size"),
+        ("keys", keys, layer.W_k, "key_size"),
+        ("values", values, layer.W_v, "value_size"),
+    )
+    if head_mask is not None:
+        check_head_mask(head_mask, queries, layer.num_heads)
 
 
 def check_groups(num_heads: int, num_key_value_heads: int) -> None:

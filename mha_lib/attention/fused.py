@@ -1,15 +1,13 @@
 """Scaled dot-product attention once more: the same numbers, faster. Letters as in ``pooling``."""
 
 import math
-import weakref
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
-from mha_lib.attention.kept_weights import on_demand, versions
+from mha_lib.attention.kept_weights import nothing_was_kept, on_demand
 from mha_lib.attention.masks import Masks, is_allowed
 from mha_lib.attention.pooling import DotProductAttention, without_unseen
 
@@ -19,21 +17,27 @@ class FusedAttention(DotProductAttention):
 
     The weights are therefore computed when ``attention_weights`` is first read. The formula takes over where the kernel
     would be slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of
-    its own), and for what the kernel lacks: derivatives in forward mode, and second derivatives.
+    its own), and for derivatives in forward mode, which the kernel lacks. Until the next call, in ``eval`` and
+    ``inference_mode`` too, the queries and keys of a call stay alive for its weights.
 
     Attributes:
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
-            waste of memory. The result is the same up to rounding, in half precision too.
+            waste of memory. The result is the same up to rounding, in half precision too. Second derivatives need it.
+        keep_inputs: keep a call's queries and keys for its weights. False: nothing of a call stays alive (but
+            the weights, with ``keep_weights``), and ``attention_weights`` says how to get them.
         skip_padding: attend to long examples one at a time, each with its valid keys alone. The result is the same up
             to rounding; on the CPU it is faster, the more padding there is.
     """
 
     keep_weights = False
+    keep_inputs = True
     skip_padding = True
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
         self.remember(None)
-        arguments.check_flags(keep_weights=self.keep_weights, skip_padding=self.skip_padding)
+        arguments.check_flags(
+            keep_weights=self.keep_weights, keep_inputs=self.keep_inputs, skip_padding=self.skip_padding
+        )
         if self.keep_weights or self._is_overridden():
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
         arguments.check_sequences(queries, keys, values)
@@ -42,7 +46,7 @@ class FusedAttention(DotProductAttention):
         plain = arguments.in_plain_call(queries)
         output = self._output(queries, keys, values, masks, plain)
         if plain:
-            self.remember(on_demand(self.weights, queries, keys, masks))
+            self.remember(on_demand(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept)
         return output
 
     def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
@@ -97,31 +101,7 @@ def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
         return kernel(queries[:, None], keys[:, None], values[:, None], mask=mask, is_causal=is_causal).squeeze(1)
-    output = F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
-    if output.requires_grad and arguments.in_plain_call(output):
-        give_second_derivatives(output.grad_fn, queries, keys, values, mask, is_causal)
-    return output
-
-
-def give_second_derivatives(node: Node | None, queries, keys, values, mask: Tensor | None, is_causal: bool) -> None:
-    """Compute the kernel's gradients by the formula where they are recorded: the kernel has no second derivative."""
-    if node is None or not node.name().startswith("ScaledDotProductFlashAttention"):
-        return  # torch itself went by the formula
-    given = list(map(weakref.ref, (queries, keys, values)))  # the graph holds them, as long as it is needed
-    before = versions(mask)
-
-    def by_formula(gradients: tuple[Tensor | None, ...], of_output: tuple[Tensor, ...]) -> tuple | None:
-        if not torch.is_grad_enabled():  # as in almost every backward pass
-            return None
-        sources = [X for X in (reference() for reference in given) if X is not None]
-        if len(sources) < len(given) or versions(mask) != before:
-            return None
-        output, _ = DotProductAttention().attend(*sources, attn_mask=mask, causal=is_causal)
-        wanted = [X for X, gradient in zip(sources, gradients, strict=True) if gradient is not None]
-        found = iter(torch.autograd.grad(output, wanted, of_output[0], create_graph=True))
-        return tuple(None if gradient is None else next(found) for gradient in gradients)
-
-    node.register_hook(by_formula)
+    return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:

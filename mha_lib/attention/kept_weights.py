@@ -25,6 +25,11 @@ class KeptWeights(nn.Module):
 
         There are none after a call that was refused.
         """
+        return self.weights_of_heads.flatten(end_dim=-3)
+
+    @property
+    def weights_of_heads(self) -> Tensor:
+        """The same, with an axis for heads if the call had one: (b, q, k) or (b, h, q, k)."""
         if self._kept is None:
             raise RuntimeError(
                 "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
@@ -34,7 +39,7 @@ class KeptWeights(nn.Module):
             )
         if not isinstance(self._kept, Tensor):
             self._kept = self._kept()
-        return self._kept.flatten(end_dim=-3)
+        return self._kept
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_kept": None}
@@ -58,6 +63,14 @@ def on_demand(
 
     before = versions(queries, keys, masks.attn_mask)
     return weights_of_the_call
+
+
+def nothing_was_kept() -> Tensor:
+    """What is remembered of a call whose queries and keys were not to be kept."""
+    raise RuntimeError(
+        "attention_weights: the call kept no inputs to compute them from (keep_inputs is False). Ask for them in the "
+        "call, layer(…, need_weights=True), or set keep_inputs or keep_weights of its attention to True, and call again"
+    )
 
 
 def versions(*tensors: Tensor | None) -> list[int | None]:

@@ -98,6 +98,8 @@ class Masks:
 
 def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> None:
     """Refuse lengths that are not counts of keys, one for each example or one for each query."""
+    if _are_few_lengths(valid_lens, batch_size, num_queries, num_keys):  # what is right costs little
+        return
     shapes = (batch_size,), (batch_size, num_queries)
     check_tensor("valid_lens", valid_lens, shapes)
     if valid_lens.dtype == torch.bool:
@@ -121,6 +123,16 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
         raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
     if valid_lens.dim() == 1 and batch_size == num_queries > 2:
         _warn_of_lengths_for_queries(counts)
+
+
+def _are_few_lengths(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> bool:
+    """Whether these are at most 64 integers, one for each example, with nothing to refuse or to warn of."""
+    if not isinstance(valid_lens, Tensor) or valid_lens.dtype != torch.int64 or valid_lens.layout != torch.strided:
+        return False
+    if not values_readable(valid_lens) or valid_lens.dim() != 1 or not 0 < len(valid_lens) == batch_size <= 64:
+        return False
+    lengths = valid_lens.tolist()
+    return batch_size != num_queries and 0 <= min(lengths) and max(lengths) <= num_keys
 
 
 def _warn_of_lengths_for_queries(counts: Tensor) -> None:

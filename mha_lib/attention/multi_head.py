@@ -75,22 +75,16 @@ class MultiHeadAttention(nn.Module):
         by_keyword = "key_size, query_size, value_size, num_hiddens, num_heads, dropout"
         arguments.refuse_older_order(self, older, "num_hiddens, num_heads, dropout, bias", by_keyword)
         super().__init__()
-        arguments.check_flags(bias=bias)
-        arguments.check_parameters(device, dtype)
-        if head_size is None:
-            arguments.check_divisible(num_hiddens, num_heads)
-            head_size = num_hiddens // num_heads
-        for name, size in dict(num_hiddens=num_hiddens, num_heads=num_heads, head_size=head_size).items():
-            arguments.check_size(name, size)
-        self.num_hiddens, self.num_heads, self.head_size = num_hiddens, num_heads, head_size
-        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        arguments.check_groups(num_heads, self.num_key_value_heads)
-        self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
+        arguments.check_new_layer(num_hiddens, num_heads, head_size, num_key_value_heads, bias, device, dtype)
         arguments.check_attention(attention, AttentionPooling, dropout)
+        self.num_hiddens, self.num_heads = num_hiddens, num_heads
+        self.head_size = head_size = num_hiddens // num_heads if head_size is None else head_size
+        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
         self.attention = FusedAttention(dropout) if attention is None else attention
         self.W_q = linear("query_size", query_size, num_heads * head_size, bias, device, dtype)
-        self.W_k = linear("key_size", key_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
-        self.W_v = linear("value_size", value_size, self.num_key_value_heads * self.head_size, bias, device, dtype)
+        self.W_k = linear("key_size", key_size, self.num_key_value_heads * head_size, bias, device, dtype)
+        self.W_v = linear("value_size", value_size, self.num_key_value_heads * head_size, bias, device, dtype)
         self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -100,11 +94,13 @@ class MultiHeadAttention(nn.Module):
         and values from a cache before the new ones: the three are projected together, so that what changes the number
         of keys changes that of values, too.
         """
-        h, g = self.num_heads, self.num_key_value_heads  # below, ``split_heads`` without its checks
-        Q = self.W_q(queries).unflatten(-1, (h, -1)).transpose(1, 2)  # (b, q, h · d) -> (b, q, h, d) -> (b, h, q, d)
-        K = self.W_k(keys).unflatten(-1, (g, -1)).transpose(1, 2)  # (b, k, g · d) -> (b, g, k, d)
-        V = self.W_v(values).unflatten(-1, (g, -1)).transpose(1, 2)  # (b, k, g · d) -> (b, g, k, d)
-        return Q, K, V
+        return self._split(self.W_q(queries)), self._split(self.W_k(keys)), self._split(self.W_v(values))
+
+    def _split(self, X: Tensor) -> Tensor:
+        """Give every head its features. They are counted, for ``W_q`` on this device may hold some heads alone."""
+        batch_size, number, size = X.shape
+        X = X.view(batch_size, number, size // self.head_size, self.head_size)  # (b, n, h · d) -> (b, n, h, d)
+        return X.transpose(1, 2)  # (b, n, h, d) -> (b, h, n, d)
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
@@ -123,15 +119,7 @@ class MultiHeadAttention(nn.Module):
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
         self.attention.remember(None)
-        arguments.check_flags(need_weights=need_weights)
-        arguments.check_sequences(queries, keys, values, arguments.SEQUENCES)
-        arguments.check_projections(
-            ("queries", queries, self.W_q, "query_size"),
-            ("keys", keys, self.W_k, "key_size"),
-            ("values", values, self.W_v, "value_size"),
-        )
-        if head_mask is not None:
-            arguments.check_head_mask(head_mask, queries, self.num_heads)
+        arguments.check_call(self, queries, keys, values, head_mask, need_weights)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:
             K, V = self._shared_out(K), self._shared_out(V)
@@ -153,7 +141,7 @@ class MultiHeadAttention(nn.Module):
     @property
     def attention_weights(self) -> Tensor:
         """Weights of the last call, before dropout, detached: (b, h, q, k); none after a call that was refused."""
-        return self.attention.attention_weights.unflatten(0, (-1, self.num_heads))
+        return self.attention.weights_of_heads
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, num_key_value_heads={self.num_key_value_heads}"

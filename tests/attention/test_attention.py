@@ -152,28 +152,42 @@ in_forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is depre
 @every_way
 @in_forward_mode
 @pytest.mark.parametrize("masks", MASKS, ids=str)
-def test_second_derivatives_and_forward_mode_are_finite_differences(way, masks):
-    """The kernel has neither; the formula steps in. Gradient penalties need the first, ``forward_ad`` the second."""
+def test_forward_mode_is_a_finite_difference(way, masks):
+    """The kernel has no derivatives in forward mode; the formula steps in."""
     layer = on_way(FusedAttention(), way)
     for heads in ((), (2,)):
         # Of one size: else the kernel itself goes by the formula.
         given = [X.requires_grad_() for X in random_numbers(3, 2, *heads, 3, 2)]
-        assert torch.autograd.gradgradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True)
         assert gradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True, check_forward_ad=True)
+
+
+@pytest.mark.real_device
+@pytest.mark.parametrize("masks", MASKS, ids=str)
+def test_second_derivatives_where_weights_are_kept(masks):
+    """Gradient penalties need them. The kernel has none, and torch says so; it gives no wrong ones."""
+    layer = FusedAttention()
+    for heads in ((), (2,)):
+        given = [X.requires_grad_() for X in random_numbers(3, 2, *heads, 3, 2)]
+        for layer.keep_weights in (False, True):
+            (first,) = torch.autograd.grad(layer(*given, **masks).square().sum(), given[0], create_graph=True)
+            if not layer.keep_weights:
+                with pytest.raises(RuntimeError, match=r"derivative for .* is not implemented"):
+                    first.sum().backward()
+        first.square().sum().backward()
+        assert torch.autograd.gradgradcheck(lambda *given: layer(*given, **masks), given, fast_mode=True)
 
 
 def test_a_gradient_penalty_is_that_of_the_formula():
     """Also after a first backward pass through the same graph."""
     penalties = []
-    for way in WAYS:
+    for way in ("formula", "kept"):
         module, queries = on_way(make_layer(), way), GIVEN[0].clone().requires_grad_()
         output = module(queries, *GIVEN[1:], LENGTHS["empty rows"]).square().sum()
         output.backward(retain_graph=True)
         (first,) = torch.autograd.grad(output, queries, create_graph=True)
         close(first, queries.grad)
         penalties.append(torch.autograd.grad(first.square().sum(), list(module.parameters())))
-    for other in penalties[1:]:
-        close(other, penalties[0])
+    close(penalties[1], penalties[0])
 
 
 @pytest.mark.real_device

@@ -252,3 +252,32 @@ def test_other_scores_are_finite_in_half_precision_wherever_they_are():
 def test_softmax_of_half_precision_scores_and_a_bias_that_exceed_it_together():
     scores, bias = torch.tensor([[[60000.0, 59968.0, 0.0]]]).half(), torch.tensor([[60000.0, 60032.0, 0.0]]).half()
     assert mha_lib.masked_softmax(scores, attn_mask=bias).tolist() == [[[0.5, 0.5, 0.0]]]
+
+
+def alive_in(module):
+    """Every tensor that a module can reach of its calls, through the closures of what it remembers."""
+    kept = [part.__dict__.get("_kept") for part in module.modules()]
+    cells = [cell.cell_contents for one in kept for cell in getattr(one, "__closure__", None) or ()]
+    return [X for X in (*kept, *cells) if isinstance(X, torch.Tensor)]
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_nothing_stays_alive_where_inputs_are_not_to_be_kept(mode):
+    layer = make_layer().eval()
+    given = arguments(layer)
+    with mode():
+        output, weights = layer(*given), layer.attention_weights
+        layer(*given)
+        assert alive_in(layer)
+        layer.attention.keep_inputs = False
+        assert torch.equal(layer(*given), output)
+    assert not alive_in(layer)
+    with pytest.raises(RuntimeError, match=r"attention_weights: .*keep_inputs is False.*need_weights=True"):
+        _ = layer.attention_weights
+    torch.testing.assert_close(layer(*given, need_weights=True)[1], weights)
+    layer.attention.keep_weights = True
+    layer(*given)
+    torch.testing.assert_close(layer.attention_weights, weights)
+    layer.attention.keep_inputs = "no"
+    with pytest.raises(TypeError, match="keep_inputs must be True or False, got 'no'"):
+        layer(*given)

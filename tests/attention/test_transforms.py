@@ -86,6 +86,17 @@ def test_every_attention_traces_into_one_graph_and_maps():
         close(vmap(masked_softmax)(scores, lens), expected)
 
 
+@pytest.mark.parametrize("options", [{}, {"num_key_value_heads": 2}], ids=str)
+def test_compile_before_the_first_call_where_sizes_are_open(options):
+    """torch traces the call anew once a size is known: nothing may go another way then."""
+    torch.compiler.reset()
+    open_sizes = MultiHeadAttention(8, 4, bias=True, **options).double()
+    with torch.no_grad():  # torch breaks the graph here, and with gradients warns of its own way to go on
+        output = torch.compile(open_sizes, backend="eager")(*GIVEN)
+    assert open_sizes.W_q.weight.shape == (8, 7)
+    close(output, open_sizes(*GIVEN))
+
+
 OF_SIZES = {
     "no lengths": lambda b, n: {},
     "per example": lambda b, n: dict(valid_lens=torch.randint(0, n + 1, (b,))),
