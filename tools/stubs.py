@@ -8,7 +8,6 @@ words, which is marked by hand, is a text cell, and all of it gives way to a lin
 
 import ast
 import re
-import textwrap
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 PLACEHOLDER = "...  # your code here"
