@@ -75,6 +75,54 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         assert label == f"query {query}, key {key}: {weight}"
 
 
+def test_bars_maps_and_answers_are_those_that_are_kept(live):
+    explorer = pictures.NumHeadsExplorer(num_heads=2, valid_lens=12)
+    page = live(explorer)
+    page.section.get_by_role("button", name="6 heads:").click()
+    page.section.get_by_label("valid_lens").press("ArrowLeft")
+    page.looks()
+    explorer.num_heads, explorer.valid_lens = 6, 11
+    shown = page.section.locator(".head-map .cell").evaluate_all(
+        "cells => cells.map(cell => +cell.style.getPropertyValue('--w'))"
+    )
+    torch.testing.assert_close(torch.tensor(shown).view(6, 12, 12), explorer.weights(), atol=6e-4, rtol=0)
+    kept = explorer.kept[4, 6]
+    answers = page.section.locator(".named-letters tr:nth-child(n + 2)").evaluate_all(NAMED_LETTERS)
+    messages = ["one before", "one after", "two before", "two after"]
+    assert [row[0] for row in answers] == ["two before", "one before", "one after", "two after"]
+    for name, *cells in answers:
+        message = messages.index(name)
+        for i, (letter, mark) in enumerate(cells):
+            answer = kept.answers[11, i, message].item()
+            due = explorer.letters[(i - (1, -1, 2, -2)[message]) % 12]
+            assert letter == "abcdefghij"[answer] and (mark == "wrong") == (letter != due)
+    rights = [kept.accuracy[0, 11].item() for kept in (explorer.kept[4, heads] for heads in (1, 2, 3, 4, 6, 8, 12))]
+    heights = page.section.locator(".heads-bar").evaluate_all(
+        "bars => bars.map(bar => +bar.style.getPropertyValue('--own'))"
+    )
+    assert heights == pytest.approx(rights, abs=1e-3)
+    assert f"{100 * rights[4]:.0f} % right" in page.section.locator(".looks").inner_text()
+
+
+NAMED_LETTERS = """
+rows => rows.map(({ cells: [name, ...cells] }) =>
+    [name.textContent, ...cells.map(cell => [cell.textContent, cell.className])])
+"""
+
+
+def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
+    page = live(pictures.NumHeadsExplorer(), width=735 + 24)
+    for letters in ("2 letters", "4 letters"):
+        page.section.get_by_role("button", name=letters).click()
+        for heads in page.section.locator(".heads-bar").all():
+            heads.click()
+            for key in ("Home", "ArrowRight", "End"):
+                page.section.get_by_label("valid_lens").press(key)
+                page.looks()
+                box = page.section.bounding_box()
+                assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
 def test_a_drawn_digit_is_read_and_kept(live):
     page = live(CASES["digits"]())
     before = page.looks()

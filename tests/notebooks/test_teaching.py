@@ -7,13 +7,16 @@ import pytest
 from notebook_checks import EXERCISE, prose
 from notebook_tools import NOTEBOOKS, ROOT, make_notebooks
 
+from tools.main_line import main_line
+
 NOTES = ROOT / "notebooks" / "TEACHING.md"
 TEXT = NOTES.read_text(encoding="utf-8")
 NOT_TIMED = {"Exercises", "Sources"}
 
 
 def text_of(path):
-    return "\n\n".join(prose(cell) for cell in make_notebooks.read(path).cells)
+    """The text of a notebook's main line."""
+    return "\n\n".join(prose(cell) for cell in main_line(make_notebooks.read(path)).cells)
 
 
 def minutes_of_sections(path):

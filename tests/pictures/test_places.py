@@ -46,6 +46,8 @@ CANVASES = {
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
     "layer": lambda: pictures.LayerExplorer.random(),
+    "num heads": lambda: pictures.NumHeadsExplorer(),
+    "num heads, twelve": lambda: pictures.NumHeadsExplorer(num_heads=12, num_letters=2, valid_lens=5),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(40 * random(1, 4, 6), valid_lens=[6, 3, 1, 0]),
     "kernel": kernel,
