@@ -15,7 +15,6 @@ from mha_lib.models import find_task, shipped_model
 BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 00
 ENOUGH = 0.905
 SHAPE = (2, 6)
-GREEDY = [(1, 0), (1, 2), (1, 1), (1, 4), (0, 4)]
 
 
 class Cost:
@@ -76,8 +75,12 @@ def accuracy_without(heads: tuple) -> float:
     return task.accuracy(shipped_model("lookups"), task.held_out[128:256], head_mask=mask)
 
 
+def found_by_greedy_search():
+    return [(0, 0), (1, 0), (1, 1), (1, 2), (1, 3)]
+
+
 @judged(
-    right=lambda: GREEDY,
+    right=found_by_greedy_search,
     idea="Heads cover for each other, so measure again after each removal, as greedy search does.",
     begin="Begin with the cost of each head on the calibration set, when all others are on.",
 )

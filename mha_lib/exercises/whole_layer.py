@@ -138,7 +138,7 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
     """Raise a ``MistakeError`` unless a head can be removed with its rows and columns, as if its gate were 0."""
 
     def outputs(X: Tensor) -> tuple[Tensor, Tensor]:
-        layer = Layer(12, 3, bias=True).eval()
+        layer: Any = Layer(12, 3, bias=True).eval()
         masked = layer(X, X, X, head_mask=torch.tensor([1.0, 0, 1]))
         kept = torch.tensor([0, 1, 2, 3, 8, 9, 10, 11])
         for linear in (layer.W_q, layer.W_k, layer.W_v):
@@ -154,7 +154,8 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
             f"left of 12 in `W_q`, `W_k` and `W_v`, raises {error}. Read sizes from the projected tensors (-1 in "
             "`reshape`), and the number of heads from `self.num_heads` in each call."
         )
-    if not torch.allclose(*outcome.value, atol=1e-5):
+    masked, smaller = outcome.value
+    if not torch.allclose(masked, smaller, atol=1e-5):
         raise MistakeError(
             "Step 2: the numbers are right, but section 7 removes heads, and then they are not: read the number of "
             "heads from `self.num_heads` in each call."
