@@ -11,7 +11,7 @@ import torch
 
 from mha_lib import pictures
 from mha_lib.pictures import live
-from tools import address
+from tools import address, ways_in
 
 HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
@@ -102,6 +102,7 @@ def write(folder, stories, alone, others, languages):
     parts = {
         **live_pictures(),
         "cards": "\n\n".join(cards(stories, folder / "_static" / "cards")),
+        "ways": ways_in.table(""),
         "clone": address.clone(address.project()),
         "lectures": lectures,
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),

@@ -20,6 +20,8 @@ from tools import notebooks
 
 HEADING = re.compile(r"(#{1,6}) (.*)")
 EXERCISE = re.compile(r"(\d+\. )?(Exercises?|Your turn)\b")
+# A heading, so that a task's end is seen: the story goes on under another one. Bold in notebooks not yet rewritten.
+NUMBERED_EXERCISE = re.compile(r"(?m)^(?:### |\*\*)Exercise (?P<number>\d+) \((?P<minutes>\d+) minutes.*?\)")
 LIVE = re.compile(r"pictures\.\w*(Explorer|Stepper|Scrubber|Switches|SlowMotion|HandMadeHead)\(")
 WIDE = 88
 # What is no prose in a text, and what stands for it.
@@ -114,6 +116,12 @@ def count(notebook):
             found.lines += len(code_lines(text))
             found.pictures += len(LIVE.findall(text))
     return found
+
+
+def exercise_minutes(notebook):
+    """How long a notebook's exercises take, by their headings."""
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    return sum(int(found["minutes"]) for text in texts for found in NUMBERED_EXERCISE.finditer(text))
 
 
 def words(text):

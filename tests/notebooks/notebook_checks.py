@@ -21,8 +21,6 @@ MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
 MAX_EXERCISES = 5
 
-# A heading, so that a task's end is seen: the story goes on under another one. Bold in notebooks not yet rewritten.
-EXERCISE = re.compile(r"(?m)^(?:### |\*\*)Exercise (?P<number>\d+) \((?P<minutes>\d+) minutes.*?\)")
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
 WRITTEN = {"schema_version": 3, "task": False, "solution": True, "grade": True, "locked": False}
@@ -219,7 +217,9 @@ def pairs(notebook):
 
 def exercises(notebook):
     """The numbers of the exercises, as they come."""
-    return [int(found["number"]) for cell in notebook.cells for found in EXERCISE.finditer(prose(cell))]
+    return [
+        int(found["number"]) for cell in notebook.cells for found in main_line.NUMBERED_EXERCISE.finditer(prose(cell))
+    ]
 
 
 def text(output):
