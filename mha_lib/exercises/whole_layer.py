@@ -40,7 +40,7 @@ PROMISES = {"output": 6, "bias": 1, "no_lengths": 3, "weights": 5}  # what a lay
 STEP_OF = {  # words of a verdict on wrong numbers, and the step that makes these numbers
     "dropout|dropped": 7,
     "merge|W_o": 6,
-    "head size|num_hiddens|num_heads|scale|softmax|averaged|causal|overflow|blocks": 4,
+    "divided|head size|softmax|averaged|causal|overflow|blocks": 4,
     "length|mask|padding|valid": 3,
     "": 2,
 }
@@ -188,7 +188,7 @@ def complete_layer() -> Page:
 
 def source_of(Layer: type) -> str:
     """The source of a class as a learner wrote it, after the functions of the notebook that it calls; "" if unknown."""
-    with contextlib.suppress(OSError, TypeError, AttributeError, StopIteration, SyntaxError):
+    with contextlib.suppress(OSError, TypeError, AttributeError, KeyError, ValueError, SyntaxError):
         forward = vars(Layer)["forward"]
         lines = linecache.getlines(forward.__code__.co_filename)
         first = forward.__code__.co_firstlineno
