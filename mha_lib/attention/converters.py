@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mha_lib.attention.masks import valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.plain_layers import check_plain, parameters_of
+from mha_lib.attention.torch_calls import CalledLikeTorch
 
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
@@ -153,6 +154,20 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
         for theirs, ours in _matching_parameters(peer, layer):
             ours.copy_(theirs).requires_grad_(theirs.requires_grad)
     return layer.train(peer.training)
+
+
+def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
+    """Our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
+
+    It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
+
+    Args:
+        batch_first: as in torch's layer; False for sequences (number, batch, size).
+
+    Raises:
+        TypeError: ``layer`` is none of this library.
+    """
+    return CalledLikeTorch(layer, batch_first)
 
 
 def _matching_parameters(peer: nn.MultiheadAttention, layer: MultiHeadAttention) -> list[tuple[Tensor, Tensor]]:

@@ -61,18 +61,25 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
 
 
 def test_the_layer_explorer_shows_torchs_numbers(live):
-    explorer = pictures.LayerExplorer.random(60, 6, seed=3, example=1, head=4, valid_lens=[6, 4])
+    explorer = pictures.LayerExplorer.of_lookups(head=3, valid_lens=[12, 7])
     page = live(explorer)
     page.section.get_by_label("num_heads").press("ArrowLeft")
-    page.section.get_by_label("valid_lens[1]").press("ArrowRight")
-    explorer.num_heads, explorer.valid_lens = 5, torch.tensor([6, 5])
-    page.looks()
-    shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
-    weights = explorer.weights()[1, 4]
-    for i, label in enumerate(shown):
-        query, key = divmod(i, 6)
-        weight = "masked" if key == 5 else f"{weights[query, key]:.2f}"
-        assert label == f"query {query}, key {key}: {weight}"
+    page.section.get_by_label("valid_lens").press("ArrowRight")
+    explorer.num_heads, explorer.valid_lens = 4, torch.tensor([12, 8])
+    for example in (1, 0):
+        page.section.get_by_label("sequence").select_option(str(example))
+        page.looks()
+        valid, weights = explorer.valid_lens[example], explorer.weights()[example, 3]
+        shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
+        for i, label in enumerate(shown):
+            query, key = divmod(i, 12)
+            weight = "masked" if key >= valid else f"{weights[query, key]:.2f}"
+            assert label == f"query {query}, key {key}: {weight}"
+        assert page.section.locator(".row-names span").all_text_contents() == list(
+            explorer.data["query_names"][example]
+        )
+        words = f"4 heads of 12 features; sequence {example} has {valid} valid keys"
+        assert page.section.locator(".looks").inner_text().startswith(words)
 
 
 def test_bars_maps_and_answers_are_those_that_are_kept(live):

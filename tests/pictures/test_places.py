@@ -45,7 +45,7 @@ CANVASES = {
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
-    "layer": lambda: pictures.LayerExplorer.random(),
+    "layer": lambda: pictures.LayerExplorer.of_lookups(),
     "num heads": lambda: pictures.NumHeadsExplorer(),
     "num heads, twelve": lambda: pictures.NumHeadsExplorer(num_heads=12, num_letters=2, valid_lens=5),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
