@@ -11,6 +11,9 @@ from mha_lib.attention.kept_weights import nothing_was_kept, on_demand
 from mha_lib.attention.masks import Masks, is_allowed
 from mha_lib.attention.pooling import DotProductAttention, without_unseen
 
+# Not every exporter takes the kernel with shared heads. (torch 2.6 has only the wider question.)
+is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
 
 class FusedAttention(DotProductAttention):
     """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
@@ -54,6 +57,7 @@ class FusedAttention(DotProductAttention):
         return output
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
+        self.remember(None)
         arguments.check_sequences(queries, keys, values, groups=True)
         keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         return super().attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
@@ -91,9 +95,10 @@ class FusedAttention(DotProductAttention):
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
         """The output alone."""
-        of_heads = mask is not None and mask.dim() == 4 and mask.shape[1] > 1
-        if of_heads or self._goes_by_formula(queries) or torch.compiler.is_exporting():
-            keys, values = for_each_head(keys, queries), for_each_head(values, queries)
+        if keys.shape[:-2] != queries.shape[:-2]:  # heads share keys and values
+            of_heads = mask is not None and mask.dim() == 4 and mask.shape[1] > 1
+            if of_heads or self._goes_by_formula(queries) or is_exporting():
+                keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         if self._goes_by_formula(queries):
             return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
         dropout = self.dropout.p if self.training else 0.0

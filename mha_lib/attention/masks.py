@@ -193,18 +193,18 @@ def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
 
 
 def _how_to_spread(sizes: Sequence[int], shape: Sequence[int]) -> str:
-    """What to write for a mask in another library's shape, if it is one."""
-    batch_size, num_queries, num_keys = shape[0], *shape[-2:]
-    added = ", None" * (len(shape) - 2)
+    """What the axes are, and what to write for a mask in another library's shape, if it is one."""
+    batch_size, num_queries, num_keys, added = shape[0], *shape[-2:], len(shape) - 2
     if sizes == (batch_size, num_keys):
-        return f"; a mask of keys, (batch, num_keys), is mask[:{added}]"
+        return f"; a mask of keys, (batch, num_keys), is mask[:{', None' * added}]"
     if len(shape) == 4 and sizes == (batch_size, num_queries, num_keys):
         return "; a mask of each example, (batch, num_queries, num_keys), is mask[:, None]"
     if len(shape) == 4 and sizes == (batch_size * shape[1], num_queries, num_keys):
         return (
             f"; torch.nn's (batch · num_heads, num_queries, num_keys) is mask.unflatten(0, ({batch_size}, {shape[1]}))"
         )
-    return ""
+    axes = "batch, num_heads, " if len(shape) == 4 else "batch, "
+    return f"; the axes are (num_queries, num_keys) or ({axes}num_queries, num_keys)"
 
 
 def _warn_of_masks_meant_otherwise(attn_mask: Tensor) -> None:
@@ -233,6 +233,4 @@ def _spreads_over(sizes: Sequence[int], shape: Sequence[int]) -> bool:
 
 def _mask_shapes(shape: Sequence[int]) -> str:
     full = ", ".join("1" if size == 1 else f"{size} or 1" for size in shape[:-1])
-    heads = "num_heads, " * (len(shape) - 3)
-    axes = f"(num_queries, num_keys) or (batch, {heads}num_queries, num_keys)"
-    return f"({shape[-2]}, {shape[-1]}) or ({full}, {shape[-1]}), axes {axes}"
+    return f"({shape[-2]}, {shape[-1]}) or ({full}, {shape[-1]})"
