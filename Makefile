@@ -42,6 +42,7 @@ test: install ## lint, run all tests, compare every notebook with its committed 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks
 	@$(PY) -m tools.address
+	@$(PY) -m tools.ways_in
 	@$(MAKE) --no-print-directory translations
 
 translations: install ## bring catalogues to the English of today, and write notebooks and pages in other languages

@@ -243,7 +243,7 @@ def ways_on_pages(browser, folder):
         ways[f"page, {name}"] = Way(page.locator("body"), control, "Enter")
     for name, control in (("num_heads", "[aria-label=num_heads]"), ("one of its heads", ".small[aria-pressed=true]")):
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        page.goto(pictures.save_html(pictures.LayerExplorer.random(), folder / "layer.html").as_uri())
+        page.goto(pictures.save_html(pictures.LayerExplorer.of_lookups(), folder / "layer.html").as_uri())
         back, forth = (
             (["ArrowLeft"] * 2, ["ArrowRight"] * 2) if name == "num_heads" else (["ArrowLeft"], ["ArrowRight"])
         )

@@ -1,6 +1,7 @@
 """Compare notebooks with their saved outputs, each as it runs for someone who got only that file.
 
     python -m tools.alone notebooks/03_*.ipynb
+    python -m tools.alone --main-line notebooks/05_*.ipynb      without the cells that are folded
 
 A copy of the notebook stands alone in an empty folder, its home and the caches in it are empty, and no other machine
 can be reached. nbval runs it there, and compares every output that is not tagged ``nbval-ignore-output``.
@@ -35,6 +36,7 @@ OPTIONS = [
     "no:cacheprovider",
 ]
 HERE = "--here"  # the notebook stands alone already: run it in this process
+MAIN_LINE = "--main-line"
 WHERE_CACHES_ARE = ("IPYTHONDIR", "MHA_CACHE", "TORCH_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
@@ -75,13 +77,24 @@ def run_nbval(notebook: str) -> int:
     return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
 
 
-def compare(notebook: Path) -> bool:
-    """Whether the notebook gives what is saved in it; pytest's report is printed."""
+def leave_out_folded(notebook: Path) -> None:
+    """Write a notebook anew, with its main line alone."""
+    from tools import main_line, notebooks  # here, since the process that runs nbval does not find them
+
+    text = notebooks.nbformat.v4.writes(main_line.main_line(notebooks.read(notebook)))
+    notebook.write_text(text, encoding="utf-8")
+
+
+def compare(notebook: Path, main_line: bool = False) -> bool:
+    """Whether the notebook, or its main line, gives what is saved in it; pytest's report is printed."""
     with alone(notebook) as (copy, env):
+        if main_line:
+            leave_out_folded(copy)
         return subprocess.run([sys.executable, __file__, HERE, copy.name], cwd=copy.parent, env=env).returncode == 0
 
 
 if __name__ == "__main__":
     if sys.argv[1] == HERE:
         sys.exit(run_nbval(sys.argv[2]))
-    sys.exit(not all([compare(Path(path).resolve()) for path in sys.argv[1:]]))
+    short = MAIN_LINE in sys.argv
+    sys.exit(not all([compare(Path(path).resolve(), short) for path in sys.argv[1:] if path != MAIN_LINE]))

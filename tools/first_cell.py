@@ -9,23 +9,24 @@ from nbformat.v4 import new_code_cell
 from tools import address
 
 TAG = "install"
+# The first line is all that JupyterLab shows of it.
 SOURCE = """\
-# Where mha_lib is missing, as in Colab, this installs it; here it does nothing.
+# Set-up, where mha_lib is missing
 import importlib.util
 
 if importlib.util.find_spec("mha_lib") is None:
     %pip install --quiet "mha-lib[{extras}] @ {source}\""""
 BOOK = "\n    %pip install --quiet --no-deps d2l==1.0.3 torchvision"
 WITHOUT_ADDRESS = """\
-# Where mha_lib is missing, this says how to install it; here it does nothing.
+# Set-up, where mha_lib is missing
 import importlib.util
 
 if importlib.util.find_spec("mha_lib") is None:
     raise ModuleNotFoundError(
-        "This notebook needs mha_lib, from the project that it belongs to. In a copy of the project, `make lab` "
-        "installs all and opens it; in an environment of your own, run `pip install '.[{extras}]'` there"{book}
+        "This needs mha_lib. In a copy of its project, run `make lab`; "
+        "in an environment of your own, run there: pip install '.[{extras}]'"{book}
     )"""
-BOOK_IN_WORDS = '\n        ", and `pip install --no-deps d2l==1.0.3 torchvision`"'
+BOOK_IN_WORDS = '\n        " and pip install --no-deps d2l==1.0.3 torchvision"'
 
 
 def pip_source():

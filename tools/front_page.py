@@ -1,4 +1,4 @@
-"""Write the site's front page: a live picture, what one will be able to do, a card for each notebook, how to run it.
+"""Write the site's front page: live pictures, what one will be able to do, a card for each notebook, how to run it.
 
 What stands on a card comes from the map in README; the picture of a card is a still one of its notebook.
 """
@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from mha_lib import pictures
-from tools import address
+from mha_lib.pictures import live
+from tools import address, ways_in
 
 HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
@@ -30,6 +31,7 @@ ON_THE_CARD = {
     "09_heads_today": 0,
     "11_heads_being_born": 3,
 }
+KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
 CARD = """::::{{grid-item-card}} {number} · {title}
 :link: {stem}
 :link-type: doc
@@ -74,12 +76,13 @@ def cards(stories, folder):
         )
 
 
-def first_picture(notebook):
-    """The first live picture of a notebook, as HTML."""
-    outputs = [
-        output.get("data", {}).get("text/html", "") for cell in notebook.cells for output in cell.get("outputs", [])
-    ]
-    return next(html for html in outputs if "data-mha-live" in html)
+def live_pictures():
+    """The live pictures of the front page, as what Sphinx reads: how many heads it takes, and a sentence."""
+    shown = {"heads": pictures.NumHeadsExplorer(), "sentence": pictures.SentenceExplorer(query=9, layer=1, head=3)}
+    return {
+        key: f"```{{raw}} html\n{one.still().html(key)}{live.state_of(key, one.page_data())}\n```"
+        for key, one in shown.items()
+    }
 
 
 def write(folder, stories, alone, others, languages):
@@ -97,8 +100,9 @@ def write(folder, stories, alone, others, languages):
         for stem, pages in alone.items()
     )
     parts = {
-        "explorer": f"```{{raw}} html\n{first_picture(next(iter(stories.values())))}\n```",
+        **live_pictures(),
         "cards": "\n\n".join(cards(stories, folder / "_static" / "cards")),
+        "ways": ways_in.table(""),
         "clone": address.clone(address.project()),
         "lectures": lectures,
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),

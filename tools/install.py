@@ -24,7 +24,7 @@ from tools import uv_settings
 
 INPUTS = [
     "constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/uv_settings.py",
-    "tools/overrides.json",
+    "tools/overrides.json", "tools/jupyter_server_config.py",
 ]  # fmt: skip
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
@@ -100,10 +100,14 @@ def main(venv):
         # holds when the clone is moved.
         (next(Path(venv).glob("lib/python*/site-packages")) / "mha_lib.pth").write_text("../../../..\n")
     # Settings for every JupyterLab that is started from here, by hand too. `saveState` keeps widgets in a saved
-    # notebook: without it, one that is opened again shows an error in their place.
+    # notebook: without it, one that is opened again shows an error in their place. What is typed is saved within ten
+    # seconds, and the server's settings see to it that opening a notebook, which starts this clock, changes no line.
     settings = Path(venv, "share", "jupyter", "lab", "settings")
     settings.mkdir(parents=True, exist_ok=True)
     shutil.copy("tools/overrides.json", str(settings))
+    server = Path(venv, "etc", "jupyter")
+    server.mkdir(parents=True, exist_ok=True)
+    shutil.copy("tools/jupyter_server_config.py", str(server))
     stamp.write_text("\n".join([key(), *sorted(pinned())]))
 
 

@@ -182,8 +182,9 @@ class NotebookPage:
             raise RuntimeError(f"{ended} in: {script}")
 
     def run_all(self):
-        """Clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""
+        """Unfold all parts, clear all outputs, so that a saved picture cannot pass for a new one, and run all cells."""
         self.do(
+            "await jupyterapp.commands.execute('notebook:expand-all-headings');"
             "await jupyterapp.commands.execute('notebook:clear-all-cell-outputs');"
             "await jupyterapp.commands.execute('notebook:run-all-cells')"
         )

@@ -14,7 +14,8 @@ CODE = re.compile(r"(?ms)^\s*(```|~~~).*?^\s*\1")
 FORMULA = re.compile(r"(?s)\$\$.+?\$\$|\$[^$\n]+\$")
 KEEP = re.compile(rf"`[^`\n]+`|{FORMULA.pattern[4:]}|\]\([^)]+\)|https?://[^\s)>]+|<[a-zA-Z/][^>]*>", re.S)
 MARKS = re.compile(r"\*\*|(?<!\*)\*(?!\*)|(?<!\\)\||^#+ |^[-*] |^\d+\. ", re.M)
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+NUMBER = re.compile(r"\d+(?:[.,\u00a0]\d+)*")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 LEAD = re.compile(r"(?:#{1,6} |[-*] |\d+\. |\| ?|(?:<[^>]+>)+)?")  # what makes a heading, an item, a row or a tag
 MARKDOWN = MarkdownIt()
 TERM = re.compile(r"\*\*[^*]+\*\* · .*<span lang=")  # a line of the glossary, which has all languages
@@ -60,11 +61,15 @@ def marked(block):
     return f"{lead}[EN] {block[len(lead) :]}"
 
 
-def damage(english, other):
+def damage(english, other, thousands=","):
     """What a translation has lost, and marks that are new in it: pairs of a kind and of what is wrong.
 
     A translation may name a code twice, or say a number where the English has a word.
+
+    Args:
+        thousands: what stands between the thousands of a number in the translation.
     """
+    english = THOUSANDS.sub(thousands, english)
     for kind, pattern, bare in (("markup", KEEP, False), ("marks", MARKS, True), ("numbers", NUMBER, True)):
         a, b = (Counter(pattern.findall(KEEP.sub("", text) if bare else text)) for text in (english, other))
         new = {"markup": [mark for mark in b if mark not in a], "marks": list((b - a).elements()), "numbers": []}[kind]

@@ -33,7 +33,8 @@ from tools.languages import LANGUAGES
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PATIENCE = 3600  # seconds to wait for the kernel itself; a cell may take as long as it needs
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-KEPT_CELL_METADATA = ("tags", "jupyter", "collapsed", "nbgrader", "alt")
+FOLDS = "jp-MarkdownHeadingCollapsed"  # what stands under such a heading is folded
+KEPT_CELL_METADATA = ("tags", "jupyter", "collapsed", "nbgrader", "alt", FOLDS)
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {

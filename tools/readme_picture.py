@@ -1,31 +1,68 @@
-"""Take the picture on README, the sentence explorer as a browser shows it.
+"""Take the pictures on README as a browser shows them: from 1 to 4 heads as a film, light and dark, and the sentence.
 
     .venv/bin/python -m tools.readme_picture
 
 Needs Chromium, as the browser tests do.
 """
 
+import io
 import shutil
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from mha_lib import pictures
 
-TARGET = Path(__file__).resolve().parents[1] / "img" / "sentence_explorer.png"
+FOLDER = Path(__file__).resolve().parents[1] / "img"
+HEADS, SECONDS, LAST = (1, 2, 3, 4), 2, 4  # of the film: its frames, how long each is shown, and the last one
+WIDTH, SCALE, COLOURS = 735, 1.5, 96
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_file = pictures.save_html(pictures.SentenceExplorer(query=9, layer=1, head=3), Path(folder, "page.html"))
+    FOLDER.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 820, "height": 1000}, device_scale_factor=2, color_scheme="light")
-        page.goto(page_file.as_uri())
-        page.locator(".mha-live").screenshot(path=TARGET)
+        sentence = pictures.SentenceExplorer(query=9, layer=1, head=3)
+        (FOLDER / "sentence_explorer.png").write_bytes(shot(browser, sentence, 796, 2, "light"))
+        for scheme in ("light", "dark"):
+            shots = (shot(browser, pictures.NumHeadsExplorer(num_heads=heads), WIDTH, SCALE, scheme) for heads in HEADS)
+            film([Image.open(io.BytesIO(one)).convert("RGB") for one in shots], FOLDER / f"num_heads_{scheme}.gif")
         browser.close()
 
 
+def shot(browser, picture, width, scale, scheme):
+    """A picture's saved page as a PNG; ``width`` is that of the picture itself."""
+    page = browser.new_page(
+        viewport={"width": width + 24, "height": 1000},
+        device_scale_factor=scale,
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        page.goto(pictures.save_html(picture, Path(folder, "page.html")).as_uri())
+        png = page.locator(".mha-live").screenshot()
+    page.close()
+    return png
+
+
+def film(frames, path):
+    """Write frames of one width as a GIF that goes on for ever; shorter ones get the ground of their lower edge."""
+    tallest = max(frame.height for frame in frames)
+    sheets = []
+    for frame in frames:
+        sheet = Image.new("RGB", (frame.width, tallest), frame.getpixel((frame.width // 2, frame.height - 20)))
+        sheet.paste(frame)
+        sheets.append(sheet)
+    strip = Image.new("RGB", (sheets[0].width, tallest * len(sheets)))
+    for i, sheet in enumerate(sheets):
+        strip.paste(sheet, (0, i * tallest))
+    palette = strip.quantize(COLOURS)  # one for all frames, so that no colour flickers
+    few = [sheet.quantize(palette=palette, dither=Image.Dither.NONE) for sheet in sheets]
+    times = [1000 * SECONDS] * (len(few) - 1) + [1000 * LAST]
+    few[0].save(path, save_all=True, append_images=few[1:], duration=times, loop=0, optimize=True)
+
+
 if __name__ == "__main__":
-    TARGET.parent.mkdir(exist_ok=True)
     main()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import address, first_cell, front_page, library_pages, notebooks, translations
+from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
 from tools.languages import LANGUAGES
 
 HERE = Path(__file__).resolve().with_name("site")
@@ -26,6 +26,7 @@ AT_ONCE = 2  # notebooks: each keeps one core busy
 LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
+FOLDED = "folded:"
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -108,7 +109,12 @@ def follow_links(text, place, source):
 
 
 def fold(notebook):
-    """Tell the site what to fold, outputs that answer a prediction and solutions, and what to leave out."""
+    """Tell the site what to fold, outputs that answer a prediction, solutions, parts; and what to leave out."""
+    for part in main_line.folded_parts(notebook):
+        heading, _, text = part.cells[0].source.partition("\n")
+        minutes = max(1, round(main_line.count(part).minutes))
+        # conf.py finds the comment, and folds its section.
+        part.cells[0].source = f"{heading}\n\n% {FOLDED} Read on (about {minutes} min)\n\n{text}"
     for cell in notebook.cells:
         tags = cell.metadata.setdefault("tags", [])
         if first_cell.is_first_cell(cell):
@@ -165,9 +171,9 @@ def write_elsewhere(folder):
 
 
 def write_languages(folder, stories):
-    """The pages in other languages, whose first one has a live picture; where these are, by the languages' names."""
+    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names."""
     built, written = translations.all_built(), {}
-    picture = f"```{{raw}} html\n{front_page.first_picture(next(iter(stories.values())))}\n```"
+    shown = front_page.live_pictures()
     for language, said in LANGUAGES.items():
         place, stems = notebooks.NOTEBOOKS / language, [stem for stem in built if language in built[stem]]
         pages = {stem: translations.build(stem, language, built, stories.get(stem)) for stem in stems}
@@ -176,7 +182,8 @@ def write_languages(folder, stories):
             write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
         if "README" in pages:
             start = follow_links(pages["README"].cells[0].source, place, address.files(address.project()))
-            start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: picture, start)
+            start = re.sub(r"(?s)<a [^>]*><picture>.*?</a>", lambda _: shown["heads"], start)
+            start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: shown["sentence"], start)
             names = "\n".join(stem for stem in stems if stem != "README")
             start += f"\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
             (folder / language / "index.md").write_text(start, encoding="utf-8")
@@ -212,7 +219,8 @@ def main(folder):
     )
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
-    script = live.page_script(state["kind"] for state, _ in shown.values())
+    kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)
+    script = live.page_script(kinds)
     (folder / "_static" / "pictures.js").write_text(script, encoding="utf-8")
 
 

@@ -33,7 +33,7 @@ from tools.notebooks import NOTEBOOKS, read
 FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
 SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
-LINK = re.compile(r'(\]\(|\b(?:src|href)=")(?!\w+:|#)([^)\s"#]+)')
+LINK = re.compile(r'(\]\(|\b(?:src|srcset|href)=")(?!\w+:|#)([^)\s"#]+)')
 READ_BY = "Read-By"  # names, in a catalogue's head, the native who has read it: until then pages say that none has
 CHANGED = {"- ": "[-{}-]", "+ ": "{{+{}+}}", "  ": "{}"}  # a word that is gone, one that is new, one that has stayed
 SOFT = ("stale", "missing")  # what makes a page English in places; all else makes it wrong
@@ -267,7 +267,8 @@ def faults(stem, language):
         elif not entry.msgstr:
             yield "missing", where
         else:
-            yield from ((kind, f"{where}: {what}") for kind, what in damage(block, entry.msgstr))
+            damaged = damage(block, entry.msgstr, LANGUAGES[language]["thousands"])
+            yield from ((kind, f"{where}: {what}") for kind, what in damaged)
     yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
 
 
@@ -310,7 +311,7 @@ def same(cell):
     print(*dict.fromkeys(changes(entry) for *_, entry in entries), sep="\n")
     if entries and input("Does it mean the same? [y/N] ").lower() == "y":
         for stem, language, catalogue, entry in entries:
-            lost = [what for _, what in damage(entry.msgid, entry.msgstr)]
+            lost = [what for _, what in damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])]
             if lost:
                 print(f"{language}: stays stale, for its translation has {'; '.join(lost)}\n  {entry.msgstr}")
             else:

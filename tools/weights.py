@@ -11,7 +11,9 @@ from safetensors.torch import save
 from torch import nn
 
 import mha_lib
+from mha_lib.models.heads_needed import FILE, SEEDS, measure_heads_needed
 from mha_lib.models.induction import held_out_repeats
+from mha_lib.models.neighbours import STEPS as NEIGHBOURS_STEPS
 from mha_lib.models.placed import KINDS, STEPS_TO_SHIP, right_letters, train_placed
 from mha_lib.models.placed import weights_name as places_name
 from mha_lib.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
@@ -46,6 +48,9 @@ def main() -> None:
         right = round(right_letters(placed, held_out_repeats()).float().mean().item(), 4)
         figures[name] = how(placed, STEPS_TO_SHIP) | {"right_letters": right}
         print(name, figures[name])
+    (FOLDER / FILE).write_bytes(save(measure_heads_needed()))
+    figures["neighbours"] = {"seeds": list(SEEDS), "steps": NEIGHBOURS_STEPS, "torch": torch.__version__.split("+")[0]}
+    print("neighbours", figures["neighbours"])
     # What notebook 02 says of more training; this model does not ship.
     figures[LONGER] = right_words_by_length(fit_recurrent(attends=False, seed=SEED, steps=3 * STEPS))
     print(LONGER, figures[LONGER])

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from mha_lib.attention.masks import valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention
-from mha_lib.attention.pooling import DotProductAttention
+from mha_lib.attention.plain_layers import check_plain, parameters_of
+from mha_lib.attention.torch_calls import CalledLikeTorch
 
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
@@ -75,66 +76,76 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """torch's layer with the weights of ours (batch first; mode, dropout and what is trained are kept).
 
     Raises:
-        ValueError: ``layer`` has what torch's layer cannot have: a query size other than ``num_hiddens``, heads that
-            share keys and values, other scores than dot products, maps of which some are trained where torch stacks
-            them; or sizes that are still open (call it once first).
+        TypeError: ``layer`` is none of this library.
+        ValueError: ``layer`` has what torch's layer cannot have: a query size other than ``num_hiddens``, heads of
+            another size than num_hiddens / num_heads (as where some were removed), heads that share keys and values,
+            methods of its own, adapters, quantised maps or hooks (see ``plain_layers``), maps of which some are trained
+            where torch stacks them; or sizes that are still open (call it once first).
     """
-    _check_is_plain(layer, "torch's")
-    for name, linear in (("query_size", layer.W_q), ("key_size", layer.W_k), ("value_size", layer.W_v)):
-        if nn.parameter.is_lazy(linear.weight):
-            raise ValueError(f"layer has an open {name}: call it once, or give the size, before moving its weights")
-    query_size, key_size, value_size = (W.weight.shape[1] for W in (layer.W_q, layer.W_k, layer.W_v))
+    check_plain(layer, "torch's")
+    ours = parameters_of(layer, "layer", "torch's")
+    for name, size in (("W_q", "query_size"), ("W_k", "key_size"), ("W_v", "value_size")):
+        if nn.parameter.is_lazy(ours[f"{name}.weight"]):
+            raise ValueError(f"layer has an open {size}: call it once, or give the size, before moving its weights")
+    query_size, key_size, value_size = (ours[f"{name}.weight"].shape[1] for name in ("W_q", "W_k", "W_v"))
     if query_size != layer.num_hiddens:
         raise ValueError(
             f"layer must have query_size = num_hiddens for torch's layer, got {query_size} and {layer.num_hiddens}"
         )
-    weight, dropout = layer.W_o.weight, layer.attention.dropout.p
+    if layer.num_heads * layer.head_size != layer.num_hiddens:
+        raise ValueError(
+            "layer must have num_heads · head_size = num_hiddens for torch's layer, got "
+            f"{layer.num_heads} · {layer.head_size} and {layer.num_hiddens}; to_d2l has no such limit, and before "
+            "heads are removed, to_torch works"
+        )
+    weight, dropout = ours["W_o.weight"], layer.attention.dropout.p
     peer = nn.MultiheadAttention(
-        layer.num_hiddens, layer.num_heads, dropout, bias=layer.W_o.bias is not None, batch_first=True,
+        layer.num_hiddens, layer.num_heads, dropout, bias="W_o.bias" in ours, batch_first=True,
         kdim=key_size, vdim=value_size, device=weight.device, dtype=weight.dtype,
     )  # fmt: skip
-    stacked = [[ours for name in "qkv" if (ours := getattr(layer, f"W_{name}").bias) is not None]]
-    if peer.in_proj_weight is not None:
-        stacked.append([layer.W_q.weight, layer.W_k.weight, layer.W_v.weight])
-    if any(len({ours.requires_grad for ours in parts}) > 1 for parts in stacked):
-        raise ValueError("layer must train W_q, W_k and W_v all or none for torch's layer, which stacks them")
-    with torch.no_grad():
-        for theirs, ours in _matching_parameters(peer, layer):
-            theirs.copy_(ours)
     for name, theirs in peer.named_parameters():
-        theirs.requires_grad_(layer.get_parameter(_OUR_NAMES[name]).requires_grad)
+        parts = [ours[part] for part in _OUR_NAMES[name]]
+        if len({part.requires_grad for part in parts}) > 1:
+            raise ValueError("layer must train W_q, W_k and W_v all or none for torch's layer, which stacks them")
+        with torch.no_grad():
+            theirs.copy_(torch.cat([part.to(theirs) for part in parts]))
+        theirs.requires_grad_(parts[0].requires_grad)
     return peer.train(layer.training)
 
 
-# The name in our layer of each parameter of torch's; three that torch stacks go by the first of ours.
+# The name in our layer of each parameter of torch's, which stacks the three input maps where their sizes are equal.
 _OUR_NAMES = {
-    "in_proj_weight": "W_q.weight", "in_proj_bias": "W_q.bias", "q_proj_weight": "W_q.weight",
-    "k_proj_weight": "W_k.weight", "v_proj_weight": "W_v.weight", "out_proj.weight": "W_o.weight",
-    "out_proj.bias": "W_o.bias",
+    "in_proj_weight": ("W_q.weight", "W_k.weight", "W_v.weight"), "in_proj_bias": ("W_q.bias", "W_k.bias", "W_v.bias"),
+    "q_proj_weight": ("W_q.weight",), "k_proj_weight": ("W_k.weight",), "v_proj_weight": ("W_v.weight",),
+    "out_proj.weight": ("W_o.weight",), "out_proj.bias": ("W_o.bias",),
 }  # fmt: skip
 
 
-def _check_is_plain(layer: MultiHeadAttention, whose: str) -> None:
-    """Refuse a layer that computes what other libraries' layers do not."""
-    if type(layer.attention).scores is not DotProductAttention.scores:
-        raise ValueError(
-            f"layer must attend by plain dot products for {whose} layer, got attention={type(layer.attention).__name__}"
-        )
-    if layer.num_key_value_heads != layer.num_heads:
-        raise ValueError(
-            f"layer must have as many key/value heads as heads for {whose} layer, "
-            f"got num_key_value_heads={layer.num_key_value_heads}, num_heads={layer.num_heads}"
-        )
-
-
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Our layer with the weights of torch's (always batch first; mode, dropout and what is trained are kept).
+    """Our layer with the weights of torch's (mode, dropout and what is trained are kept).
 
     Raises:
-        ValueError: ``peer`` was made with ``add_bias_kv`` or ``add_zero_attn``, which our layer does not have.
+        TypeError: ``peer`` is not torch's layer.
+        ValueError: ``peer`` has what our layer does not have: ``batch_first=False``, ``add_bias_kv``,
+            ``add_zero_attn``, a ``forward`` of its own, or quantised maps.
     """
+    if not isinstance(peer, nn.MultiheadAttention):
+        raise TypeError(
+            f"peer must be a torch.nn.MultiheadAttention, got {type(peer).__name__}; "
+            "of a block it is block.self_attn, and d2l's layer goes by from_d2l"
+        )
     if peer.bias_k is not None or peer.add_zero_attn:
         raise ValueError("peer must have add_bias_kv=False and add_zero_attn=False: our layer adds no keys of its own")
+    if type(peer).forward is not nn.MultiheadAttention.forward or not isinstance(peer.out_proj.weight, Tensor):
+        raise ValueError(
+            f"peer must compute as torch.nn.MultiheadAttention does, on numbers as they are, got {type(peer).__name__} "
+            "with a forward of its own or with quantised maps: convert before quantising"
+        )
+    if not peer.batch_first:
+        raise ValueError(
+            "peer must have batch_first=True: our layer takes (batch, number, size) alone. Set peer.batch_first = "
+            "True, and swap the first two axes of what it is called with"
+        )
     layer = MultiHeadAttention(
         peer.embed_dim, peer.num_heads, peer.dropout, bias=peer.in_proj_bias is not None,
         query_size=peer.embed_dim, key_size=peer.kdim, value_size=peer.vdim,
@@ -143,6 +154,20 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
         for theirs, ours in _matching_parameters(peer, layer):
             ours.copy_(theirs).requires_grad_(theirs.requires_grad)
     return layer.train(peer.training)
+
+
+def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
+    """Our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
+
+    It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
+
+    Args:
+        batch_first: as in torch's layer; False for sequences (number, batch, size).
+
+    Raises:
+        TypeError: ``layer`` is none of this library.
+    """
+    return CalledLikeTorch(layer, batch_first)
 
 
 def _matching_parameters(peer: nn.MultiheadAttention, layer: MultiHeadAttention) -> list[tuple[Tensor, Tensor]]:
@@ -218,13 +243,15 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
     """``d2l.MultiHeadAttention`` with the weights of ours (mode, dropout and what is trained are kept).
 
     Raises:
-        ValueError: ``layer`` has what d2l's layer cannot have: heads that share keys and values, or other scores.
+        TypeError: ``layer`` is none of this library.
+        ValueError: ``layer`` has what d2l's layer cannot have: heads that share keys and values, methods of its own,
+            adapters, quantised maps or hooks (see ``plain_layers``).
     """
-    _check_is_plain(layer, "d2l's")
-    weight, has_bias = layer.W_o.weight, layer.W_o.bias is not None
+    check_plain(layer, "d2l's")
+    ours = parameters_of(layer, "layer", "d2l's")
+    has_bias = "W_o.bias" in ours
     peer = load_d2l().MultiHeadAttention(layer.num_hiddens, layer.num_heads, layer.attention.dropout.p, has_bias)
-    peer.to(weight).load_state_dict(layer.state_dict())
-    _train_the_same(layer, peer)
+    _fill(peer.to(ours["W_o.weight"]), ours)
     return peer.train(layer.training)
 
 
@@ -232,25 +259,33 @@ def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
     """Our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
 
     Raises:
-        ValueError: ``peer`` was never called, so that its sizes are still open.
+        TypeError: ``peer`` is not d2l's layer.
+        ValueError: ``peer`` was never called, so that its sizes are still open, or has adapters, quantised maps or
+            hooks.
     """
-    state = peer.state_dict()
-    if any(nn.parameter.is_lazy(tensor) for tensor in state.values()):
+    needed = ("W_q", "W_k", "W_v", "W_o", "num_heads", "attention")
+    if isinstance(peer, MultiHeadAttention) or not all(hasattr(peer, name) for name in needed):
+        raise TypeError(
+            f"peer must be a d2l.MultiHeadAttention, got {type(peer).__module__}.{type(peer).__name__}; "
+            "torch's layer goes by from_torch"
+        )
+    theirs = parameters_of(peer, "peer", "our")
+    if any(map(nn.parameter.is_lazy, theirs.values())):
         raise ValueError("peer has open sizes: call d2l's layer once before moving its weights")
+    W_q, W_k, W_v, W_o = (theirs[f"{name}.weight"] for name in needed[:4])
     layer = MultiHeadAttention(
-        state["W_o.weight"].shape[0], peer.num_heads, peer.attention.dropout.p, bias="W_o.bias" in state,
-        query_size=state["W_q.weight"].shape[1], key_size=state["W_k.weight"].shape[1],
-        value_size=state["W_v.weight"].shape[1],
-    ).to(state["W_o.weight"])  # fmt: skip
-    layer.load_state_dict(state)
-    _train_the_same(peer, layer)
+        len(W_o), peer.num_heads, peer.attention.dropout.p, bias="W_o.bias" in theirs, query_size=W_q.shape[1],
+        key_size=W_k.shape[1], value_size=W_v.shape[1], head_size=len(W_q) // peer.num_heads,
+    ).to(W_o)  # fmt: skip
+    _fill(layer, theirs)
     return layer.train(peer.training)
 
 
-def _train_the_same(source: nn.Module, target: nn.Module) -> None:
-    """Give the parameters of ``target`` the ``requires_grad`` of those of ``source`` that have the same names."""
-    for name, parameter in source.named_parameters():
-        target.get_parameter(name).requires_grad_(parameter.requires_grad)
+def _fill(layer: nn.Module, parameters: dict[str, Tensor]) -> None:
+    """Give a layer these weights and biases, by name, and their ``requires_grad``."""
+    layer.load_state_dict(parameters)
+    for name, parameter in parameters.items():
+        layer.get_parameter(name).requires_grad_(parameter.requires_grad)
 
 
 def call_d2l(

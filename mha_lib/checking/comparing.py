@@ -53,12 +53,20 @@ class Result:
         found = [unpacked(self.got.value, tuple(shape)) for shape in shapes]
         return any(X is not None and first_difference(X.view(right.shape), right) is None for X in found)
 
+    @cached_property
+    def is_right_but_coarse(self) -> bool:
+        """Whether the right numbers come in half precision, and are off by no more than that explains."""
+        X, right = self.numbers, self.expected
+        if X is None or X.dtype not in (torch.float16, torch.bfloat16) or X.shape != right.shape:
+            return False
+        return torch.allclose(plain(X), plain(right), rtol=0.03, atol=0.03 * plain(right).abs().max().item())
+
     def problem(self, in_words: Callable[[float, float], tuple[str, str]] = two_numbers) -> str | None:
         """What is wrong with it, as far as one can see; None if nothing is."""
         got, right = self.numbers, self.expected
         if self.got.error:
             line = f" at “{trimmed(self.got.line, 60)}”" if self.got.line else ""
-            return f"your code raises {': '.join(filter(None, self.got.error))}{line}"
+            return f"your code raises {': '.join(filter(None, self.got.error)).rstrip('.')}{line}"
         if got is None or (got.dim() != right.dim() and not isinstance(self.right, Tensor)):
             return f"{needed(self.right)} needed, your function returns {given(self.got.value)}"
         if got.shape != right.shape:
@@ -105,6 +113,11 @@ def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
 def is_number(value: Any) -> bool:
     """Whether a value is a plain number, which True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_several(value: Any) -> bool:
+    """Whether a value has several parts, as a list or a tuple has."""
+    return isinstance(value, list | tuple)
 
 
 def needed(right: Any) -> str:

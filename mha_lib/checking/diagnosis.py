@@ -38,8 +38,8 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said → what was ma
     "Numbers below 0 have become 0.": torch.relu,
 }
 ALONG_AN_AXIS: dict[str, Callable[..., Tensor]] = {
-    "Axis {} is summed away.": torch.sum,
-    "Axis {} is averaged away.": torch.mean,
+    "Axis {} of the right result is summed away.": torch.sum,
+    "Axis {} of the right result is averaged away.": torch.mean,
     "Only the first entry along axis {} is left.": partial(torch.select, index=0),
     "A softmax along axis {} was taken of the right numbers.": torch.softmax,
     "The numbers stand in reverse order along axis {}.": lambda right, dim: right.flip(dim),
@@ -73,17 +73,13 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
         if numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
             yield text.format(f"{numbers[0]:.4g}")
     if len(pairs) > 1 and len(torch.cat([got.flatten() for got, _ in pairs]).unique()) == 1:
-        yield "All numbers of the result are the same, whatever goes in."
+        yield "All numbers of the result are the same, in every call that was tried."
     if all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):
         yield "Within a call all numbers of the result are the same."
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
     """What is true of wrong results in every call, the surest first."""
-    for result in results:
-        if result.got.error:
-            yield from meanings(*result.got.error, result.got.line)
-            return
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
@@ -94,9 +90,36 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         yield from of_parts(results)
     else:
         yield from marks(pairs)
-    right = [result for result in results if result.problem() is None]
-    if right and pairs and all(got.shape == right.shape and got.isfinite().all() for got, right in pairs):
-        yield f"{len(right)} of {len(results)} calls come out right so far. What is different about the others?"
+
+
+def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
+    """Yield which kind of call is right and which is wrong: by the stages of the check, or by one argument.
+
+    An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
+    calls; and if it is the only one that does.
+    """
+    right, wrong = ([one for one in results if (one.problem() is None) == is_right] for is_right in (True, False))
+    told = []
+    for number, name in enumerate(names):
+        good, bad = (
+            sorted({one.trial[number] for one in some if is_whole(one.trial[number])}) for some in (right, wrong)
+        )
+        if good and bad and len(results) > 2 and (good[-1] < bad[0] or bad[-1] < good[0]):
+            told.append(f"Right with {name} = {listed(good)}; wrong with {name} = {listed(bad)}.")
+    if len(stages) > 1 and all(stages):
+        yield f"Right {', '.join(stages[:-1])}, but not {stages[-1]}."
+    yield from told if len(told) == 1 else []
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is True, False or a whole number."""
+    return isinstance(value, int)
+
+
+def listed(values: Sequence[int]) -> str:
+    """Values in words: "2", "2 or 3", "2, 3 or 5"."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
@@ -156,10 +179,8 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
         yield f"{what} are right, but {how}: at place {moved[0][0]} stands what belongs at place {moved[0][1]}."
 
 
-def meanings(kind: str, message: str, line: str) -> Iterator[str]:
-    """What an error usually means; one that no line of the answer raises was raised by the call itself."""
-    if kind == "TypeError" and "positional argument" in message and not line:
-        yield "The function does not take the arguments that it is called with. Which ones does the exercise give?"
+def meanings(message: str) -> Iterator[str]:
+    """Yield what an error with this message usually means."""
     for pattern, meaning in ERRORS.items():
         if found := re.search(pattern, message):
             yield f"An error is raised: {meaning.format(*found.groups())}"
@@ -215,7 +236,7 @@ PROPERTIES: dict[str, Callable[[Tensor, Tensor], bool]] = {  # what is said → 
     "The result is the same for every entry of the first axis. Does what tells them apart take part?": (
         lambda got, right: len(got) > 1 and all(equal(row, got[0]) for row in got)
     ),
-    "The first entry along axis 0 is right, others are not. Is something of the first used for all?": (
+    "The first entry along axis 0 is right, others are not.": (
         lambda got, right: right.dim() > 1 and len(got) > 1 and equal(got[0], right[0])
     ),
 }

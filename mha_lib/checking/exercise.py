@@ -26,12 +26,14 @@ from types import FunctionType
 from typing import Any
 
 from mha_lib.checking import diagnosis, kept_work, running
-from mha_lib.checking.comparing import Result, explains, given, is_number, needed
+from mha_lib.checking.comparing import Result, explains, given, is_number, is_several, needed
 from mha_lib.checking.edits import code_with, defined, rows_of, source_of_answer
-from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, error_in_words, run_safely
+from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, Outcome, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
-from mha_lib.checking.wording import as_sentence, call_in_words, two_numbers
+from mha_lib.checking.wording import as_sentence, call_in_words, names_of, two_numbers
 from mha_lib.models.training import seeded
+
+A_CLASS = "This is a class. Give a function, or an instance of the class."
 
 
 class Exercise:
@@ -133,10 +135,12 @@ class FunctionExercise(Exercise):
     def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
         results: list[Result] = []
+        passed: list[str] = []
         for where, trials in self.stages().items():
             results += self.results_of(function, trials)
             if any(result.problem() for result in results):
-                return self.what_is_wrong(function, results, where)
+                return self.what_is_wrong(function, results, [*passed, where])
+            passed.append(where)
         if self.then:
             self.then(function)
         return self.praise
@@ -151,32 +155,58 @@ class FunctionExercise(Exercise):
         outcomes = run_safely(function, trials)
         return [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
 
-    def what_is_wrong(self, function: Callable, results: Sequence[Result], where: str) -> Verdict:
-        """The verdict on wrong results: what is known of them, and a call that shows it."""
+    def what_is_wrong(self, function: Callable, results: Sequence[Result], stages: Sequence[str]) -> Verdict:
+        """Give the verdict on wrong results: what is known of them, and a call that shows it.
+
+        An error is told before all else, by the call that raised it, unless a mistake of the table explains it.
+        """
+        failed = next((result for result in results if result.got.error), None)
+        text = A_CLASS if isinstance(function, type) else next(self.named(results), "")
         shown = next(result for result in results if result.problem())
-        call = " ".join(filter(None, [call_in_words(function, shown.trial), where]))
-        seen = as_sentence(", ".join(filter(None, [call, shown.problem(self.numbers_in_words)])))
-        text = next(self.names(function, results), "")
+        if failed and (not text or "error" in text):
+            shown, text = failed, text or next(self.errors(function, failed), "")
+        text = text or next(self.described(function, results, stages), "")
+        call = ", ".join(filter(None, [call_in_words(function, shown.trial), stages[-1]]))
+        seen = as_sentence(shown.problem(self.numbers_in_words) or "") + (f" Seen {call}." if call else "")
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
 
-    def names(self, function: Callable, results: Sequence[Result]) -> Iterator[str]:
-        """What explains these results: a mistake of the table, a change that needs none, or traces."""
+    def named(self, results: Sequence[Result]) -> Iterator[str]:
+        """Yield what explains every call: another form of the right numbers, or a mistake of the table."""
         yield from form(results)
         yield from (text for text, program in self.mistakes if explains(program, results))
+
+    def errors(self, function: Callable, failed: Result) -> Iterator[str]:
+        """Yield what the error of this call usually means."""
+        kind, message = failed.got.error or ("", "")
+        if kind == "TypeError" and "argument" in message and not failed.got.line:  # raised by the call itself
+            yield f"The function must take these arguments: {', '.join(names_of(self.right, len(failed.trial)))}."
+        yield from diagnosis.meanings(message)
+
+    def described(self, function: Callable, results: Sequence[Result], stages: Sequence[str]) -> Iterator[str]:
+        """Yield what is true of results that no mistake of the table explains, the surest first."""
+        if any(result.got.error for result in results):
+            return
         yield from diagnosis.one_change(results)
         yield from diagnosis.traces(results)
         for name in never_looked_at(function, self.right, len(results[0].trial)):
             yield f"Your code never looks at `{name}`. What is it for?"
+        yield from diagnosis.boundary(results, names_of(self.right, len(results[0].trial)), stages)
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:
-    """What the right numbers come in, where that is not what is asked for."""
+    """Yield what the right numbers come in, where that is not what is asked for."""
     wrong = [result for result in results if result.problem()]
-    if all(result.is_packed_otherwise for result in wrong):
-        came, right = given(wrong[0].got.value), wrong[0].right
-        start = "The number is right, but it comes" if is_number(right) else "The numbers are right, but they come"
-        yield f"{start} as {came}; {needed(right)} needed."
+    came, right = wrong[0].got.value, wrong[0].right
+    start = "The number is right, but it comes" if is_number(right) else "The numbers are right, but they come"
+    if not is_several(right) and all(type(one.got.value) is tuple and len(one.got.value) == 1 for one in wrong):
+        parts = [dataclasses.replace(one, got=Outcome(one.got.value[0])) for one in wrong]
+        told = "The function returns" if any(part.problem() for part in parts) else f"{start} as"
+        yield f"{told} a tuple of 1 part, as a comma behind the returned value makes it. Return the part itself."
+    if all(one.is_packed_otherwise for one in wrong):
+        yield f"{start} as {given(came)}; {needed(right)} needed."
+    if all(one.is_right_but_coarse for one in wrong):
+        yield f"The numbers are right, but only to the precision of {came.dtype}. Compute in torch.float32."
 
 
 def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:

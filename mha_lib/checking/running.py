@@ -1,15 +1,15 @@
 """Run a learner's answer safely: whatever it does, the check goes on and knows what happened.
 
 The calls run in a forked process. The system ends it if a call computes too long, and the check ends it if a call does
-not come back, so no code of the learner's can hold the check up. What the calls return comes back as plain data, and
-what they print is passed on.
+not come back, so no code of the learner's can hold the check up. What the calls return comes back as plain data;
+what they print and draw is passed on, and bounded, as memory is (``limits``).
 """
 
 import contextlib
 import copy
+import difflib
 import gc
 import inspect
-import io
 import multiprocessing
 import os
 import pickle
@@ -30,6 +30,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from mha_lib.checking import limits
 from mha_lib.checking.wording import Foreign, call_in_words, kind_of, names_of, trimmed
 
 SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
@@ -38,6 +39,12 @@ LARGEST = 1_000_000  # numbers or characters in what a call returns; no exercise
 PART = 1000  # numbers of a tensor that take as long to look at as one part of a list
 DEEPEST = 10  # lists within one another
 NO_LIMIT = "There is no time limit on this system: interrupt the kernel if a check does not end."
+MODULES = {name: name for name in ("math", "itertools", "functools", "random", "copy", "torch", "einops")} | {
+    "np": "numpy as np",
+    "nn": "torch.nn as nn",
+    "F": "torch.nn.functional as F",
+    "plt": "matplotlib.pyplot as plt",
+}  # name → what is imported for it
 # "<string>" is code without a file, for which Python 3.13 quotes what the process began with, if that was `python -c`.
 NOT_OWN = ("site-packages", "dist-packages", "<string>", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
@@ -136,7 +143,10 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
             return MistakeError(f"Your code ended the process that it ran in{where}.")
         if kind == "outcome":
             return content
-        getattr(sys, kind).write(content)
+        if kind == "picture":
+            limits.show_picture(content)
+        else:
+            getattr(sys, kind).write(content)
     return MistakeError(f"Your code did not come back within {PATIENCE:g} seconds{where}.")
 
 
@@ -146,24 +156,15 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
         torch.set_num_threads(1)  # the threads of the kernel are not here
-        sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
+        limits.bind(sending)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
         for trial in trials:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            sending.send_bytes(pickle.dumps(("outcome", attempt(function, trial))))
+            outcome = attempt(function, trial)
+            limits.show_figures()
+            sending.send_bytes(pickle.dumps(("outcome", outcome)))
     finally:
         os._exit(0)
-
-
-class PassedOn(io.TextIOBase):
-    """A stream whose text is printed by the process at the other end of the pipe."""
-
-    def __init__(self, sending: Connection, name: str) -> None:
-        self.sending, self.name = sending, name
-
-    def write(self, text: str) -> int:
-        self.sending.send_bytes(pickle.dumps((self.name, str(text))))
-        return len(text)
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
@@ -179,6 +180,8 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
         raise
     except BaseException as error:
         words, line = error_in_words(error), line_of(error)
+        if isinstance(error, MemoryError) or "can't allocate memory" in words[1]:
+            words = "MemoryError", f"it asks for more than {limits.MEMORY // 2**30} GB of memory"
         if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not words[1]):
             return NotYetError("Write the function first, then run both cells.")
         return Outcome(error=words, line=line)
@@ -235,12 +238,29 @@ class PlainCopy:
 
 
 def error_in_words(error: BaseException) -> tuple[str, str]:
-    """The kind of an error and the first line of its message."""
+    """Give the kind of an error and the first line of its message, with the name that was probably meant."""
     try:
         lines = str(error).strip().splitlines()
+        meant = name_meant(error)
     except BaseException:  # an error of the learner's own making may have no message that can be read
-        lines = []
-    return type(error).__name__, trimmed(lines[0], 160) if lines else ""
+        lines, meant = [], ""
+    return type(error).__name__, trimmed(lines[0], 160) + meant if lines else ""
+
+
+def name_meant(error: BaseException) -> str:
+    """Say which name was probably meant where one is not defined, or that a module is not imported; else ""."""
+    name = getattr(error, "name", None)
+    if not isinstance(error, NameError | AttributeError) or not name or not error.__traceback__:
+        return ""
+    if isinstance(error, AttributeError):
+        known = {*dir(error.obj)}
+    else:
+        frame = [*traceback.walk_tb(error.__traceback__)][-1][0]
+        known = {*frame.f_locals, *frame.f_globals, *frame.f_builtins}
+        if name in MODULES:
+            return f" (first write: import {MODULES[name]})"
+    near = difflib.get_close_matches(name, {other for other in known if not other.startswith("_")}, 1, 0.7)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def line_of(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 FEW = 12  # whole numbers in a tensor that a message writes out
 SHORT = 40  # characters of any other argument that a message writes out
+MOST = 2  # arguments of a call that a message names
 
 
 @dataclass(frozen=True)
@@ -25,22 +26,32 @@ class Foreign:
 
 
 def call_in_words(function: Callable, arguments: tuple) -> str:
-    """Which call it is: "with hours of shape (5,) and sigma = 2.0"; what would be long is left out."""
+    """Say which call it is, by two arguments at most: "with sigma = 2.0 and hours of shape (5,)".
+
+    Those that can be written out come first, then shapes; what would be long is left out.
+    """
     names = names_of(function, len(arguments))
-    shown = [argument_in_words(name, value) for name, value in zip(names, arguments, strict=True)]
-    *most, last = [words for words in shown if words] or [""]
-    listed = f"{', '.join(most)} and {last}" if most else last
+    pairs = [*zip(names, arguments, strict=True)]
+    shown = [argument_in_words(name, value) for name, value in sorted(pairs, key=lambda pair: is_large(pair[1]))]
+    listed = " and ".join([words for words in shown if words][:MOST])
     return f"with {listed}" if listed else ""
+
+
+def is_large(value: Any) -> bool:
+    """Whether an argument is a tensor of which a message gives the shape only."""
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() > FEW)
 
 
 def argument_in_words(name: str, value: Any) -> str:
     """An argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
-    if not isinstance(value, Tensor):
-        written = f"{name} = {value!r}" if name else repr(value)
-        return written if len(written) <= SHORT else ""
-    if not value.is_floating_point() and value.numel() <= FEW:
+    if is_large(value):
+        return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
+    if isinstance(value, Tensor):
         return f"{name or 'the numbers'} {value.tolist()}"
-    return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
+    if type(value) not in (bool, int, float, str, list, tuple):
+        return ""
+    written = f"{name} = {value!r}" if name else repr(value)
+    return written if len(written) <= SHORT else ""
 
 
 def names_of(function: Callable, count: int) -> list[str]:

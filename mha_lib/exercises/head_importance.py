@@ -333,7 +333,8 @@ def tables_from(function: Any) -> list[Tensor]:
     results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
     for result in results:
         if result.numbers is None or result.numbers.shape != SHAPE:
-            raise MistakeError(as_sentence(result.problem() or "") + " Has it a row for each layer of the model?")
+            rows = "" if result.got.error else " Has it a row for each layer of the model?"
+            raise MistakeError(as_sentence(result.problem() or "") + rows)
     tables = [plain(result.numbers) for result in results if result.numbers is not None]
     if any(not table.isfinite().all() or table.eq(table[0, 0]).all() for table in tables):
         raise MistakeError("Every head gets the same number, or some get none. Is that an order?")

@@ -197,10 +197,10 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
 def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
     """Give a trial with scores near minus a million, and a masked key near plus a million.
 
-    All are whole numbers, so that they are the same in whatever order one computes.
+    They are quarters, and 500 apart: no order of computing rounds them, not even a sum of their powers' logarithms.
     """
     queries, keys = torch.randint(-4, 5, (num_queries, 16)).float(), torch.randint(-1, 2, (num_keys, 16)).float()
-    queries[:, 0], keys[:, 0], keys[2, 0] = 2000.0, -2000.0, 2000.0
+    queries[:, 0], keys[:, 0], keys[2, 0] = 2000.0, torch.randperm(num_keys) - 2000.0, 2000.0
     allowed = torch.rand(num_queries, num_keys) < 0.7
     allowed[:, 2], allowed[:, -1] = False, True
     return queries, keys, torch.randn(num_keys, 2), allowed, block_size

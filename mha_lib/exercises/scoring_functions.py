@@ -99,7 +99,10 @@ def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str,
     # With as many queries as examples a length taken for a row's raises nothing, so this mistake can be told.
     trials=lambda: with_far_scores(
         {
-            "": [(torch.randn(2, 2, 5), torch.tensor([2, 4])), (torch.randn(3, 3, 6), torch.tensor([5, 2, 3]))],
+            "with as many queries as examples": [
+                (torch.randn(2, 2, 5), torch.tensor([2, 4])),
+                (torch.randn(3, 3, 6), torch.tensor([5, 2, 3])),
+            ],
             "in other sizes": [
                 (torch.randn(2, 3, 4), torch.tensor([1, 3])),
                 (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
@@ -131,7 +134,7 @@ def masked_softmax_1d(scores, valid_lens):
 def trials_2d() -> dict[str, list[tuple[Tensor, Tensor]]]:
     """With as many queries as keys, where lengths along the wrong axis raise nothing; then with empty rows."""
     return {
-        "": [
+        "where every query has a key": [
             (torch.randn(2, 4, 4), torch.tensor([[3, 2, 3, 2], [2, 2, 3, 3]])),
             (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 3], [2, 4, 4, 3, 4], [3, 3, 2, 4, 2]])),
         ],

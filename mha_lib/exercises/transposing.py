@@ -156,7 +156,11 @@ FOR_QUERIES = f"{RIGHT} if valid_lens.dim() == 1 else"
 
 @exercise(
     trials=lambda: {
-        "": [(torch.tensor([3, 2]), 2), (torch.tensor([5, 1, 4]), 4), (torch.tensor([2, 6, 3, 1]), 3)],
+        "where each example has one length": [
+            (torch.tensor([3, 2]), 2),
+            (torch.tensor([5, 1, 4]), 4),
+            (torch.tensor([2, 6, 3, 1]), 3),
+        ],
         "where each query has its own length": [
             (torch.tensor([[1, 2, 3], [6, 5, 4]]), 2),
             (torch.tensor([[2, 7], [3, 1], [6, 4]]), 5),

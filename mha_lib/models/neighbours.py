@@ -16,7 +16,7 @@ from mha_lib.models.training import seeded, single_thread
 from mha_lib.models.transformer import TokenEmbedding
 
 SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
-NUM_HIDDENS, LEARNING_RATE = 24, 3e-3
+NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
 
 
 class Neighbours(nn.Module):
@@ -36,10 +36,14 @@ class Neighbours(nn.Module):
         hidden = [nn.Linear(size, read_out_size), nn.ReLU()] if read_out_size else []
         self.read_out = nn.Sequential(*hidden, nn.Linear(read_out_size or size, num_messages * NUM_LETTERS))
 
-    def forward(self, letters: Tensor) -> Tensor:
-        """(batch, n) integers → (batch, n, num_messages, NUM_LETTERS), a logit for each letter."""
+    def forward(self, letters: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+        """(batch, n) integers → (batch, n, num_messages, NUM_LETTERS), a logit for each letter.
+
+        Args:
+            valid_lens: (batch,), how many keys are valid in each row; left out, all are.
+        """
         X = self.embedding(letters)
-        return self.read_out(self.attention(X, X, X)).unflatten(-1, (self.num_messages, NUM_LETTERS))
+        return self.read_out(self.attention(X, X, X, valid_lens)).unflatten(-1, (self.num_messages, NUM_LETTERS))
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,30 @@ def draw_rows(batch_size: int, num_messages: int, generator: torch.Generator) ->
     return letters, torch.stack([letters.roll(shift, dims=1) for shift in SHIFTS[:num_messages]], dim=2)
 
 
+def held_out_rows(num_messages: int) -> tuple[Tensor, Tensor]:
+    """Rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
+    return draw_rows(HELD_OUT, num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
+
+
+def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
+    """The weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
+    queries = torch.arange(weights.shape[-1])
+    keys = (queries[:, None] - torch.tensor(SHIFTS[:num_messages])) % len(queries)
+    return weights[:, :, queries[:, None], keys]
+
+
 def train_neighbours(
-    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = 400
+    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighboursRun:
-    """Train a ``Neighbours`` with Adam (Kingma & Ba 2015), and look at it.
+    """Train a model by ``fit_neighbours``, and evaluate it on rows that the training never saw; arguments as there."""
+    with single_thread():
+        return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
+
+
+def fit_neighbours(
+    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
+) -> Neighbours:
+    """Train a ``Neighbours`` with Adam (Kingma & Ba 2015).
 
     Args:
         seed: where all randomness comes from.
@@ -89,16 +113,14 @@ def train_neighbours(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        return _look(model)
+        return model
 
 
 @torch.no_grad()
 def _look(model: Neighbours) -> NeighboursRun:
-    letters, answers = draw_rows(HELD_OUT, model.num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
+    letters, answers = held_out_rows(model.num_messages)
     right = (model(letters).argmax(dim=-1) == answers).double()
-    queries = torch.arange(NUM_TOKENS)
-    keys = (queries[:, None] - torch.tensor(SHIFTS[: model.num_messages])) % NUM_TOKENS  # (n, messages)
-    weights = model.attention.attention_weights[:, :, queries[:, None], keys]  # (b, h, q, k) -> (b, h, n, messages)
+    weights = weights_on_messages(model.attention.attention_weights, model.num_messages)
     ranked = weights.sort(dim=-1, descending=True).values
     return NeighboursRun(
         right.mean(dim=(0, 1)), right.prod(dim=2).mean().item(), weights.mean(dim=(0, 2)), ranked.mean(dim=(0, 2))

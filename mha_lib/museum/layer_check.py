@@ -1,295 +1,409 @@
-"""Is your own attention layer right, and if not, which bug does it look like? For anybody's layer, whatever its names::
+"""Is your own attention layer right, and if not, which bug is it? For anybody's layer, whatever its names::
 
     from mha_lib.exercises import check_layer
 
     check_layer(
-        make=lambda size, heads, dropout: MyAttention(size, heads, drop=dropout, bias=False),
-        call=lambda layer, queries, keys, values, valid_lens: layer(queries, keys, values, lengths=valid_lens),
-        matrices=lambda layer: (layer.wq.weight, layer.wk.weight, layer.wv.weight, layer.wo.weight),
+        make=lambda num_hiddens, num_heads, dropout: MyAttention(num_hiddens, num_heads, drop=dropout),
+        call=lambda layer, x, valid_lens: layer(x, lengths=valid_lens),
+        matrices=lambda layer: (layer.wq, layer.wk, layer.wv, layer.wo),
     )
 
-A layer of the museum's kind (``editable_layer.Layer``) needs no more than ``check_layer(MyLayer)``. In a test of your
-own project, ``assert_layer`` takes the same arguments and raises what ``check_layer`` says.
+A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_lens)`` needs no more than
+``check_layer(MyAttention)``. In a test of your own project, ``assert_layer`` takes the same arguments and raises what
+``check_layer`` says.
 """
 
-import dataclasses
 import functools
-import math
-from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from mha_lib.attention import masked_softmax, merge_heads, split_heads
-from mha_lib.checking.comparing import Result, first_difference
-from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import MistakeError, NotYetError, Outcome, run_safely
+from mha_lib.checking.comparing import Result, explains, first_difference
+from mha_lib.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
 from mha_lib.checking.verdict import Verdict
-from mha_lib.checking.wording import as_sentence, call_in_words, kind_of
 from mha_lib.models.training import seeded
-from mha_lib.museum import layer_tests
-from mha_lib.museum.layer_tests import Implementation, check_shape, matrices_of
+from mha_lib.museum.handed_layer import KINDS, HandedLayer, in_words, refuse_changed
+from mha_lib.museum.layer_notes import PROMISES, notes_on
+from mha_lib.museum.wrong_attention import attention, programs
 
-Make = Callable[[int, int, float], nn.Module]
-Call = Callable[..., Tensor | tuple[Tensor, Tensor | None]]
-Matrices = Callable[[nn.Module], Sequence[Tensor]]
-
-UNKNOWN = (
-    "The output is not the formula's, and none of the bugs that this check knows gives these numbers. "
-    "(The formula has no biases: does `make` leave them out?)"
-)
-NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
-STAGES = (  # of calls: batch_size, num_queries, num_keys, num_heads, head_size, lengths, size of the numbers
-    [(1, 1, 2, 1, 2, [2], 1), (2, 2, 3, 1, 3, [3, 3], 1)],  # one head
-    [(1, 2, 3, 2, 2, [3], 1), (2, 3, 4, 3, 2, [4, 4], 1)],  # several
-    [(2, 1, 2, 1, 1, [2, 1], 1), (2, 2, 3, 2, 2, [1, 3], 1), (3, 4, 5, 3, 2, [5, 2, 3], 1)],  # padding
-    [(1, 1, 1, 1, 1, [0], 1), (3, 2, 3, 2, 2, [3, 0, 1], 1)],  # an example without a valid key
-    [(1, 4, 300, 2, 3, [290], 1)],  # many keys
-    [(3, 4, 2, 2, 4, [2, 2, 2], 10)],  # scores whose powers are too large for float32
-)
+STAGES: dict[
+    str, list[tuple]
+] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
+    "one head": [(1, 2, 3, 1, 2, None, 1), (2, 4, 4, 1, 3, None, 1)],
+    "several heads": [(1, 3, 3, 2, 2, None, 1), (2, 5, 5, 3, 2, None, 1), (2, 6, 6, 4, 2, None, 1)],
+    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 3, None, 1)],
+    "padding": [(2, 3, 3, 1, 2, [3, 1], 1), (3, 4, 4, 2, 2, [4, 2, 3], 1), (3, 4, 4, 4, 2, [1, 4, 2], 1)],
+    "a second call with other lengths": [(2, 3, 3, 2, 2, [3, 1], 1), (3, 4, 4, 2, 2, [1, 4, 2], 1)],
+    "padding and large scores": [(2, 3, 3, 2, 2, [2, 1], 150)],
+    "large scores": [(1, 3, 3, 2, 2, None, 30)],
+    "many keys": [(1, 300, 300, 2, 3, None, 1)],
+}
+SHARED = ("different sequences", "one memory for keys and values", "one sequence for all three")
+NEXT = {  # first stage that is wrong → what to look at
+    "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
+    "several heads": "Check how the features are split into heads, and how the heads are merged.",
+    "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
+    "padding": "Check the mask: which scores it reaches, and what it puts there.",
+    "a second call with other lengths": "Check what the layer keeps from an earlier call.",
+    "padding and large scores": "Check the number that stands for a masked score: −∞ is needed.",
+    "large scores": "Check the softmax: the largest score of a row is subtracted first.",
+    "many keys": "Check what depends on the number of keys.",
+}
+GATES: dict[str, Callable[[Tensor, int], Tensor]] = {  # what is said of wrong gates → a factor for each column of W_o
+    "`head_mask` has no effect.": lambda gates, size: torch.ones(len(gates) * size),
+    "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head gets "
+    "several gates.": lambda gates, size: gates.repeat(size),
+    "The gates are in reverse order.": lambda gates, size: gates.flip(0).repeat_interleave(size),
+    "The gates act twice.": lambda gates, size: gates.square().repeat_interleave(size),
+    "A gate other than 0 counts as 1.": lambda gates, size: (gates != 0).float().repeat_interleave(size),
+    "The gates are inverted: 0 keeps a head.": lambda gates, size: (1 - gates).repeat_interleave(size),
+}
 
 
 def check_layer(
-    make: Make, call: Call = nn.Module.__call__, matrices: Matrices = matrices_of, *, empty_rows: bool = True
+    make: Callable,
+    call: Callable | None = None,
+    matrices: Callable | None = None,
+    *,
+    residual: bool = False,
+    head_mask: bool = False,
+    promises: Iterable[str] = (),
 ) -> Verdict:
-    """Compare a layer with the formula, and say which bug it looks like, with the smallest example that shows it.
+    """Compare a layer with the formula, and name its mistake, or where it begins, with the smallest call that shows it.
 
     Args:
-        make: (num_hiddens, num_heads, dropout) → a new layer, batch first, without biases; such as the class itself.
-        call: (layer, queries, keys, values, valid_lens) → the output, or a pair of it and the weights before dropout,
-            (batch, num_heads, num_queries, num_keys). The sequences are (batch, number, num_hiddens), the lengths
-            (batch,).
-        matrices: layer → its W_q, W_k, W_v, W_o as they stand, each (num_hiddens, num_hiddens), with a head's rows (of
-            W_o, columns) side by side. A fifth, w_v (num_heads, head size), says that scores are additive. They may be
-            slices of one parameter, or put together from the heads'.
-        empty_rows: whether an example without a valid key must get zeros. torch's layer gives NaN there and d2l's an
-            average of the padding: leave it out for a layer that promises nothing of the kind.
+        make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
+        call: (layer, x), (layer, x, memory) or (layer, queries, keys, values), each with or without valid_lens → the
+            output, or a tuple that begins with it. The names of its parameters say which. Sequences are (batch,
+            number, num_hiddens), lengths (batch,). Left out, ``forward`` is called by position.
+        matrices: layer → its W_q, W_k, W_v and W_o: each an ``nn.Linear``, a tensor with a head's rows (of W_o,
+            columns) side by side, or a pair of weight and bias. A fifth, w_v (num_heads, head size), says that scores
+            are additive. Left out, they are the attributes of these names.
+        residual: whether the layer adds its input to its output.
+        head_mask: whether it takes gates, ``head_mask`` (num_heads,), which multiply the heads' outputs.
+        promises: what a right layer must also have. "weights": ``attention_weights`` (batch, num_heads, num_queries,
+            num_keys) before dropout. "bias": ``bias=True`` gives four biases, the default none. "output": a call
+            returns one tensor. "no_lengths": it can be called without valid_lens. "dropout": it acts on each weight,
+            at the rate that is asked for. "empty_rows": an example without a valid key gets zeros.
 
-    Every parameter of two axes or more is drawn anew. Weights are looked at where ``call`` returns them, or the layer
-    keeps them as ``attention_weights``. All that is yours runs in a process of its own, and is cut short if it does not
-    end, where the system can. Where all outputs are right, tests of the museum's panel follow (``layer_tests``).
+    All that is yours runs in a process of its own, and is cut short if it does not end, where the system can.
+
+    Raises:
+        ValueError: a promise has another name.
     """
-    theirs = functools.partial(AnybodysLayer, make, call, matrices, empty_rows)
-    looks = [layer_tests.dropped_otherwise, layer_tests.random_reference, layer_tests.gradient]
-    with seeded(0):
-        try:
-            if (wrong := wrong_output(theirs)) is not None:
-                return wrong
-            finding = next(filter(None, layer_tests.in_one_process(theirs, looks)), None)
-        except NotYetError as reason:
-            return Verdict("not yet", str(reason))
-        except MistakeError as mistake:
-            return Verdict("wrong", as_sentence(str(mistake).removesuffix(".")))
-    if finding:
-        return Verdict("wrong", as_sentence(finding))
-    return Verdict("right", "The layer computes what the formula says, with heads, padding and dropout.")
+    asked = (promises,) if isinstance(promises, str) else tuple(promises)
+    if unknown := [name for name in asked if name not in PROMISES]:
+        raise ValueError(f"promises must be of {', '.join(PROMISES)}; got {', '.join(map(str, unknown))}")
+    try:
+        with seeded(0):
+            return LayerCheck(HandedLayer(make, call, matrices, head_mask), residual, asked).verdict()
+    except NotYetError as reason:
+        return Verdict("not yet", str(reason))
+    except MistakeError as mistake:
+        return Verdict("wrong", str(mistake))
 
 
-def assert_layer(
-    make: Make, call: Call = nn.Module.__call__, matrices: Matrices = matrices_of, *, empty_rows: bool = True
-) -> None:
+def assert_layer(*arguments: Any, **named: Any) -> None:
     """For tests: raise an AssertionError with what ``check_layer`` says, unless the layer is right."""
-    verdict = check_layer(make, call, matrices, empty_rows=empty_rows)
+    verdict = check_layer(*arguments, **named)
     if not verdict:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
 
 
-class AnybodysLayer:
-    """A layer as the panel needs it, whatever its names: the parts of ``editable_layer.Layer`` that its tests use.
+def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, residual=False, attention=attention):
+    """Compute what a layer should give, or what a mistake gives."""
+    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+    return output + queries if residual else output
 
-    Where ``empty_rows`` is False, examples without a valid key are kept from the layer, and get zeros.
+
+def causal(trial: tuple) -> tuple:
+    """The same call, with later keys masked."""
+    queries, keys, values, allowed, *others = trial
+    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
+    return queries, keys, values, allowed & seen, *others
+
+
+def transposed(trial: tuple) -> tuple:
+    """The same call, with matrices that are stored as (input, output)."""
+    return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
+
+
+class LayerCheck:
+    """One check: all stages are run, then the verdict is found.
+
+    Attributes:
+        stages: name of a stage → its calls.
+        got: the same names → what came of each call.
     """
 
-    def __init__(self, make: Make, call: Call, matrices: Matrices, empty_rows: bool, num_hiddens, num_heads, dropout):
-        self.own, self.num_heads = make(num_hiddens, num_heads, dropout), num_heads
-        if not isinstance(self.own, nn.Module):
-            raise MistakeError(f"`make` must give an nn.Module, this is {kind_of(self.own)}")
-        self.call, self.read, self.smallest = call, matrices, 0 if empty_rows else 1
-        X = torch.randn(1, 2, num_hiddens)
-        call(self.own, X, X, X, torch.tensor([2]))  # sizes may be open until then
-        if len(self.matrices()) not in (4, 5):
-            raise MistakeError(f"`matrices` must give 4 tensors, or 5 with w_v; this gives {len(self.matrices())}")
-        square, for_w_v = (num_hiddens, num_hiddens), (num_heads, num_hiddens // num_heads)
-        for name, W, shape in zip(NAMES, self.matrices(), [*[square] * 4, for_w_v], strict=False):
-            check_shape(f"{name} from `matrices`", W, shape)
+    def __init__(self, handed: HandedLayer, residual: bool, asked: tuple[str, ...]) -> None:
+        self.handed, self.asked = handed, asked
+        self.right = functools.partial(formula, residual=residual)
+        self.stages = {name: calls for name, calls in self.all_stages() if calls}
+        outcomes = iter(run_safely(self.example, [numbers for calls in self.stages.values() for numbers in calls]))
+        self.got = {name: [next(outcomes) for _ in calls] for name, calls in self.stages.items()}
+        for outcome in [outcome for stage in self.got.values() for outcome in stage if outcome.error]:
+            raise NotYetError(in_words("The layer could not be made", outcome.error or (), outcome.line))
+        self.groups = min(outcome.value[3] / outcome.value[0][8] for stage in self.got.values() for outcome in stage)
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        called = inputs[-1] >= self.smallest
-        if not called.any():
-            return torch.zeros_like(inputs[0])
-        given = [X[called] for X in inputs]
-        got: Any = self.call(self.own, *given)
-        if not all(torch.equal(X, after) for X, after in zip([X[called] for X in inputs], given, strict=True)):
-            raise MistakeError("the layer changes what it is given in place, which spoils the caller's tensor")
-        is_pair = isinstance(got, tuple) and len(got) == 2
-        output, weights = got if is_pair else (got, getattr(self.own, "attention_weights", None))
-        if weights is None:  # weights that the layer does not report are not judged
-            weights = layer_tests.by_formula(self, *given)[1]
-        check_shape("the output", output, tuple(given[0].shape))
-        shape = len(output), self.num_heads, output.shape[1], given[1].shape[1]
-        check_shape("the weights (batch, heads, queries, keys)", weights, shape)
-        self.attention_weights = among_zeros(weights, called)
-        return among_zeros(output, called)
+    def all_stages(self) -> Iterable[tuple[str, list[tuple]]]:
+        """The calls that this kind of layer can get, by what is special about them."""
+        for name, calls in STAGES.items():
+            if not self.handed.masks and ("padding" in name or "lengths" in name):
+                continue
+            for number, shared in enumerate(SHARED):
+                if number < 3 - self.handed.num_inputs or (number == 2 and "more keys" in name):
+                    continue
+                if number > 3 - self.handed.num_inputs and "keys" in name:
+                    continue
+                label = name if number == 3 - self.handed.num_inputs else f"{name}, {shared}"
+                yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
 
-    def train(self, mode: bool) -> "AnybodysLayer":
-        self.own.train(mode)
-        return self
+    def with_heads(self, call: tuple, shared: int, name: str) -> tuple | None:
+        """A call with a number of heads for which the layer can be made."""
+        batch_size, num_queries, num_keys, num_heads, *others = call
+        if num_heads not in self.handed.heads:
+            if num_heads == 1:
+                return None
+            num_heads = max(self.handed.heads)
+        num_queries = num_keys if shared == 2 else num_queries
+        return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
 
-    def matrices(self) -> Sequence[Tensor]:
-        return list(self.read(self.own))
+    def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
+        """The arguments of ``formula``, what the layer gives or raises, its weights, and its number of keys' heads."""
+        layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
+        queries, keys, values = (
+            scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
+        )
+        keys = queries if shared == 2 else keys
+        values = keys if shared else values
+        lengths = torch.tensor(lengths or [num_keys] * batch_size)
+        allowed = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
+        W, given, groups = self.handed.matrices(layer, num_heads)
+        trial = (queries, keys, values, allowed, *W, num_heads, given)
+        before = [X.clone() for X in trial[:3]]
+        try:
+            with torch.no_grad():
+                if again:
+                    self.handed.output(layer, [queries, keys, values], lengths.flip(0).clamp(max=num_keys - 1))
+                output, _ = self.handed.output(layer, [queries, keys, values], lengths)
+        except (MistakeError, NotYetError):
+            raise
+        except Exception as error:
+            return trial, None, (error_in_words(error), line_of(error)), groups
+        refuse_changed(trial[:3], before)
+        return trial, output, None, groups
 
-    def parameters(self) -> list[Tensor]:
-        """Those that are drawn anew; biases and factors stay as they are made, which is often 0 or 1."""
-        return [parameter for parameter in self.own.parameters() if parameter.dim() > 1]
+    def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
+        """What each call gave beside what the formula gives, with the call read in another way."""
+        found: dict[str, list[Result]] = {}
+        for name, outcomes in self.got.items():
+            found[name] = []
+            for trial, output, error, _ in (outcome.value for outcome in outcomes):
+                for change in changes:
+                    trial = change(trial)
+                got = Outcome(output) if error is None else Outcome(None, *error)
+                found[name].append(Result(trial, got, self.right(*trial)))
+        return found
 
-    @torch.no_grad()
-    def named_parameters(self) -> list[tuple[str, Any]]:
-        """The gradients of the matrices: what ``matrices`` reads when each parameter holds its own gradient."""
-        for parameter in self.own.parameters():
-            if parameter.requires_grad:
-                parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-        return [(name, SimpleNamespace(grad=W)) for name, W in zip(NAMES, self.matrices(), strict=False)]
+    def readings(self) -> list[tuple[str, dict[str, list[Result]]]]:
+        """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
+        changes = {"": [], "causal": [causal]} if self.handed.num_inputs == 1 else {"": []}
+        if self.handed.stores_in_out(self.handed.build(self.handed.heads[0], 2)):
+            changes |= {f"{name} in_out".strip(): [*way, transposed] for name, way in changes.items()}
+        return [(name, self.results(*way)) for name, way in changes.items()]
+
+    def verdict(self) -> Verdict:
+        """Say what is right and what is wrong."""
+        readings = self.readings()
+        way, stages = min(readings, key=lambda reading: len(wrong_stages(reading[1])))
+        wrong = wrong_stages(stages)
+        every = [result for results in stages.values() for result in results]
+        if all(result.got.error for result in every):
+            got = every[0].got
+            raise NotYetError(
+                in_words("The layer could not be called", got.error or (), got.line, self.handed.signature)
+            )
+        if wrong:
+            return self.what_is_wrong(readings, stages, wrong)
+        is_causal, in_out = "causal" in way, "in_out" in way
+        tried = run_safely(self.without_gradient, [()])[0]
+        if tried.error:
+            raise NotYetError(in_words("The output is right, but training is not possible", tried.error, tried.line))
+        if tried.value:
+            names = ", ".join(tried.value)
+            return Verdict("wrong", f"The output is right, but no gradient reaches {names}: it cannot learn.")
+        if self.handed.gated and (verdict := self.wrong_gates()) is not None:
+            return verdict
+        return self.praise(stages, is_causal, in_out)
+
+    def praise(self, stages: dict[str, list[Result]], is_causal: bool, in_out: bool) -> Verdict:
+        """The verdict on a right layer, with notes, unless a promise is not kept."""
+
+        def notes(*_):
+            return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
+
+        outcome = run_safely(notes, [()])[0]
+        if outcome.error:
+            raise NotYetError(in_words("The output is right, but in training", outcome.error, outcome.line))
+        for topic, kept, text in outcome.value:
+            if topic in self.asked and not kept:
+                return Verdict("wrong", f"The output is right; what is missing is “{topic}”. {text}")
+        given = next(iter(stages.values()))[0].trial[-1]
+        biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
+        kind = f"{'Causal ' * is_causal}{KINDS[self.handed.num_inputs]}{', with biases' * biases}"
+        said = [f"{kind[0].upper()}{kind[1:]}.", *(text for _, _, text in outcome.value if text)]
+        if self.groups < 1:
+            said.append("Heads share keys and values, in groups.")
+        if in_out:
+            said.append("The matrices are stored as (input, output).")
+        missing = {
+            "padding (no valid_lens)": self.handed.masks,
+            "keys other than queries": self.handed.num_inputs > 1,
+            "one head": 1 in self.handed.heads,
+        }
+        unchecked = [name for name, checked in missing.items() if not checked]
+        checked = f"Checked: gradients, {'gates, ' * self.handed.gated}{listed(stages)}."
+        said += [f"Not checked: {', '.join(unchecked)}."] * bool(unchecked)
+        return Verdict("right", " ".join(said), checked)
+
+    def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
+        """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
+        known, first = programs(self.right), wrong_in(stages[wrong[0]])[0]
+        border, name = border_of(stages, wrong), ""
+        for _, read in readings:
+            every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
+            name = name or next((text for text, program in known if explains(program, every)), "")
+        step = self.hand_over(stages, wrong) or ("" if name else NEXT[wrong[0].partition(", ")[0]])
+        if not name and len(wrong) == 1 and wrong[0].startswith("a second call"):
+            name = "The layer keeps something from an earlier call, such as its mask."
+        if not name and first.got.error:
+            where = f" at “{first.got.line}”" if first.got.line else ""
+            name = f"{border} It raises {': '.join(filter(None, first.got.error))}{where}."
+            return Verdict("not yet", name, next_step=step)
+        if not name:
+            alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
+            name = f"In some calls, but not in all, it looks like this: {alike}" if alike else border
+            border = border if alike else ""
+        first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
+        evidence = f"{border} {example_in_words(first)}".strip()
+        trial = first.trial
+        return Verdict("wrong", name, evidence, step, inputs=trial, got=first.got.value, expected=first.right)
+
+    def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
+        """How to hand over a layer that is right where sequences are shared, and wrong where they differ."""
+        if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
+            return ""
+        lengths = ", valid_lens" * self.handed.masks
+        if not any(", " in label for label in wrong):
+            return f"If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
+        for read in (stages, self.results(causal)):
+            first, bad = "several heads", wrong_stages(read)
+            if f"{first}, {SHARED[2]}" not in bad and first in bad:
+                return f"If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`."
+        return ""
+
+    def without_gradient(self) -> list[str]:
+        """Parameters and inputs that no gradient reaches in training."""
+        layer = self.handed.build(max(self.handed.heads), 2).train()
+        size = 2 * max(self.handed.heads)
+        X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
+        output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
+        found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
+        found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
+        if not output.requires_grad:
+            return ["anything"]
+        output.square().sum().backward()
+        most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
+        return [
+            name
+            for name, x in found
+            if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
+        ]  # a bias of keys changes no weight
+
+    def wrong_gates(self) -> Verdict | None:
+        """What is wrong with the gates of a layer that is right without them."""
+        outcome = run_safely(self.gated, [()])[0]
+        if outcome.error:
+            error = in_words("It cannot be called with head_mask", outcome.error, outcome.line, self.handed.signature)
+            raise NotYetError(f"Right without `head_mask`. {error}")
+        trial, gates, output = outcome.value
+        size = trial[7].shape[1] // len(gates)
+
+        def with_factors(factors: Tensor) -> Tensor:
+            return self.right(*(*trial[:7], trial[7] * factors, *trial[8:]))
+
+        right = with_factors(gates.repeat_interleave(size))
+        if (place := first_difference(output, right)) is None:
+            return None
+        same = [
+            text for text, gate in GATES.items() if first_difference(output, with_factors(gate(gates, size))) is None
+        ]
+        name = same[0] if same else "Right without `head_mask`, wrong with it."
+        evidence = (
+            f"With head_mask {[round(gate, 2) for gate in gates.tolist()]}, the output at {place} is "
+            f"{output[tuple(place)].item():.4g} instead of {right[tuple(place)].item():.4g}."
+        )
+        step = "Multiply the output of head i, after the average and before W_o, by head_mask[i]."
+        return Verdict("wrong", name, evidence, step, inputs=trial, got=output, expected=right)
+
+    def gated(self) -> tuple:
+        """A call with gates: the arguments of ``formula``, the gates, and the output."""
+        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
+        layer = self.handed.build(max(self.handed.heads), 3)
+        W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
+        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
+        with torch.no_grad():
+            output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
+        return (*trial[:4], *W, *trial[8:9], given), gates, output
 
 
-def among_zeros(X: Any, called: Tensor) -> Tensor:
-    """The examples that the layer was called with at their places in the batch, zeros for the others."""
-    return X.new_zeros(len(called), *X.shape[1:]).masked_scatter(called.view(-1, *[1] * (X.dim() - 1)), X)
+def wrong_in(results: Iterable[Result]) -> list[Result]:
+    """Those of the results that are wrong."""
+    return [result for result in results if result.problem()]
 
 
-def wrong_output(theirs: Implementation) -> Verdict | None:
-    """The first stage with an output that is not the formula's: the bug that it looks like, with an example."""
-
-    def example(batch_size, num_queries, num_keys, num_heads, head_size, lengths, size):
-        """The arguments with which ``attention_output`` must give a layer's output, and this output."""
-        num_hiddens = num_heads * head_size
-        layer = layer_tests.with_random_parameters(theirs(num_hiddens, num_heads, 0.0).train(False), std=0.5)
-        queries, keys, values = (torch.randn(batch_size, n, num_hiddens) for n in (num_queries, num_keys, num_keys))
-        if size > 1:
-            keys[:, 1] = -keys[:, 0]  # one score is far above the other, so that rounding does not count
-        inputs = size * queries, size * keys, values, torch.tensor(lengths)
-        return (*inputs, *[*layer.matrices(), None][:5], num_heads), layer_tests.output_of(layer, *inputs)
-
-    results: list[Result] = []
-    for calls in STAGES:
-        for outcome, numbers in zip(run_safely(example, calls), calls, strict=True):
-            if outcome.error:
-                error = ": ".join(filter(None, outcome.error))
-                if not results:
-                    raise NotYetError(f"The layer could not be made or called: {error}")
-                raise MistakeError(f"{call_in_words(example, numbers)}, the layer raises {error}")
-            trial, output = outcome.value
-            results.append(Result(trial, Outcome(output), attention_output(*trial)))
-        results.sort(key=lambda result: result.problem() is None)  # wrong ones first rule out most mistakes at once
-        if results[0].problem():
-            return with_example(KNOWN.what_is_wrong(attention_output, results, ""))
-    return None
+def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
+    """Names of the stages in which a call is wrong."""
+    return [name for name, results in stages.items() if wrong_in(results)]
 
 
-def with_example(verdict: Verdict) -> Verdict:
-    """What is said of a wrong output, with its example in words: the sizes, and the first number that is wrong."""
-    assert verdict.inputs is not None
-    (queries, keys, _, valid_lens, *_, num_heads), got, right = verdict.inputs, verdict.got, verdict.expected
-    place = tuple(first_difference(got, right) or ())
-    example = (
+def example_in_words(result: Result) -> str:
+    """The sizes of a call, and the first number that is wrong."""
+    queries, keys, _, allowed, *_, num_heads, _ = result.trial
+    place = tuple(first_difference(result.got.value, result.right) or ())
+    return (
         f"Smallest example: queries {tuple(queries.shape)}, keys {tuple(keys.shape)}, valid_lens "
-        f"{valid_lens.tolist()}, num_heads {num_heads}. The output at {list(place)} is {got[place].item():.4g} instead "
-        f"of {right[place].item():.4g}; the verdict's inputs, got and expected hold all of it."
+        f"{allowed[:, 0, 0].sum(-1).tolist()}, num_heads {num_heads}. The output at {list(place)} is "
+        f"{result.got.value[place].item():.4g} instead of {result.right[place].item():.4g}; the verdict's inputs, got "
+        "and expected hold all of it."
     )
-    return dataclasses.replace(verdict, text=verdict.text if verdict.evidence else UNKNOWN, evidence=example)
 
 
-def attention_output(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, w_v, num_heads):
-    """Multi-head attention: (batch, num_queries, num_hiddens); with w_v, scores are additive.
-
-    Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, appendix A.1.2.
-    """
-    Q, K, V = (split_heads(X @ W.T, num_heads) for X, W in ((queries, W_q), (keys, W_k), (values, W_v)))
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, d) @ (b, h, d, k) -> (b, h, q, k)
-    if w_v is not None:
-        scores = torch.einsum("bhqkd,hd->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), w_v)
-    valid = torch.arange(keys.shape[1]) < valid_lens[:, None, None, None]
-    weights = masked_softmax(scores, attn_mask=valid)
-    return merge_heads(weights @ V) @ W_o.T
-
-
-def running_softmax(scores, valid, block, above, below):
-    """Weights of a softmax that reads blocks of keys, and subtracts the largest score so far from the scores of each.
-
-    ``above`` and ``below`` say whether the sums above and below the fraction bar are corrected when a larger score
-    comes later.
-    """
-    scores = scores.masked_fill(~valid, -math.inf)
-    ends = (torch.arange(scores.shape[-1]) // block * block + block - 1).clamp(max=scores.shape[-1] - 1)
-    so_far = (scores - scores.cummax(dim=-1).values[..., ends]).exp()
-    corrected = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    bar = (corrected if below else so_far).sum(dim=-1, keepdim=True)
-    return ((corrected if above else so_far) / bar).nan_to_num(0)
+def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
+    """Which stages are right and which are wrong, or which ways to share sequences are."""
+    good = [name for name in stages if name not in wrong]
+    if not good:
+        return "Wrong in every call."
+    ways_right, ways_wrong = (
+        dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
+    )
+    if not ways_right.keys() & ways_wrong.keys():
+        return f"Right with {' and '.join(ways_right)}; wrong with {' and '.join(ways_wrong)}."
+    mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
+    words = []
+    for names in (good, wrong):
+        parts = [name.partition(", ") for name in names]
+        told = [f"{stage} ({way or SHARED[0]})" if stage in mixed else stage for stage, _, way in parts]
+        words.append(", ".join(dict.fromkeys(told)))
+    return f"Right with {words[0]}; wrong with {words[1]}."
 
 
-# What mistakes replace in the formula, or put there.
-SPLIT, MERGED = "split_heads(X @ W.T, num_heads)", "merge_heads(weights @ V)"
-WEIGHTS, TANH = "masked_softmax(scores, attn_mask=valid)", "torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))"
-LOW, LOWEST = "scores.masked_fill(~valid, -1e9)", "scores.masked_fill(~valid, -math.inf)"
-OF_QUERIES = "torch.arange(keys.shape[1]) -> torch.arange(queries.shape[1])[:, None]"
-BLOCKWISE = " || ".join(
-    f"running_softmax(scores, valid, {block}, {corrected})"
-    for block in (1, 16, 64)
-    for corrected in ("False, False", "False, True", "True, False")
-)
-MISTAKES = f"""
-    {SPLIT} -> (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) ; {MERGED} -> (weights @ V).reshape(queries.shape)
-        || {SPLIT} -> (X @ W.T).reshape(len(X), num_heads, X.shape[1], -1) => This is a reshape without a transpose: a
-        head gets pieces of the sequence instead of its own features of every token.
-    {MERGED} -> (weights @ V).reshape(queries.shape) => The heads are merged by a reshape without a transpose: positions
-        and heads are mixed in the output.
-    {MERGED} -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => The heads are merged with head and feature in the wrong
-        order: features of all heads are interleaved.
-    {MERGED} -> merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1)) => Examples and
-        heads are exchanged: what lies in memory as (batch, heads) is read as (heads, batch).
-    {SPLIT} -> (X @ W.T).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) => A head takes every num_heads-th feature;
-        its features follow one another.
-    math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
-    / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by √(head size).
-    math.sqrt(Q.shape[-1]) -> Q.shape[-1] => The scores are divided by the head size instead of its root.
-    {TANH} -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the scores: the query's part is the same for all
-        keys and cancels, so that every query gets the same weights.
-    {TANH} -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A relu stands where tanh is due.
-    {WEIGHTS} -> torch.softmax(scores * valid, dim=-1) => Masked scores become 0 before the softmax, so padding keeps
-        some weight. −∞ is needed.
-    {WEIGHTS} -> torch.softmax(scores, dim=-1) * valid => The mask comes after the softmax: rows do not sum to 1 over
-        the valid keys.
-    {WEIGHTS} -> torch.softmax(scores, dim=-1) => Padding is not masked: the lengths have no effect.
-    attn_mask=valid -> attn_mask=~valid => The mask is upside down: padding is attended to, and nothing else.
-    < valid_lens -> < -1 + valid_lens => The mask is one key too short.
-    < valid_lens -> <= valid_lens => The mask is one key too long.
-    valid_lens[:, None, None, None] -> valid_lens.repeat(num_heads).view(-1, num_heads)[..., None, None] => The lengths
-        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's
-        masks.
-    valid_lens[:, None, None, None] -> valid_lens.flip(0)[:, None, None, None] => The examples' lengths are in reverse
-        order.
-    {WEIGHTS} -> torch.softmax({LOW}, dim=2) || torch.softmax({LOWEST}, dim=2) => The softmax runs over the queries:
-        columns of the weights sum to 1 instead of rows.
-    {WEIGHTS} -> torch.softmax({LOW}, dim=1) || torch.softmax({LOW}, dim=1) * valid || torch.softmax({LOWEST}, dim=1) =>
-        The softmax runs over the heads: of a query and a key, the weights of all heads sum to 1.
-    {OF_QUERIES} ; {WEIGHTS} -> torch.softmax({LOW}, dim=-1) || {OF_QUERIES} ; {WEIGHTS} -> torch.softmax({LOWEST},
-        dim=-1) || {OF_QUERIES} ; {WEIGHTS} -> torch.softmax(scores, dim=-1) * valid => The mask lies on the queries
-        instead of the keys: padding is attended to.
-    attn_mask=valid -> attn_mask=valid, causal=True => The layer is causal: queries do not see later keys.
-    @ W_o.T -> _ => W_o has no part in the output.
-    @ W_o.T -> @ W_o => W_o is transposed.
-    weights @ V -> weights @ K => The keys are averaged instead of the values.
-    (values, W_v) -> (values, W_k) => The values go through W_k.
-    (keys, W_k) -> (keys, W_q) => The keys go through W_q.
-    (queries, W_q), (keys, W_k) -> (queries, W_k), (keys, W_q) => W_q and W_k have changed places.
-    {WEIGHTS} -> torch.softmax({LOWEST}, dim=-1) => An example without a valid key gets NaN, the softmax of nothing but
-        −∞. It spreads to every gradient.
-    {WEIGHTS} -> torch.softmax({LOW}, dim=-1) => An example without a valid key gets the average of its padding: all
-        scores are equally low, so all keys weigh the same.
-    {WEIGHTS} -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30) => Powers of
-        large scores overflow: the largest of a row must be taken from all of them first.
-    {WEIGHTS} -> {BLOCKWISE} => The softmax reads keys in blocks, and does not correct what it has added up when a
-        larger score comes.
-    """
-KNOWN = exercise(trials=tuple, praise="", idea="", begin="", mistakes=MISTAKES)(attention_output)
+def listed(names: Iterable[str]) -> str:
+    """Stages in words, then the ways in which sequences are shared."""
+    parts = [name.partition(", ") for name in names]
+    ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
+    stages = ", ".join(dict.fromkeys(stage for stage, *_ in parts))
+    return f"{stages}; with {', '.join([SHARED[0] if len(ways) > 1 else SHARED[1], *ways])}" if ways else stages

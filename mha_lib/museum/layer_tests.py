@@ -1,9 +1,10 @@
-"""Seven tests of a multi-head attention layer, and who catches what: the panel of the bug museum.
+"""Nine tests of a multi-head attention layer, and who catches what: the panel of the bug museum.
 
 A test takes an implementation, ``editable_layer.Layer`` or a class with the same parts. It returns None if it sees
 nothing wrong, or one line that says what it sees. All draw random numbers, in sizes that differ from one another.
 """
 
+import copy
 import functools
 import inspect
 import itertools
@@ -28,7 +29,7 @@ RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
 RATE = 0.25  # of the dropout that is tried
 RAISES = "it raises"
 
-Implementation = Callable[..., Any]  # of (num_hiddens, num_heads, dropout) for the seven tests here
+Implementation = Callable[..., Any]  # of (num_hiddens, num_heads, dropout) for the nine tests here
 Test = Callable[[Implementation], str | None]
 
 
@@ -106,6 +107,14 @@ def random_reference(implementation: Implementation) -> str | None:
 
 
 @guarded
+def self_attention(implementation: Implementation) -> str | None:
+    """Is the output that of the formula when one tensor is queries, keys and values?"""
+    layer, (X, _, _) = build(implementation), random_inputs()
+    inputs = X, X, X, RAGGED.clamp(max=NUM_QUERIES)
+    return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
+
+
+@guarded
 def token_perturbation(implementation: Implementation) -> str | None:
     """Does a change of one token change the outputs that may see it, and no others?
 
@@ -167,7 +176,28 @@ def ragged_batch(implementation: Implementation) -> str | None:
     return None
 
 
-PANEL = (shape, round_trip, all_ones, random_reference, token_perturbation, gradient, ragged_batch)
+@guarded
+def called_again(implementation: Implementation) -> str | None:
+    """Does a call give the same output after another call, with other lengths, as it gives in a new layer?"""
+    layer, inputs = build(implementation), random_inputs()
+    new = copy.deepcopy(layer)
+    output_of(layer, *inputs, RAGGED)
+    if difference("", output_of(layer, *inputs, RAGGED.roll(1)), output_of(new, *inputs, RAGGED.roll(1))):
+        return "a second call, with other lengths, gives another output than in a new layer"
+    return None
+
+
+PANEL = (
+    shape,
+    round_trip,
+    all_ones,
+    random_reference,
+    self_attention,
+    token_perturbation,
+    gradient,
+    ragged_batch,
+    called_again,
+)
 TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANEL}
 
 
@@ -190,7 +220,7 @@ class Report:
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
-    """Run all tests of a panel: the seven of this module, or others, such as ``decoding_tests.TESTS``."""
+    """Run all tests of a panel: the nine of this module, or others, such as ``decoding_tests.TESTS``."""
     name = getattr(implementation, "__name__", type(implementation).__name__)
     try:
         findings = in_one_process(implementation, list(tests.values()))

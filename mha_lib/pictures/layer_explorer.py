@@ -1,13 +1,17 @@
-"""One layer, live: its own projections, cut into more or fewer heads."""
+"""One trained layer, live: its own projections, split into more or fewer heads."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 import traitlets
 from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.pictures.heat_maps import draw_maps, masked_keys
+from mha_lib.models.shipped import shipped_model
+from mha_lib.models.tasks import find_task
+from mha_lib.models.transformer import Encoder
+from mha_lib.pictures.heat_maps import draw_maps, labels, masked_keys
 from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
@@ -15,34 +19,42 @@ MOST_HEADS = 25
 
 
 class LayerExplorer(LivePicture):
-    """Every head of a layer on given queries and keys; the browser cuts, masks and weighs.
+    """Every head's attention map of a layer, with sliders for ``num_heads`` and ``valid_lens``, live.
 
-    For learners who want to see what ``num_heads`` and ``valid_lens`` do, on a layer of their own.
+    With another number of heads the layer's projections are split anew, and not trained anew.
 
     Args:
         layer: its W_q and W_k are used; it is left as it is.
         queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
+        query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
         first: first values of the attributes.
 
     Attributes:
         num_heads: one of the divisors of the layer's size, up to 25.
         valid_lens: how many keys count, for each example; a tensor will do, it reads as a list.
-        ones: whether all queries and keys are ones instead, as in the example of d2l 11.5.2.
-        example, head, cell: what is shown in large; cells are counted row by row.
+        example, head, cell: the sequence that is shown, and what of it in large; cells are counted row by row.
 
     Raises:
-        ValueError: queries or keys have a shape that does not fit.
+        ValueError: queries or keys have a shape that does not fit, or there are not as many names as tokens.
     """
 
     module = "layer_explorer"
 
     num_heads, valid_lens = choice(traitlets.Int()), choice(traitlets.Any())
-    ones = choice(traitlets.Bool(False))
     example = Place(lambda self: len(self.tensors[0]))
     head = Place(lambda self: self.num_heads)
     cell = Place(lambda self: self.tensors[0].shape[1] * self.tensors[1].shape[1])
 
-    def __init__(self, layer: MultiHeadAttention, queries: Tensor, keys: Tensor, **first: Any):
+    def __init__(
+        self,
+        layer: MultiHeadAttention,
+        queries: Tensor,
+        keys: Tensor,
+        *,
+        query_names: Sequence[Sequence[str]] | None = None,
+        key_names: Sequence[Sequence[str]] | None = None,
+        **first: Any,
+    ):
         for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
             if X.dim() != 3 or X.shape[-1] != projection.in_features or not X.numel():
                 size = projection.in_features
@@ -58,21 +70,29 @@ class LayerExplorer(LivePicture):
         data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
             "num_hiddens": self.num_hiddens,
             "divisors": self.divisors,
+            "trained": layer.num_heads,
             "sizes": [len(queries), queries.shape[1], num_keys],
+            "query_names": names_of("query_names", query_names, queries),
+            "key_names": names_of("key_names", key_names, keys),
         }
         first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
         super().__init__("Heads of one layer", data, **first)
 
     @classmethod
-    def random(cls, num_hiddens: int = 100, num_heads: int = 5, *, seed: int = 0, **first: Any) -> "LayerExplorer":
-        """A fresh layer on random numbers, two examples of 4 queries and 6 keys: the sizes of d2l 11.5.2."""
-        with torch.random.fork_rng(devices=()):
-            torch.manual_seed(seed)
-            layer = MultiHeadAttention(
-                num_hiddens, num_heads, query_size=num_hiddens, key_size=num_hiddens, value_size=num_hiddens
-            )
-            queries, keys = torch.randn(2, 4, num_hiddens), torch.randn(2, 6, num_hiddens)
-        return cls(layer, queries, keys, **{"valid_lens": [3, 2], **first})
+    def of_lookups(cls, **first: Any) -> "LayerExplorer":
+        """Layer 0 of the model of the look-ups that ships, on two held-out sequences, the second with 8 valid keys."""
+        model, batch = cast(Encoder, shipped_model("lookups")), find_task("lookups").held_out
+        pairs = [find_task("lookups").token_labels(batch, example)[0] for example in range(2)]
+        names = dict(zip(("query_names", "key_names"), zip(*pairs, strict=True), strict=True))
+        with torch.no_grad():
+            X = model.embedding(batch.inputs[:2])
+        return cls(
+            model.attentions[0],
+            X,
+            X,
+            **names,
+            **{"valid_lens": [12, 8], "example": 1, "head": min(5, first.get("num_heads", 6) - 1), "cell": 51, **first},
+        )
 
     @traitlets.validate("num_heads")
     def _validate_num_heads(self, proposal):
@@ -91,7 +111,7 @@ class LayerExplorer(LivePicture):
 
     def weights(self) -> Tensor:
         """What torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
-        queries, keys = (torch.ones_like(X) if self.ones else X for X in self.tensors)
+        queries, keys = self.tensors
         layer = MultiHeadAttention(
             self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None,
             query_size=queries.shape[-1], key_size=keys.shape[-1], value_size=keys.shape[-1],
@@ -102,15 +122,26 @@ class LayerExplorer(LivePicture):
         return layer.attention_weights
 
     def draw(self) -> tuple[Canvas, str, str]:
-        weights = self.weights()
-        batch, num_heads, num_queries, num_keys = weights.shape
-        titles = [f"example {example}, head {head}" for example in range(batch) for head in range(num_heads)]
-        masks = [masked_keys(torch.tensor(length), num_queries, num_keys) for length in self.valid_lens]
-        all_masks = [mask for mask in masks for _ in range(num_heads)]
-        columns, side = next(c for c in (5, 4, 3, 2, 1) if num_heads % c == 0), 26 * max(num_queries, num_keys)
-        canvas = draw_maps(list(weights.flatten(0, 1)), titles, columns, side, all_masks, numbers=True)
-        largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(0, 2, 3)))
-        state = f"{self.num_heads} heads of {self.num_hiddens // self.num_heads} features, valid_lens {self.valid_lens}"
-        inputs = ", all inputs ones" if self.ones else ""
-        alt = f"{state}{inputs}. Largest weight of each head: {largest}. Hatched keys are masked."
-        return canvas, alt, f"{state}. Hatched keys are masked: they get no weight."
+        """The maps of all heads on the chosen sequence."""
+        weights, length = self.weights()[self.example], self.valid_lens[self.example]
+        num_heads, num_queries, num_keys = weights.shape
+        columns, side = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0), max(130, 11 * max(weights.shape[1:]))
+        masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
+        names = self.data["query_names"][self.example], self.data["key_names"][self.example]
+        canvas = draw_maps(list(weights), [f"head {head}" for head in range(num_heads)], columns, side, masks, names)
+        largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))
+        heads, keys = "head" if num_heads == 1 else "heads", "key" if length == 1 else "keys"
+        size = self.num_hiddens // num_heads
+        state = f"{num_heads} {heads} of {size} features; sequence {self.example} has {length} valid {keys}"
+        return canvas, f"{state}. Largest weight of each head: {largest}. Hatched keys are masked.", f"{state}."
+
+
+def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:
+    """The names of the tokens of each sequence in ``X``, (batch, tokens, size); without names, their positions.
+
+    Raises:
+        ValueError: there is not one list for each sequence, or not one name for each token.
+    """
+    batch, tokens = X.shape[:2]
+    given = labels(what, names or [None] * batch, batch)
+    return [[str(name) for name in labels(what, own, tokens)] for own in given]

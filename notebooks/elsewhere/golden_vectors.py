@@ -20,6 +20,15 @@ def cases(dtype):
             yield file.stem, {name: X.astype(dtype) if X.dtype.kind == "f" else X for name, X in arrays.items()}
 
 
+def filled(case):
+    """Return the case with what it leaves out (zero biases, full lengths, open gates) and its ``inputs``, the names."""
+    b, k, h = len(case["keys"]), case["keys"].shape[1], int(case["num_heads"])
+    dtype, inputs = case["queries"].dtype, ("queries", "keys", "values", "valid_lens", "head_mask")
+    default = {f"{name}.bias": np.zeros(len(case["W_o.weight"]), dtype) for name in ("W_q", "W_k", "W_v", "W_o")}
+    default |= {"valid_lens": np.full(b, k), "head_mask": np.ones((b, h), dtype)}
+    return default | case | {"inputs": inputs}
+
+
 def difference(got, right):
     """The largest difference of two arrays; infinite where shapes differ or a number is not finite."""
     got = np.asarray(got, dtype="float64")

@@ -21,10 +21,12 @@ from references import (
     sequences,
 )
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 import mha_lib
 from mha_lib import MultiHeadAttention
-from mha_lib.attention import FusedAttention, converters
+from mha_lib.attention import AdditiveAttention, FusedAttention, converters
+from mha_lib.heads import prune_attention
 
 EIGHT = dict.fromkeys(("query_size", "key_size", "value_size"), 8)
 needs_d2l = pytest.mark.skipif(importlib.util.find_spec("d2l") is None, reason="d2l is not installed")
@@ -165,6 +167,189 @@ def test_what_no_other_layer_has_is_refused(there, back, call):
         there(ours(num_key_value_heads=2))
     with pytest.raises(ValueError, match=r"layer must attend by plain dot products .* got attention=Doubled"):
         there(ours(attention=Doubled()))
+
+
+class RollsQueries(MultiHeadAttention):
+    """As rotary positions do it, at the one place between projection and attention."""
+
+    def project(self, queries, keys, values):
+        Q, K, V = super().project(queries, keys, values)
+        return Q.roll(1, dims=-1), K, V
+
+
+class Uniform(FusedAttention):
+    def weights(self, queries, keys, mask=None):
+        return torch.full((*queries.shape[:-1], keys.shape[-2]), 1 / keys.shape[-2])
+
+
+class Halves(FusedAttention):
+    def forward(self, *given, **masks):
+        return super().forward(*given, **masks) / 2
+
+
+class Adapter(nn.Module):
+    """Like those of peft, with the weight of the map that it adapts."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.more = base, nn.Linear(8, 8, bias=False, dtype=torch.float64)
+        self.in_features, self.bias = 8, base.bias
+
+    @property
+    def weight(self):
+        return self.base.weight
+
+    def forward(self, X):
+        return self.base(X) + self.more(X)
+
+
+class AdapterByInheritance(nn.Linear):
+    def forward(self, X):
+        return 2 * super().forward(X)
+
+
+def eights():
+    return random_numbers(3, 5, 8), random_numbers(3, 6, 8), random_numbers(3, 6, 8)
+
+
+def changed(change):
+    """A layer after ``change(layer)``."""
+    layer = ours()
+    change(layer)
+    return layer
+
+
+def hooked(layer):
+    layer.W_k.register_forward_hook(lambda map_, inputs, output: 2 * output)
+
+
+COMPUTES_SOMETHING_ELSE = {
+    "project": (
+        lambda: RollsQueries(8, 4, query_size=8, key_size=8, value_size=8),
+        r"layer must compute as MultiHeadAttention does .*got RollsQueries with its own project",
+    ),
+    "weights": (lambda: ours(attention=Uniform()), "got attention=Uniform with its own weights"),
+    "forward": (lambda: ours(attention=Halves()), "got attention=Halves with its own forward"),
+    "additive": (lambda: ours(attention=AdditiveAttention(3)), "got attention=AdditiveAttention"),
+    "adapter": (
+        lambda: changed(lambda layer: setattr(layer, "W_q", Adapter(layer.W_q))),
+        r"layer must have an nn.Linear as W_q .*Adapter: merge an adapter into the map",
+    ),
+    "adapter in a subclass": (
+        lambda: changed(lambda layer: setattr(layer, "W_o", AdapterByInheritance(8, 8, False))),
+        r"layer must have an nn.Linear as W_o .*AdapterByInheritance",
+    ),
+    "quantised": (
+        lambda: torch.ao.quantization.quantize_dynamic(ours().float(), {nn.Linear}),
+        r"nn.Linear as W_q .*torch.ao.nn.quantized.dynamic.*convert before quantising",
+    ),
+    "hook on a map": (lambda: changed(hooked), r"layer.W_k must have no hooks"),
+    "hook on the attention": (
+        lambda: changed(lambda layer: layer.attention.register_forward_pre_hook(lambda *given: None)),
+        r"layer.attention must have no hooks",
+    ),
+}
+
+
+@pytest.mark.real_device
+@pytest.mark.filterwarnings("ignore")  # of quantisation, which torch is about to move
+@every_library
+@pytest.mark.parametrize("make, message", COMPUTES_SOMETHING_ELSE.values(), ids=COMPUTES_SOMETHING_ELSE)
+def test_what_would_silently_compute_something_else_is_refused(there, back, call, make, message):
+    with pytest.raises(ValueError, match=message):
+        there(make())
+
+
+def pruned_by_torch(layer):
+    prune.l1_unstructured(layer.W_q, "weight", 0.4)
+    prune.ln_structured(layer.W_v, "weight", 0.5, n=2, dim=0)
+
+
+def pruned_and_stepped(layer):
+    """What torch keeps as ``weight`` is stale here until the next call."""
+    prune.l1_unstructured(layer.W_k, "weight", 0.4)
+    with torch.no_grad():
+        layer.W_k.weight_orig.mul_(3)
+
+
+class Doubles(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+CHANGED_BY_TORCH = {
+    "pruned": pruned_by_torch,
+    "pruned, stale": pruned_and_stepped,
+    "parametrised": lambda layer: parametrize.register_parametrization(layer.W_o, "weight", Doubles()),
+    "weight_norm": lambda layer: nn.utils.parametrizations.weight_norm(layer.W_q),
+}
+
+
+@pytest.mark.real_device
+@every_library
+@pytest.mark.parametrize("change", CHANGED_BY_TORCH.values(), ids=CHANGED_BY_TORCH)
+def test_what_torch_prunes_or_parametrises_is_converted_by_what_it_computes(there, back, call, change):
+    layer, X = changed(change), eights()
+    peer = there(layer)
+    close(call(peer, *X, LENGTHS["per example"])[0], layer(*X, LENGTHS["per example"]))
+    assert all(parameter.requires_grad for parameter in peer.parameters())
+
+
+@pytest.mark.real_device
+@needs_d2l
+@pytest.mark.parametrize("means", [None, random_numbers(4, 2)])
+def test_a_layer_without_some_heads_goes_to_d2l_and_back_and_torch_says_why_not(means):
+    fewer, X = prune_attention(ours(), [0, 2, 3], means), eights()
+    peer = converters.to_d2l(fewer)
+    close(converters.call_d2l(peer, *X)[0], fewer(*X))
+    again = converters.from_d2l(peer)
+    close(again(*X), fewer(*X))
+    assert (again.num_heads, again.head_size) == (3, 2)
+    with pytest.raises(ValueError, match=r"num_heads · head_size = num_hiddens for torch's layer, got 3 · 2 and 8"):
+        converters.to_torch(fewer)
+
+
+@pytest.mark.real_device
+def test_a_bias_that_only_some_maps_have_becomes_zeros_elsewhere():
+    layer, X = ours(), eights()
+    layer.W_o.register_parameter("bias", nn.Parameter(random_numbers(8)))
+    peer = converters.to_torch(layer)
+    close(peer(*X)[0], layer(*X))
+    assert peer.out_proj.bias.requires_grad and not peer.in_proj_bias.requires_grad
+
+
+def test_a_layer_of_the_wrong_class_is_named():
+    for convert in (converters.to_torch, converters.to_d2l):
+        for other in (nn.Linear(2, 2), nn.MultiheadAttention(8, 4), prune_attention(ours(), [])):
+            name = type(other).__name__
+            with pytest.raises(TypeError, match=rf"layer must be mha_lib's MultiHeadAttention for .* got {name}"):
+                convert(other)
+    for other in (ours(), nn.Linear(2, 2), nn.TransformerEncoderLayer(8, 4)):
+        with pytest.raises(TypeError, match=rf"peer must be a torch.nn.MultiheadAttention, got {type(other).__name__}"):
+            converters.from_torch(other)
+    for other in (ours(), nn.Linear(2, 2), nn.MultiheadAttention(8, 4)):
+        with pytest.raises(
+            TypeError, match=rf"peer must be a d2l.MultiHeadAttention, got .*{type(other).__name__}; torch"
+        ):
+            converters.from_d2l(other)
+
+
+@pytest.mark.real_device
+@pytest.mark.filterwarnings("ignore")  # of quantisation, which torch is about to move
+def test_torchs_layer_with_another_order_of_axes_or_another_forward_is_refused():
+    with pytest.raises(ValueError, match=r"peer must have batch_first=True.*Set peer.batch_first = True, and swap"):
+        converters.from_torch(nn.MultiheadAttention(8, 4))
+
+    class Doubling(nn.MultiheadAttention):
+        def forward(self, *given, **named):
+            return tuple(2 * X for X in super().forward(*given, **named))
+
+    with pytest.raises(ValueError, match=r"peer must compute as torch.nn.MultiheadAttention does.*got Doubling"):
+        converters.from_torch(Doubling(8, 4, batch_first=True))
+    with pytest.raises(ValueError, match=r"peer must compute as torch.nn.MultiheadAttention does"):
+        inner = nn.modules.linear.NonDynamicallyQuantizableLinear
+        peer = nn.MultiheadAttention(8, 4, batch_first=True).eval()
+        converters.from_torch(torch.ao.quantization.quantize_dynamic(peer, {nn.Linear, inner}))
 
 
 # The book's package.

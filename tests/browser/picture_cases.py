@@ -60,7 +60,8 @@ CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
-    "layer": lambda: pictures.LayerExplorer.random(valid_lens=[4, 0], head=1, cell=7),
+    "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
+    "num heads": lambda: pictures.NumHeadsExplorer(num_heads=3, valid_lens=9),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
     "kernel": lambda: pictures.KernelExplorer(

@@ -61,18 +61,73 @@ def test_a_grid_is_one_tab_stop_with_arrows_inside(live, name):
 
 
 def test_the_layer_explorer_shows_torchs_numbers(live):
-    explorer = pictures.LayerExplorer.random(60, 6, seed=3, example=1, head=4, valid_lens=[6, 4])
+    explorer = pictures.LayerExplorer.of_lookups(head=3, valid_lens=[12, 7])
     page = live(explorer)
     page.section.get_by_label("num_heads").press("ArrowLeft")
-    page.section.get_by_label("valid_lens[1]").press("ArrowRight")
-    explorer.num_heads, explorer.valid_lens = 5, torch.tensor([6, 5])
+    page.section.get_by_label("valid_lens").press("ArrowRight")
+    explorer.num_heads, explorer.valid_lens = 4, torch.tensor([12, 8])
+    for example in (1, 0):
+        page.section.get_by_label("sequence").select_option(str(example))
+        page.looks()
+        valid, weights = explorer.valid_lens[example], explorer.weights()[example, 3]
+        shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
+        for i, label in enumerate(shown):
+            query, key = divmod(i, 12)
+            weight = "masked" if key >= valid else f"{weights[query, key]:.2f}"
+            assert label == f"query {query}, key {key}: {weight}"
+        assert page.section.locator(".row-names span").all_text_contents() == list(
+            explorer.data["query_names"][example]
+        )
+        words = f"4 heads of 12 features; sequence {example} has {valid} valid keys"
+        assert page.section.locator(".looks").inner_text().startswith(words)
+
+
+def test_bars_maps_and_answers_are_those_that_are_kept(live):
+    explorer = pictures.NumHeadsExplorer(num_heads=2, valid_lens=12)
+    page = live(explorer)
+    page.section.get_by_role("button", name="6 heads:").click()
+    page.section.get_by_label("valid_lens").press("ArrowLeft")
     page.looks()
-    shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
-    weights = explorer.weights()[1, 4]
-    for i, label in enumerate(shown):
-        query, key = divmod(i, 6)
-        weight = "masked" if key == 5 else f"{weights[query, key]:.2f}"
-        assert label == f"query {query}, key {key}: {weight}"
+    explorer.num_heads, explorer.valid_lens = 6, 11
+    shown = page.section.locator(".head-map .cell").evaluate_all(
+        "cells => cells.map(cell => +cell.style.getPropertyValue('--w'))"
+    )
+    torch.testing.assert_close(torch.tensor(shown).view(6, 12, 12), explorer.weights(), atol=6e-4, rtol=0)
+    kept = explorer.kept[4, 6]
+    answers = page.section.locator(".named-letters tr:nth-child(n + 2)").evaluate_all(NAMED_LETTERS)
+    messages = ["one before", "one after", "two before", "two after"]
+    assert [row[0] for row in answers] == ["two before", "one before", "one after", "two after"]
+    for name, *cells in answers:
+        message = messages.index(name)
+        for i, (letter, mark) in enumerate(cells):
+            answer = kept.answers[11, i, message].item()
+            due = explorer.letters[(i - (1, -1, 2, -2)[message]) % 12]
+            assert letter == "abcdefghij"[answer] and (mark == "wrong") == (letter != due)
+    rights = [kept.accuracy[0, 11].item() for kept in (explorer.kept[4, heads] for heads in (1, 2, 3, 4, 6, 8, 12))]
+    heights = page.section.locator(".heads-bar").evaluate_all(
+        "bars => bars.map(bar => +bar.style.getPropertyValue('--own'))"
+    )
+    assert heights == pytest.approx(rights, abs=1e-3)
+    assert f"{100 * rights[4]:.0f} % right" in page.section.locator(".looks").inner_text()
+
+
+NAMED_LETTERS = """
+rows => rows.map(({ cells: [name, ...cells] }) =>
+    [name.textContent, ...cells.map(cell => [cell.textContent, cell.className])])
+"""
+
+
+def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
+    page = live(pictures.NumHeadsExplorer(), width=735 + 24)
+    for letters in ("2 letters", "4 letters"):
+        page.section.get_by_role("button", name=letters).click()
+        for heads in page.section.locator(".heads-bar").all():
+            heads.click()
+            for key in ("Home", "ArrowRight", "End"):
+                page.section.get_by_label("valid_lens").press(key)
+                page.looks()
+                box = page.section.bounding_box()
+                assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
 
 
 def test_a_drawn_digit_is_read_and_kept(live):
@@ -492,3 +547,46 @@ def test_a_text_of_ones_own_travels_with_its_page(live):
 def test_the_page_of_the_next_word_stays_small(tmp_path):
     page = pictures.save_html(pictures.NextWordExplorer(), tmp_path / "next word.html")
     assert page.stat().st_size <= 660_000
+
+
+# A picture that is painted while it has no box, for a part of one frame, as in JupyterLab while the theme changes.
+HIDE_WHILE_PAINTED = """
+async () => {
+    const section = document.querySelector('section.mha-live'), parent = section.parentElement;
+    requestAnimationFrame(() => parent.style.display = 'none');
+    section.querySelectorAll('.word')[3].click();
+    requestAnimationFrame(() => parent.style.display = '');
+    for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+    return section.querySelector('svg.arcs').getAttribute('viewBox');
+}
+"""
+
+
+def test_what_is_hidden_while_it_is_painted_is_painted_again(live):
+    page = live(CASES["sentence"]())
+    width = page.section.locator(".words").evaluate("node => node.clientWidth")
+    assert page.page.evaluate(HIDE_WHILE_PAINTED).split()[2] == str(width) != "0"
+
+
+# Where what follows the bold words of a headline begins with a sign, the line in which the sign stands, and theirs.
+SIGNS = """
+() => [...document.querySelectorAll('.mha-live .looks b')].flatMap(bold => {
+    const rest = bold.nextSibling;
+    if (!/^[,;:.]/.test(rest?.textContent ?? '')) return [];
+    const range = document.createRange(), text = rest.nodeType === 3 ? rest : rest.firstChild;
+    range.setStart(text, 0);
+    range.setEnd(text, 1);
+    return [[range.getBoundingClientRect().bottom, [...bold.getClientRects()].at(-1).bottom]];
+})
+"""
+
+
+def test_no_line_of_a_headline_begins_with_a_comma(live):
+    page = live(CASES["masks"]())
+    broken, seen = [], 0
+    for width in range(300, 760, 20):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        signs = page.page.evaluate(SIGNS)
+        seen += len(signs)
+        broken += [width for sign, bold in signs if abs(sign - bold) > 5]
+    assert seen and broken == []

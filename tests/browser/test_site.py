@@ -13,6 +13,7 @@ from picture_cases import violations
 
 from tools.lab_page import ROOT, Heard
 from tools.languages import LANGUAGES
+from tools.main_line import folded_parts
 from tools.notebooks import read
 
 SITE = ROOT / "build" / "site"
@@ -143,6 +144,27 @@ def test_every_picture_lives_alone_on_a_page(browser):
         assert f"alone/{path.name}" in named
     assert heard.errors == []
     page.close()
+
+
+def to_its_end(page):
+    """What stands before the end of an element ``details`` that was begun before; others may stand in it."""
+    depth = 1
+    for found in re.finditer("<(/?)details", page):
+        depth += -1 if found[1] else 1
+        if depth == 0:
+            return page[: found.start()]
+
+
+@pytest.mark.parametrize("stem", STORIES)
+def test_what_is_deeper_is_folded_and_nothing_else(stem):
+    """Under its heading, up to the next one of its depth."""
+    notebook, page = read(ROOT / "notebooks" / f"{stem}.ipynb"), (SITE / f"{stem}.html").read_text(encoding="utf-8")
+    parts = [to_its_end(part) for part in page.split('<details class="deeper">')[1:]]
+    assert len(parts) == len(folded_parts(notebook))
+    for part, folded in zip(parts, folded_parts(notebook), strict=True):
+        headings = [line for cell in folded.cells for line in re.findall(r"(?m)^#+ ", cell.source)]
+        assert len(re.findall(r"<h\d", part)) == len(headings) - 1
+        assert part.count('<div class="cell_input') == sum(cell.cell_type == "code" for cell in folded.cells)
 
 
 def test_it_is_small_and_folds_what_one_should_think_of_first():

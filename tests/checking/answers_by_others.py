@@ -1011,7 +1011,7 @@ def _(queries, keys, values, W_q, W_k, w_v):
     return values.mean(dim=1, keepdim=True).expand(-1, queries.shape[1], -1)
 
 
-@wrong("honest_gain", "the same, whatever goes in")
+@wrong("honest_gain", "the same, in every call that was tried")
 def _(seen, unseen, number):
     """A constant."""
     return 0.0

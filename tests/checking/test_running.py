@@ -11,11 +11,16 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import HTML, display
+from IPython.utils.capture import capture_output
+from matplotlib import pyplot
 
-from mha_lib.checking import running
+from mha_lib.checking import limits, running
 from mha_lib.checking.exercise import exercise
 
 
@@ -168,6 +173,103 @@ def test_what_an_answer_prints_is_shown(capsys):
     assert captured.out == "shape (2, 3)\nshape (3, 4)\nshape (4, 5)\n" and captured.err == "twice\n" * 3
 
 
+def print_much(X):
+    for number in range(20_000):
+        print(number)
+    return 2 * X
+
+
+def test_prints_are_cut_and_it_is_said(capsys):
+    assert doubled(print_much)
+    printed = capsys.readouterr().out
+    assert printed.startswith("0\n1\n2\n") and len(printed) < limits.PRINTED + 100
+    assert printed.endswith(f"Your code prints more. {limits.PRINTED:,} characters of it are shown.\n")
+
+
+@pytest.mark.parametrize(
+    ("hungry", "words"),
+    [
+        (lambda X: [0.0] * 10**9, "more than 2 GB of memory"),
+        (lambda X: torch.ones(10**10), "more than 2 GB of memory"),
+        (lambda X: input("How much?"), "RuntimeError: input() cannot be answered while the check runs"),
+    ],
+)
+def test_memory_and_questions_to_the_user_are_refused(hungry, words):
+    verdict = doubled(hungry)
+    assert verdict.state == "wrong" and words in verdict.text, verdict
+
+
+@pytest.fixture
+def shell():
+    """An IPython shell that collects what is shown."""
+    instance = InteractiveShell.instance()
+    yield instance
+    InteractiveShell.clear_instance()
+
+
+def draw_and_show(X):
+    display(HTML(f"{tuple(X.shape)}"))
+    return 2 * X
+
+
+def draw_widget(X):
+    display({limits.WIDGET: {}}, raw=True)
+    return 2 * X
+
+
+def draw_much(X):
+    for number in range(30):
+        display(HTML(f"{number}"))
+    return 2 * X
+
+
+@pytest.mark.parametrize(
+    ("draws", "shown"),
+    [
+        (draw_and_show, ["(2, 3)", "(3, 4)", "(4, 5)"]),
+        (draw_widget, 3 * ["A widget that an answer makes cannot be shown while it is checked."]),
+        (draw_much, [*map(str, range(10)), "Your code draws more. 10 pictures of it are shown."]),
+    ],
+)
+def test_what_an_answer_draws_is_shown_or_it_is_said_that_it_is_not(draws, shown, shell):
+    with capture_output() as captured:
+        assert doubled(draws)
+    assert [output.data.get("text/html", output.data["text/plain"]) for output in captured.outputs] == shown
+
+
+def draw_open_figure(X):
+    pyplot.plot([1, 2])
+    return 2 * X
+
+
+def test_a_figure_that_is_left_open_is_shown_and_those_of_the_kernel_are_not_shown_again(shell):
+    before = matplotlib.get_backend()
+    pyplot.switch_backend("module://matplotlib_inline.backend_inline")
+    try:
+        pyplot.ion()  # as in a notebook
+        pyplot.figure()
+        with capture_output() as captured:
+            assert doubled(draw_open_figure)
+        assert [output.data["text/plain"] for output in captured.outputs] == 3 * ["<Figure size 640x480 with 1 Axes>"]
+    finally:
+        pyplot.close("all")
+        pyplot.ioff()
+        pyplot.switch_backend(before)
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "words"),
+    [
+        (lambda numbers: 2 * nubmers, "name 'nubmers' is not defined (did you mean 'numbers'?)"),  # noqa: F821
+        (lambda X: torch.mull(X, 2), "has no attribute 'mull' (did you mean 'mul'?)"),
+        (lambda X: einops.rearrange(X, "a b -> b a"), "'einops' is not defined (first write: import einops)"),  # noqa: F821
+        (lambda X: X * entirely_unknown, "name 'entirely_unknown' is not defined at"),  # noqa: F821
+    ],
+)
+def test_a_name_that_is_not_defined_says_which_one_was_meant(mistyped, words):
+    assert words in doubled(mistyped).text, doubled(mistyped)
+
+
 def test_gradients_can_be_computed_in_an_answer():
     torch.randn(3, requires_grad=True).square().sum().backward()
 
@@ -195,12 +297,15 @@ def fail_at_length(X):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (fail_at_length, ["With X of shape (2, 3), your code raises ValueError: first line at “raise", "…”."]),
+        (fail_at_length, ["Your code raises ValueError: first line at “raise", "…”. Seen with X of shape (2, 3)."]),
         (raise_unreadable, ["raises RaisesAtEverything at “raise RaisesAtEverything”"]),
         (lambda X: sys.exit("bye"), ["raises SystemExit: bye at"]),
         (lambda X: os._exit(0), ["Your code ended the process that it ran in with X of shape"]),
-        (eval("lambda X: 1 / 0"), ["With X of shape (2, 3), your code raises ZeroDivisionError: division by zero."]),
-        (lambda: 1, ["The function does not take the arguments that it is called with."]),
+        (
+            eval("lambda X: 1 / 0"),
+            ["Your code raises ZeroDivisionError: division by zero. Seen with X of shape (2, 3)."],
+        ),
+        (lambda: 1, ["The function must take these arguments: X."]),
         (lambda X: X + torch.ones(7), ["on which one has 3 entries and the other 7"]),
         (lambda X: X @ X, ["This is a matrix product.", "raises RuntimeError: mat1 and mat2 shapes cannot be"]),
         (lambda X: X.t().view(-1), ["a view reads the numbers in the order in which they lie in memory"]),
@@ -304,7 +409,7 @@ def doubling_back(value):
 )
 def test_what_is_too_large_is_told_by_its_kind_and_not_looked_at(make, kind):
     verdict = doubled(lambda X: make())
-    assert f"a tensor of shape (2, 3) is needed, your function returns {kind}" in repr(verdict)
+    assert f"A tensor of shape (2, 3) is needed, your function returns {kind}" in repr(verdict)
     assert len(repr(verdict)) < 300 and not isinstance(verdict.got, torch.Tensor)
 
 
@@ -328,7 +433,7 @@ def test_what_is_too_large_is_told_by_its_kind_and_not_looked_at(make, kind):
 )
 def test_a_wrong_value_is_described(value, words):
     verdict = doubled(lambda X: value)
-    assert verdict.state == "wrong" and words in repr(verdict), verdict
+    assert verdict.state == "wrong" and words.lower() in repr(verdict).lower(), verdict
 
 
 @pytest.mark.parametrize("right", [double, torch.nn.Linear(1, 1), np.float64], ids=["function", "module", "type"])

@@ -71,7 +71,7 @@ def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     verdict = triangle(lambda distance: 1 - distance.abs() / 2)
     assert repr(verdict).splitlines() == [
         "✗ Not right. Beyond two hours the line goes on below 0. Where does the line end?",
-        "With distance of shape (5,), place [0] holds -0.5 instead of 0.",
+        "Place [0] holds -0.5 instead of 0. Seen with distance of shape (5,).",
         'Stuck? `exercises.hint("triangle")`',
     ]
     shown = DisplayFormatter().format(verdict)[0]
@@ -79,7 +79,7 @@ def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     page = shown["text/html"]
     assert "--jp-warn-color1" in page and "<code>exercises.hint" in page and "role='status'" in page
     diagnosis, folded = page.split("<details>")
-    assert "goes on below 0" in diagnosis and "place [0]" in folded
+    assert "goes on below 0" in diagnosis and "Place [0]" in folded
     assert "<caption>yours</caption>" in folded and "<caption>expected</caption>" in folded
     assert "--jp-success-color1" in triangle(triangle.right)._repr_html_()
     (distance,) = verdict.inputs
@@ -122,8 +122,8 @@ def test_any_numbers_can_be_shown_as_tables(got):
         (lambda right: right.roll(1, 1), "one place too far on along axis 1"),
         (lambda right: right.flatten()[torch.randperm(right.numel())].view(right.shape), "stand in other places"),
         (lambda right: right.transpose(0, 2), "Axes 0 and 2 have changed places."),
-        (lambda right: right.sum(1), "Axis 1 is summed away."),
-        (lambda right: right.mean(2), "Axis 2 is averaged away."),
+        (lambda right: right.sum(1), "Axis 1 of the right result is summed away."),
+        (lambda right: right.mean(2), "Axis 2 of the right result is averaged away."),
         (lambda right: right.softmax(2), "A softmax along axis 2 was taken of the right numbers."),
         (lambda right: right[0], "Only the first entry along axis 0 is left."),
         (lambda right: right.flatten(), "the axes are cut or joined otherwise"),
@@ -131,7 +131,6 @@ def test_any_numbers_can_be_shown_as_tables(got):
         (lambda right: right.amax().expand_as(right), "Within a call all numbers of the result are the same."),
         (lambda right: right[:1].expand_as(right), "the same for every entry of the first axis"),
         (lambda right: torch.cat([right[:1], right[1:] + right[:1]]), "The first entry along axis 0 is right"),
-        (lambda right: right if len(right) == 2 else right.cos(), "1 of 2 calls come out right"),
         (lambda right: right / 0, "NaN or infinity"),
         (lambda right: (right, right.cos()), "Part 0, counted from 0, is right"),
     ],
@@ -375,3 +374,63 @@ def test_an_answer_is_folded_until_something_is_predicted(cache):
     page = answered._repr_html_()
     assert page.startswith("<details><summary>")
     assert page.endswith(f"<pre>1 &lt; 2</pre>{table._repr_html_()}</details>")
+
+
+def test_an_error_is_the_headline_and_text_and_evidence_come_from_one_call():
+    def over_keys(weights, values, W_o):
+        columns = W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1)
+        return weights * (values @ columns.mT).norm(dim=2)[:, :, None]
+
+    verdict = COURSE["heard"](over_keys)
+    assert "An error is raised" in verdict.text and "Your code raises RuntimeError" in verdict.evidence, verdict
+
+    def leaves(distance):
+        raise KeyError("leaves")
+
+    assert (
+        triangle(leaves).text
+        == "Your code raises KeyError: 'leaves' at “raise KeyError(\"leaves\")”. Seen with distance of shape (5,)."
+    )
+    missing = COURSE["own_importance"](lambda model, batch, task: task.loss(model)).text
+    assert "no attribute 'loss' (did you mean 'losses'?)" in missing and "row for each layer" not in missing
+
+
+def test_one_part_in_a_tuple_is_told_as_a_comma_too_many():
+    assert triangle(lambda distance: (triangle.right(distance),)).text == (
+        "The numbers are right, but they come as a tuple of 1 part, as a comma behind the returned value makes it. "
+        "Return the part itself."
+    )
+    assert triangle(lambda distance: (distance,)).text.startswith("The function returns a tuple of 1 part, as a comma")
+
+
+def test_half_precision_is_told_as_such():
+    assert (
+        "only to the precision of torch.bfloat16" in triangle(lambda distance: triangle.right(distance).bfloat16()).text
+    )
+
+
+def test_a_class_is_told_to_be_none_and_what_a_function_must_take_is_said():
+    assert triangle(torch.nn.ReLU).text == "This is a class. Give a function, or an instance of the class."
+    assert scaled_scores(lambda X: X).text == "The function must take these arguments: queries, keys, std."
+
+
+def test_the_kind_of_call_that_fails_is_named_by_its_stage_or_by_a_whole_number():
+    blockwise, counts = COURSE["blockwise_attention"], COURSE["parameter_count"]
+
+    def in_one(queries, keys, values, allowed, block_size):
+        right = blockwise.right(queries, keys, values, allowed, block_size)
+        return right if block_size >= len(keys) else right.cos()
+
+    assert blockwise(in_one).text == "Right in a single block, but not in several blocks."
+    assert counts(lambda *given: counts.right(*given) + (17 if given[3] else 0)).text.startswith("Right with bias = ")
+
+
+def test_at_most_two_arguments_are_named_and_those_that_can_be_written_out_first():
+    sum_over_heads = COURSE["sum_over_heads"]
+
+    def with_noise(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+        right = sum_over_heads.right(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads)
+        return right + torch.linspace(0, 1, right.numel()).view(right.shape).cos()
+
+    assert sum_over_heads(with_noise).text.endswith("Seen with valid_lens [1, 2] and num_heads = 2.")
+    assert "score = " not in repr(COURSE["order_of_cuts"](lambda score, num_heads: [*range(num_heads)]))

@@ -51,4 +51,4 @@ def moved(value):
 def test_what_is_only_near_a_mistake_is_not_taken_for_it(exercise):
     for text, wrong in exercise.mistakes[:3]:
         verdict = exercise(lambda *arguments, wrong=wrong: moved(wrong(*arguments)))
-        assert verdict.state == "wrong" and (text not in verdict.text or "your code raises" in verdict.evidence)
+        assert verdict.state == "wrong" and (text not in verdict.text or "Your code raises" in verdict.evidence)

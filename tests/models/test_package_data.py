@@ -16,13 +16,14 @@ READERS = {  # a file of the library, and what reads it
     **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
+    "models/weights/neighbours.safetensors": "heads_needed.heads_needed()",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
 }
 SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
 import mha_lib
 from mha_lib.heads import load_results
-from mha_lib.models import pretrained, shipped
+from mha_lib.models import heads_needed, pretrained, shipped
 assert mha_lib.__file__.startswith({folder!r}), mha_lib.__file__
 for path, call in {readers!r}.items():
     try:

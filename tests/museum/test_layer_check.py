@@ -8,7 +8,7 @@ import time
 
 import pytest
 import torch
-from changed_layers import AdditiveByLoop, afterwards, infinite_where_padded, using, variant
+from changed_layers import AdditiveByLoop, afterwards, using, variant
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,8 +17,9 @@ from mha_lib.attention import converters
 from mha_lib.checking import running
 from mha_lib.exercises import assert_layer, check_layer
 from mha_lib.museum.editable_layer import AdditiveLayer, Layer
-from mha_lib.museum.layer_check import KNOWN, attention_output
+from mha_lib.museum.layer_check import formula
 from mha_lib.museum.layer_tests import by_formula
+from mha_lib.museum.wrong_attention import attention, wrong_attentions
 
 here = pytest.mark.usefixtures("in_this_process")
 
@@ -182,26 +183,37 @@ def test_right_layers_pass(name):
     assert verdict, verdict
 
 
-@here
-def test_torch_layer_passes_where_every_example_has_a_key():
-    assert check_layer(torch_layer, torch_output, torch_matrices, empty_rows=False)
-    verdict = check_layer(torch_layer, torch_output, torch_matrices)
-    assert "without a valid key gets NaN" in verdict.text
+NO_ZEROS = {"torch": "gets NaN", "d2l": "gets an average of its padding"}
 
 
 @here
-def test_d2l_layer_passes_where_every_example_has_a_key():
-    try:
-        d2l = converters.load_d2l()
-    except ImportError as error:
-        pytest.skip(str(error))
+@pytest.mark.parametrize("name", NO_ZEROS)
+def test_what_an_example_without_a_key_gets_is_a_note_and_a_promise(name):
+    given = (torch_layer, torch_output, torch_matrices)
+    if name == "d2l":
+        try:
+            d2l = converters.load_d2l()
+        except ImportError as error:
+            pytest.skip(str(error))
+        given = (lambda size, heads, dropout: d2l.MultiHeadAttention(size, heads, dropout), converters.call_d2l)
+    verdict, promised = check_layer(*given), check_layer(*given, promises=["empty_rows"])
+    assert verdict and NO_ZEROS[name] in verdict.text
+    assert not promised and NO_ZEROS[name] in promised.text
 
-    def make(size, heads, dropout):
-        return d2l.MultiHeadAttention(size, heads, dropout)
 
-    verdict = check_layer(make, converters.call_d2l, empty_rows=False)
+@here
+def test_torch_layer_with_its_defaults_is_right_and_its_habits_are_notes():
+    def call(layer, queries, keys, values, valid_lens):
+        return layer(queries, keys, values, key_padding_mask=torch.arange(keys.shape[1]) >= valid_lens[:, None])
+
+    verdict = check_layer(
+        lambda size, heads, dropout: nn.MultiheadAttention(size, heads, dropout, batch_first=True),
+        call,
+        lambda layer: [*layer.in_proj_weight.chunk(3), layer.out_proj],
+    )
     assert verdict, verdict
-    assert "average of its padding" in check_layer(make, converters.call_d2l).text
+    for note in ("with biases", "averaged over the heads", "gets NaN", "Dropout acts on the weights."):
+        assert note in verdict.text
 
 
 def telling(change, base=Layer):
@@ -262,90 +274,111 @@ class InPlace(Layer):
         return super().forward(queries, keys, values.mul_(1), valid_lens) + 0 * values.mul_(2).sum()
 
 
-WRONG = {  # layer → what is said of it
-    "dropout that stays on": (
-        using(lambda w, p, _: F.dropout(w, p)),
-        "in evaluation, .*another output each time, as if dropout were on",
-    ),
+DROPS = {  # layer → what is said of its dropout, in a note or where it is promised
     "no rescaling": (using(lambda w, p, on: w * keep(w.shape, p) if on else w), "multiplied by 1.000 instead of 1.333"),
     "0.2 for 0.25": (
         using(lambda w, p, on: F.dropout(w, 0.8 * p, on)),
-        "2[01]% of the weights are dropped|multiplied by 1.250",
+        "(19|20|21)% of them are dropped|multiplied by 1.250",
     ),
     "0.24 for 0.25": (using(lambda w, p, on: F.dropout(w, 0.96 * p, on)), "multiplied by 1.316 instead of 1.333"),
     "the right factor, too few": (
         using(lambda w, p, on: w * keep(w.shape, 0.8 * p) / (1 - p) if on else w),
-        "20% of the weights are dropped",
+        "20% of them are dropped|19% of them|21% of them",
     ),
-    "no dropout": (using(lambda w, p, on: w), "0% of the weights are dropped"),
+    "no dropout": (using(lambda w, p, on: w), "`dropout` has no effect"),
     "what is kept for what is dropped": (
         using(lambda w, p, on: F.dropout(w, 1 - p, on) if p else w),
-        "75% of the weights",
+        "7[456]% of them",
     ),
     "one mask for all heads": (
         using(lambda w, p, on: w * keep(w[:, :1].shape, p) / (1 - p) if on else w),
-        "weights of different heads are dropped together",
+        "those of different heads are dropped together",
     ),
     "one mask for all queries": (
         using(lambda w, p, on: w * keep(w[:, :, :1].shape, p) / (1 - p) if on else w),
-        "weights of different queries are dropped together",
+        "those of different queries are dropped together",
     ),
     "rows of weights": (
         using(lambda w, p, on: w * keep(w[..., :1].shape, p) / (1 - p) if on else w),
-        "weights of different keys are dropped together",
+        "those of different keys are dropped together",
     ),
     "whole heads": (
         heads_that(lambda X, drop: X * drop(torch.ones_like(X[:, :, :1, :1]))),
-        "of different queries are dropped together",
+        "those of different queries are dropped together",
     ),
     "features of the heads": (heads_that(lambda X, drop: drop(X)), "neither dropped nor multiplied by what"),
     "values": (ValuesDropped, "neither dropped nor multiplied by what"),
-    "output": (afterwards(lambda self, output: F.dropout(output, 0.25, self.training)), "neither dropped nor mult"),
+    "output": (afterwards(lambda self, output: F.dropout(output, 0.25, self.training)), "acts on the output"),
     "scores": (ScoresDropped, "neither dropped nor multiplied by what"),
     "rows sum to 1 again": (
         using(lambda w, p, on: F.normalize(F.dropout(w, p, on), p=1, dim=-1)),
         "neither dropped nor multiplied by what",
     ),
-    "detached weights": (using(lambda w, p, on: F.dropout(w.detach(), p, on)), "gradient of W_q is 0: it cannot learn"),
-    "detached keys": (variant(scores=lambda self, Q, K: Layer.scores(self, Q, K.detach())), "gradient of W_k is 0"),
-    "detached input": (
-        variant(forward=lambda self, q, *others: Layer.forward(self, q.detach(), *others)),
-        "no gradient reaches the queries",
+    "noise in training": (
+        afterwards(lambda self, output: output + self.training * torch.randn_like(output)),
+        "neither dropped",
     ),
-    "float64": (afterwards(lambda self, output: output.double()), "must be of torch.float32, .* got torch.float64"),
-    "bfloat16": (afterwards(lambda self, output: output.bfloat16()), "must be of torch.float32, .* got torch.bfloat16"),
-    "another shape": (
-        afterwards(lambda self, output: output.flatten(1)),
-        r"of shape \(1, 2, 4\), got a tensor of shape \(1, 8\)|of shape \(1, 1, 2\), got a tensor of shape \(1, 2\)",
+}
+REPORTS = {  # layer → what is said of the weights that it reports, in a note or where they are promised
+    "uniform weights": (telling(lambda w: torch.full_like(w, 1 / w.shape[-1])), "not those of the formula"),
+    "weights of other examples": (telling(lambda w: w.flip(0)), "not those of the formula"),
+    "weights, heads averaged": (telling(lambda w: w.mean(1)), "averaged over the heads"),
+    "weights, one head": (telling(lambda w: w[:, :1]), "have the shape"),
+    "weights after dropout": (using(lambda w, p, on: F.dropout(w, p, on, inplace=True)), "those after dropout"),
+    "additive, uniform weights": (
+        telling(lambda w: torch.full_like(w, 1 / w.shape[-1]), AdditiveLayer),
+        "not those of the formula",
     ),
-    "nothing": (afterwards(lambda self, output: None), r"must be a tensor of shape \(1, 1, 2\), got None"),
-    "a list": (afterwards(lambda self, output: [output]), "got a list"),
-    "in place": (InPlace, "changes what it is given in place"),
+    "no weights": (HeadByHead, "reports no weights"),
+}
+OUTPUTS = {  # layer → what is said of its output, in a note or where it is promised
+    "dropout that stays on": (
+        using(lambda w, p, _: F.dropout(w, p)),
+        "In evaluation, the same call gives another output",
+    ),
+    "float64": (afterwards(lambda self, output: output.double()), "torch.float64 where the input is torch.float32"),
     "noise in evaluation": (
         afterwards(
             lambda self, output: output + 1e-3 * torch.randn_like(output) * (not self.training and self.dropout.p > 0)
         ),
         "another output each time",
     ),
-    "noise in training": (
-        afterwards(lambda self, output: output + self.training * torch.randn_like(output)),
-        "neither dropped",
+}
+
+
+@here
+@pytest.mark.parametrize(
+    ("promise", "name"),
+    [
+        *(("dropout", name) for name in DROPS),
+        *(("weights", name) for name in REPORTS),
+        *(("output", name) for name in OUTPUTS),
+    ],
+)
+def test_what_is_no_mistake_is_a_note_and_what_is_promised_is_missed(promise, name):
+    layer, said = {"dropout": DROPS, "weights": REPORTS, "output": OUTPUTS}[promise][name]
+    verdict, promised = check_layer(layer), check_layer(layer, promises=(promise,))
+    assert verdict and re.search(said, verdict.text), verdict
+    assert promised.state == "wrong" and promise in promised.text and re.search(said, promised.text), promised
+
+
+WRONG = {  # layer → what is said of it
+    "detached weights": (
+        using(lambda w, p, on: F.dropout(w.detach(), p, on)),
+        "reaches W_q.weight, W_k.weight",
     ),
-    "uniform weights": (telling(lambda w: torch.full_like(w, 1 / w.shape[-1])), "weights"),
-    "weights of other examples": (telling(lambda w: w.flip(0)), "output is right, but attention_weights"),
-    "weights, heads averaged": (telling(lambda w: w.mean(1)), r"the weights .* must be a tensor of shape"),
-    "weights after dropout": (using(lambda w, p, on: F.dropout(w, p, on, inplace=True)), "not those before dropout"),
-    "additive, uniform weights": (
-        telling(lambda w: torch.full_like(w, 1 / w.shape[-1]), AdditiveLayer),
-        "attention_weights",
+    "detached keys": (
+        variant(scores=lambda self, Q, K: Layer.scores(self, Q, K.detach())),
+        "W_k.weight, the keys",
     ),
-    "additive, NaN in empty rows": (
-        variant(AdditiveLayer, masked_softmax=infinite_where_padded),
-        "without a valid key gets NaN",
+    "detached input": (
+        variant(forward=lambda self, q, *others: Layer.forward(self, q.detach(), *others)),
+        "no gradient reaches the queries",
     ),
+    "in place": (InPlace, "changes what it is given in place"),
     "additive, unmasked": (
         variant(AdditiveLayer, masked_softmax=lambda self, scores, _: scores.softmax(-1)),
-        "Padding is not masked",
+        "The mask has no effect",
     ),
     "softmax over heads": (
         masked_softmax(lambda scores, valid: scores.masked_fill(~valid, -1e9).softmax(1) * valid),
@@ -355,7 +388,7 @@ WRONG = {  # layer → what is said of it
         variant(
             masked_softmax=lambda self, scores, lens: scores.masked_fill(by_queries(scores, lens), -1e9).softmax(-1)
         ),
-        "mask lies on the queries",
+        "it is on the queries",
     ),
     "batch and heads": (Fairseqs, "Examples and heads are exchanged"),
     "blocks of 1, not corrected": (variant(Blockwise, corrected=False, block=1), "reads keys in blocks"),
@@ -376,58 +409,66 @@ def test_a_wrong_layer_is_told_what_is_wrong(name):
 
 
 class Named(nn.Module):
-    """A layer of somebody else's: other names, one stacked matrix, its lengths by keyword, and a bug if it is given."""
+    """A layer of somebody else's: other names, one stacked matrix with biases, and a bug if it is given."""
 
-    def __init__(self, size, heads, formula, additive):
+    def __init__(self, size, heads, wrong, additive):
         super().__init__()
-        self.heads, self.formula = heads, formula
-        self.wqkv, self.out = nn.Parameter(torch.randn(3 * size, size)), nn.Parameter(torch.randn(size, size))
+        self.heads, self.wrong = heads, wrong
+        self.in_weight, self.in_bias = nn.Parameter(torch.randn(3 * size, size)), nn.Parameter(torch.randn(3 * size))
+        self.out = nn.Linear(size, size)
         self.extra = nn.Parameter(torch.randn(heads, size // heads)) if additive else None
 
     def forward(self, k, q, v, *, lengths):
-        return self.formula(q, k, v, lengths, *self.wqkv.chunk(3), self.out, self.extra, self.heads)
+        allowed = torch.arange(k.shape[1]) < lengths[:, None, None, None]
+        biases = dict(zip(("b_q", "b_k", "b_v"), self.in_bias.chunk(3), strict=True), b_o=self.out.bias, w_v=self.extra)
+        return self.wrong(q, k, v, allowed, *self.in_weight.chunk(3), self.out.weight, self.heads, **biases)
 
 
-def verdict_on(formula, additive=False):
+def verdict_on(wrong, additive=False):
     return check_layer(
-        make=lambda size, heads, dropout: Named(size, heads, formula, additive),
+        make=lambda size, heads, dropout: Named(size, heads, wrong, additive),
         call=lambda layer, queries, keys, values, valid_lens: layer(keys, queries, values, lengths=valid_lens),
-        matrices=lambda layer: (*layer.wqkv.chunk(3), layer.out, *[layer.extra] * additive),
+        matrices=lambda layer: (*layer.in_weight.chunk(3), layer.out, *[layer.extra] * additive),
     )
 
 
 @here
-@pytest.mark.parametrize("number", range(len(KNOWN.mistakes)))
-def test_a_bug_is_named_with_an_example(number):
-    text, wrong = KNOWN.mistakes[number]
-    verdict = verdict_on(wrong, additive="tanh" in text)
-    assert (verdict.state, verdict.text) == ("wrong", text)
+@pytest.mark.parametrize("number", range(len(wrong_attentions())))
+def test_a_row_of_the_table_is_named_as_itself(number):
+    text, wrong = wrong_attentions()[number]
+    verdict = verdict_on(wrong, additive="tanh in" in text or "of tanh" in text)
+    if verdict.state == "not yet":  # it does not work with other sequences
+        assert "It raises" in verdict.text and "Batch and sequence" in text
+        return
+    assert verdict.state == "wrong" and (text in verdict.text or alike(wrong, verdict, text)), verdict
     assert verdict.evidence and verdict.inputs is not None
+
+
+def alike(wrong, verdict, text):
+    """Whether another row is named that gives the same everywhere."""
+    *inputs, given = verdict.inputs
+    others = [other for said, other in wrong_attentions() if said in verdict.text]
+    return any(torch.allclose(other(*inputs, **given), wrong(*inputs, **given)) for other in others)
 
 
 @here
 @pytest.mark.parametrize("additive", [False, True])
 def test_the_formula_that_names_bugs_is_the_one_that_judges(additive):
     layer = (AdditiveLayer if additive else Layer)(8, 4)
-    inputs = *(torch.randn(3, n, 8) for n in (4, 5, 5)), torch.tensor([5, 0, 2])
+    inputs, lengths = [torch.randn(3, n, 8) for n in (4, 5, 5)], torch.tensor([5, 0, 2])
     matrices = [W.weight for W in (layer.W_q, layer.W_k, layer.W_v, layer.W_o)]
-    named = attention_output(*inputs, *matrices, layer.w_v if additive else None, 4)
-    torch.testing.assert_close(named, by_formula(layer, *inputs)[0])
+    allowed = torch.arange(5) < lengths[:, None, None, None]
+    named = formula(*inputs, allowed, *matrices, 4, {"w_v": layer.w_v if additive else None})
+    torch.testing.assert_close(named, by_formula(layer, *inputs, lengths)[0])
 
 
 @here
-def test_the_example_is_the_smallest_that_shows_it():
-    verdict = verdict_on(lambda *inputs: 2 * attention_output(*inputs))
+def test_an_unknown_bug_is_shown_by_its_example_the_smallest():
+    verdict = verdict_on(lambda *inputs, **given: attention(*inputs, **given) ** 3 + 0.3)
+    assert verdict.text == "Wrong in every call."
     queries, keys = verdict.inputs[:2]
-    assert queries.shape == (1, 1, 2) and keys.shape == (1, 2, 2)
-    assert "2 times what it should be" in verdict.text
-    assert "queries (1, 1, 2), keys (1, 2, 2), valid_lens [2], num_heads 1" in verdict.evidence
-
-
-@here
-def test_an_unknown_bug_is_shown_by_its_example():
-    verdict = verdict_on(lambda *inputs: attention_output(*inputs) ** 3 + 0.3)
-    assert "none of the bugs that this check knows" in verdict.text
+    assert queries.shape == (1, 2, 2) and keys.shape == (1, 3, 2)
+    assert "queries (1, 2, 2), keys (1, 3, 2), valid_lens [3], num_heads 1" in verdict.evidence
     place, got, right = re.search(r"at (\[.*?\]) is (\S+) instead of (\S+);", verdict.evidence).groups()
     assert verdict.got[tuple(json.loads(place))].item() == pytest.approx(float(got), rel=1e-3)
     assert verdict.expected[tuple(json.loads(place))].item() == pytest.approx(float(right), rel=1e-3)
@@ -456,7 +497,7 @@ def in_training(self, queries, *others):
     [
         ({"make": sleep}, "did not come back"),
         ({"make": loop}, "ran for more than 0.3 seconds"),
-        ({"make": leave}, "could not be made or called: SystemExit"),
+        ({"make": leave}, "could not be made: SystemExit"),
         ({"call": loop}, "ran for more"),
         ({"matrices": leave}, "SystemExit"),
         ({"make": variant(forward=in_training)}, "ran for more"),
@@ -483,9 +524,9 @@ def test_a_layer_that_cannot_be_made_is_no_bug_yet():
         ({"make": lambda *_: Layer}, "`make` must give an nn.Module"),
         (
             {"matrices": lambda layer: [layer.W_q.weight] * 3},
-            "`matrices` must give 4 tensors, or 5 with w_v; this gives 3",
+            "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives 3",
         ),
-        ({"matrices": lambda layer: [layer.W_q] * 4}, "W_q from `matrices` must be a tensor of shape"),
+        ({"matrices": lambda layer: [layer.W_q.weight[0]] * 4}, "W_q from `matrices` must be a matrix or an nn.Linear"),
     ],
 )
 def test_what_is_handed_over_wrongly_is_named(arguments, said):

@@ -11,7 +11,7 @@ import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
 from notebook_tools import code, first_cell, make_notebooks
 
-from tools import stubs
+from tools import main_line, stubs
 
 MAX_LINES = 12
 MAX_LINES_OF_A_CLASS = 30
@@ -21,8 +21,6 @@ MIN_SHARE_COMPARED = 0.60
 MAX_BYTES = 1_500_000
 MAX_EXERCISES = 5
 
-# A heading, so that a task's end is seen: the story goes on under another one. Bold in notebooks not yet rewritten.
-EXERCISE = re.compile(r"(?m)^(?:### |\*\*)Exercise (?P<number>\d+) \((?P<minutes>\d+) minutes.*?\)")
 SOLUTION = {"schema_version": 3, "task": False, "solution": True, "grade": False, "locked": False}
 GRADED = {"schema_version": 3, "task": False, "solution": False, "grade": True, "locked": True}
 WRITTEN = {"schema_version": 3, "task": False, "solution": True, "grade": True, "locked": False}
@@ -40,9 +38,9 @@ def framed(notebook, path):
     for pattern, what in OPENING.items():
         if not re.search(pattern, prose(notebook.cells[0])):
             yield f"the first cell has no line '{what}'"
-    headings = re.findall(r"(?m)^## (.+)$", "\n".join(map(prose, notebook.cells)))
+    headings = re.findall(r"(?m)^## (.+)$", "\n".join(map(prose, main_line.main_line(notebook).cells)))
     if "Summary" not in headings[-3:]:
-        yield "'## Summary' is not among the last three headings"
+        yield "'## Summary' is not among the last three headings of the main line"
     notebooks = sorted(path.parent.glob("[0-9][0-9]_*.ipynb"))
     here = notebooks.index(path)
     for where, cell in (("first", notebook.cells[0]), ("last", notebook.cells[-1])):
@@ -68,6 +66,21 @@ def in_small_steps(notebook, path):
     complete = [cell for cell in code(notebook) if not is_stub(cell)]
     yield from too_few("show a result", MIN_SHARE_SHOWN, complete, lambda cell: bool(cell.outputs))
     yield from too_few("have compared text or an assert", MIN_SHARE_COMPARED, complete, is_compared)
+
+
+def folds_where_it_says(notebook, path):
+    """A heading folds if it begins with *Deeper*; it and the heading that ends its part stand first in their cells."""
+    depth = None
+    for cell, folded in zip(notebook.cells, main_line.is_folded(notebook), strict=True):
+        found = [(len(signs), words) for signs, words in re.findall(r"(?m)^(#+) (.*)", prose(cell))]
+        if cell.metadata.get(make_notebooks.FOLDS):
+            depth = found[0][0] if found else None
+            if not re.match(r"#+ Deeper: \S", prose(cell)):
+                yield f"{cell.id} folds, but does not begin with a heading '## Deeper: …'"
+        elif any(words.startswith("Deeper") for _, words in found):
+            yield f"{cell.id} has a heading 'Deeper' that does not fold"
+        if folded and depth and any(each <= depth for each, _ in found[1:]):
+            yield f"{cell.id} ends what is folded by a heading that does not stand first in its cell"
 
 
 def links_resolve(notebook, path):
@@ -174,7 +187,7 @@ def gradable(notebook, path):
 
 
 FILE_CHECKS = (links_resolve, saved_by_make, outputs_good_everywhere)
-STORY_CHECKS = (framed, in_small_steps, exercises_checked, *FILE_CHECKS)
+STORY_CHECKS = (framed, in_small_steps, folds_where_it_says, exercises_checked, *FILE_CHECKS)
 SOLUTION_CHECKS = (solves_the_exercises, gradable, *FILE_CHECKS)
 
 
@@ -204,7 +217,9 @@ def pairs(notebook):
 
 def exercises(notebook):
     """The numbers of the exercises, as they come."""
-    return [int(found["number"]) for cell in notebook.cells for found in EXERCISE.finditer(prose(cell))]
+    return [
+        int(found["number"]) for cell in notebook.cells for found in main_line.NUMBERED_EXERCISE.finditer(prose(cell))
+    ]
 
 
 def text(output):

@@ -116,6 +116,59 @@ def test_maps_of_models_that_nobody_here_wrote(section, make):
         assert len(part._forward_hooks) == 0 and len(part._forward_pre_hooks) == 1
 
 
+class UsesItsWeights(nn.Module):
+    """A model whose output depends on the weights that its layer returns: averaged, of each head, or none."""
+
+    def __init__(self, *options, **named):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        self.options, self.named = options, named
+
+    def forward(self, X):
+        result, weights = self.attention(X, X, X, *self.options, **self.named)
+        return result if weights is None else result * (1 + weights.flatten().cumsum(0)[-2] + weights.dim())
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ((), {}),
+        ((), {"average_attn_weights": False}),
+        ((), {"need_weights": False}),
+        ((None, False), {}),
+        ((None, True, torch.eye(5, dtype=torch.bool)), {}),
+        ((torch.arange(5) >= torch.tensor([[5], [3], [4]]), True, None, False), {}),
+    ],
+)
+@pytest.mark.parametrize("shape", [(3, 5, 12), (5, 12)])
+def test_a_model_computes_the_same_while_its_maps_are_taken(section, options, named, shape):
+    torch.manual_seed(4)
+    if len(shape) == 2 and options and options[0] is not None:
+        options = (options[0][1], *options[1:])
+    model, X, outputs = UsesItsWeights(*options, **named), torch.randn(shape), []
+    with torch.no_grad():
+        expected = model(X)
+        hook = model.register_forward_hook(lambda _, args, output: outputs.append(output))
+        maps = section["maps_of"](model, X)
+        hook.remove()
+        torch.testing.assert_close(outputs[0], expected, rtol=0, atol=1e-6)
+        assert maps["attention"].shape == (*shape[:-2], 3, 5, 5)
+
+
+def test_a_layer_without_a_call_is_an_error_in_a_compiled_model_too(section):
+    model, X = nn.TransformerEncoderLayer(32, 8, batch_first=True).eval(), torch.randn(4, 6, 32)
+    compiled = torch.compile(model, backend="eager")
+    compiled(X)
+    with pytest.raises(ValueError, match=r"no call was seen of \['_orig_mod.self_attn'\]: unused, or compiled before"):
+        section["maps_of"](compiled, X)
+    with torch.compiler.set_stance("force_eager"):
+        maps = section["maps_of"](compiled, X)
+    torch.testing.assert_close(maps["_orig_mod.self_attn"], section["maps_of"](model, X)["self_attn"])
+    model.unused = nn.MultiheadAttention(8, 2)
+    with pytest.raises(ValueError, match=r"no call was seen of \['unused'\]"):
+        section["maps_of"](model, X)
+
+
 def test_a_guess_gets_the_share_that_stands_beside_the_block_without_its_sums(section):
     ids, answers = section["ids"], section["answers"]
     guesses = ids[..., 0].mode(dim=1).values[:, None, None].repeat(1, 12, 5)

@@ -127,6 +127,12 @@ def test_on_longer_rows_all_fall_and_rotated_places_are_behind_sines_with_every_
         falls = [one - other for one, other in zip(kept(kind, "trained"), kept(kind, "longer"), strict=True)]
         assert min(falls) > (0.15 if kind != "none" else 0)
     assert max(kept("rotated", "longer")) < min(kept("sines", "longer"))
+    assert max(kept("sines", "near")) < min(kept("rotated", "near"))
+    rows = draw_repeats(5_000, torch.Generator().manual_seed(3), 48)
+    far = rows.predictable.nonzero()[:, 1] - rows.right_keys[rows.predictable] > 22
+    assert 0.51 < far.double().mean() < 0.6
+    assert "mainly the mix of these rows: more than half of their right keys are farther back than 22 tokens" in TEXT
+    assert "On the others each rotated model is ahead of each with sines" in TEXT
     falls = {kind: kept(kind, "trained")[0] - kept(kind, "longer")[0] for kind in ("rotated", "learned", "sines")}
     assert max(falls, key=falls.get) == "rotated"  # of the models that ship
 

@@ -34,6 +34,7 @@ def write(path, *sources):
     notebook.metadata = {"widgets": {}, "colab": {}, "language_info": {"name": "python", "version": "3.9.1"}}
     for cell in notebook.cells:
         cell.metadata = {"tags": ["raises-exception"], "scrolled": True, "execution": {"shell.execute_reply": "2024"}}
+        cell.metadata[make_notebooks.FOLDS] = True
         del cell["id"]
     notebook.nbformat_minor = 4
     nbformat.write(notebook, path)
@@ -59,7 +60,9 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
     assert notebook["metadata"] == make_notebooks.NOTEBOOK_METADATA
     first = notebook["cells"].pop(1)
     assert "mha_lib" in "".join(first["source"]) and first["outputs"] == []
-    assert [cell["metadata"] for cell in notebook["cells"]] == [{"tags": ["raises-exception"]}] * 6
+    assert [cell["metadata"] for cell in notebook["cells"]] == [
+        {"tags": ["raises-exception"], make_notebooks.FOLDS: True}
+    ] * 6
     assert sorted(cell["id"] for cell in [first, *notebook["cells"]]) == [f"sample-0{number}" for number in range(1, 8)]
     prints, widget, picture, error, where = (cell["outputs"] for cell in notebook["cells"][1:])
     assert prints[0]["text"] == ["1\n", "3\n"] and prints[1]["metadata"] == {}

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from notebook_checks import EXERCISE
 from notebook_tools import ROOT, make_notebooks
+
+from tools.main_line import NUMBERED_EXERCISE
 
 TEXT = (ROOT / "notebooks" / "QUESTIONS.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"(?ms)^### (\d+)\. ([^\n]+)\n\n(.*?)\n(?=\[)(.*?)(?=^##|\Z)", TEXT)
@@ -25,7 +26,8 @@ def test_an_answer_has_two_sentences_and_its_links_lead_where_they_say(number, q
         cells = make_notebooks.read(ROOT / "notebooks" / path).cells
         (place,) = (i for i, each in enumerate(cells) if each.id == cell and each.cell_type == "markdown")
         assert path.startswith(notebook) and any(each.cell_type == "code" for each in cells[place:])
-        before = "\n".join(each.source for each in cells[: place + 1] if each.cell_type == "markdown")
-        mark = {"section": r"(?m)^## (\d+)\.", "exercise": EXERCISE, "room": r"(?m)^### Room (\d+)"}
-        numbers = [found[1] for found in re.finditer(mark[kind], before)]
-        assert where in numbers[-2:], f"{cell} is not in {kind} {where}"
+        before = "\n".join(each.source for each in cells[:place] if each.cell_type == "markdown")
+        mark = {"section": r"(?m)^## (\d+)\.", "exercise": NUMBERED_EXERCISE, "room": r"(?m)^### Room (\d+)"}
+        left, here = ([found[1] for found in re.finditer(mark[kind], text)] for text in (before, cells[place].source))
+        started = [] if re.match(mark[kind], cells[place].source) else left[-1:]
+        assert where in started + here, f"{cell} is not in {kind} {where}"

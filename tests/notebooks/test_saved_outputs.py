@@ -5,8 +5,10 @@ import sys
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, REPORTS, ROOT, SOLUTIONS, TRANSLATED
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from notebook_tools import NOTEBOOKS, REPORTS, ROOT, SOLUTIONS, TRANSLATED, make_notebooks
+
+from tools import main_line
 
 REACH_OUT = """
 import socket, urllib.request
@@ -40,9 +42,9 @@ SHOW = """display({{"text/html": '<img alt="head {}" src="data:image/png;base64,
 pytestmark = pytest.mark.slow
 
 
-def compare(path):
+def compare(path, *options):
     """Run tools.alone; its exit status and report."""
-    command = [sys.executable, "-m", "tools.alone", path]
+    command = [sys.executable, "-m", "tools.alone", *options, path]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     return done.returncode, done.stdout
 
@@ -56,6 +58,32 @@ ALL = [*NOTEBOOKS, *REPORTS, *SOLUTIONS, *ONE_LANGUAGE]
 def test_notebook(path):
     status, report = compare(path)
     assert status == 0, report
+
+
+WITH_FOLDS = [path for path in NOTEBOOKS if any(main_line.is_folded(make_notebooks.read(path)))]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", WITH_FOLDS, ids=lambda path: path.stem)
+def test_the_main_line_needs_nothing_that_is_folded(path):
+    status, report = compare(path, "--main-line")
+    assert status == 0, report
+
+
+def test_a_main_line_that_needs_what_is_folded_is_red(tmp_path):
+    """And one that does not is green, as is the whole notebook."""
+    cells = [
+        new_markdown_cell("## Deeper: two", metadata={make_notebooks.FOLDS: True}),
+        new_code_cell("heads = 2", execution_count=1),
+        new_markdown_cell("## 2. Three"),
+        new_code_cell("print(3)", outputs=[new_output("stream", text="3\n")], execution_count=2),
+    ]
+    for needs, status in (("print(3)", 0), ("print(heads + 1)", 1)):
+        cells[3].source = needs
+        nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
+        done, report = compare(tmp_path / "sample.ipynb", "--main-line")
+        assert done == status, report
+    assert compare(tmp_path / "sample.ipynb")[0] == 0
 
 
 def shown(text):

@@ -269,6 +269,12 @@ def test_damage_is_named(other):
     assert [kind for kind, _ in damage(ENGLISH, other)] == DAMAGED[other]
 
 
+@pytest.mark.parametrize(("other", "found"), [("16\u00a0384", []), ("16,384", ["numbers"]), ("16.384", ["numbers"])])
+def test_where_a_comma_begins_the_decimals_none_stands_between_thousands(other, found):
+    assert [kind for kind, _ in damage("16,384 and 0.46", f"{other} và 0.46", thousands="\u00a0")] == found
+    assert list(damage("heads 0,1 and 2,34 of 1,000,000", "đầu 0,1 và 2,34 trong 1\u00a0000\u00a0000", "\u00a0")) == []
+
+
 def test_damage_is_red(course, capsys):
     translations.write_all()
     assert not translations.check()

@@ -5,6 +5,8 @@ import torch
 import traitlets
 
 from mha_lib import MultiHeadAttention, pictures
+from mha_lib.models.shipped import shipped_model
+from mha_lib.models.tasks import find_task
 
 SIZES = {"query_size": 8, "key_size": 6, "value_size": 6}
 
@@ -25,8 +27,6 @@ def test_weights_are_those_of_the_readers_layer():
     explorer.num_heads = 6
     assert explorer.weights().shape == (3, 6, 2, 5)
     assert layer.num_heads == 3, "the reader's layer stays as it is"
-    explorer.ones = True
-    torch.testing.assert_close(explorer.weights()[0], torch.full((6, 2, 5), 0.2))
 
 
 def test_head_stays_among_the_heads():
@@ -58,3 +58,17 @@ def test_tensors_that_do_not_fit_are_named():
         pictures.LayerExplorer(layer, queries, queries)
     with pytest.raises(ValueError, match="one batch size, got 3 and 2"):
         pictures.LayerExplorer(layer, queries, keys[:2])
+    with pytest.raises(ValueError, match="key_names"):
+        pictures.LayerExplorer(layer, queries, keys, key_names=["abcde", "abcd", "abcde"])
+
+
+def test_the_shipped_layer_has_its_own_maps_and_names():
+    explorer, task = pictures.LayerExplorer.of_lookups(), find_task("lookups")
+    model = shipped_model("lookups")
+    with torch.no_grad():
+        X = model.embedding(task.held_out.inputs[:2])
+        model.attentions[0](X, X, X, torch.tensor([12, 8]))
+    torch.testing.assert_close(explorer.weights(), model.attentions[0].attention_weights)
+    values = task.held_out.inputs[:2, :, 0].tolist()
+    assert [[int(name.split()[0]) for name in own] for own in explorer.data["key_names"]] == values
+    assert "6 heads of 8 features; sequence 1 has 8 valid keys" in repr(explorer)

@@ -150,6 +150,15 @@ PLACES = {
             ("query", 2.5, "query must be between 0 and 2"),
         ],
     ),
+    "num heads": (
+        pictures.NumHeadsExplorer,
+        [
+            ("num_heads", 5, r"num_heads must be one of \[1, 2, 3, 4, 6, 8, 12\], got 5"),
+            ("num_letters", 3, r"num_letters must be one of \[2, 4\], got 3"),
+            ("valid_lens", 13, "valid_lens must be between 0 and 12, got 13"),
+            ("query", 12, "query must be between 0 and 11"),
+        ],
+    ),
     "transpose": (
         pictures.TransposeStepper,
         [("num_heads", 5, "num_heads.*should not be greater than 4"), ("step", 7, "step must be between 0 and 6")],

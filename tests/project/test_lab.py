@@ -94,9 +94,10 @@ def test_the_kernel_is_the_environments_own(ask, home):
     [
         ("@jupyterlab/apputils-extension:notification", "fetchNews", "false"),
         ("@jupyter-widgets/jupyterlab-manager:plugin", "saveState", True),
+        ("@jupyterlab/docmanager-extension:plugin", "autosaveInterval", 10),
     ],
 )
-def test_it_asks_nothing_about_news_and_keeps_widgets_in_saved_notebooks(ask, plugin, setting, value):
+def test_it_asks_nothing_about_news_keeps_widgets_and_saves_soon(ask, plugin, setting, value):
     """What the lab does where the user has set nothing."""
     plugins = json.load(ask("/lab/api/settings"))["settings"]
     (schema,) = [each["schema"] for each in plugins if each["id"] == plugin]

@@ -1,6 +1,7 @@
 """What the README says is there, and its code runs."""
 
 import re
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +26,13 @@ def test_the_code_of_the_readme_runs_and_its_comments_are_right():
     assert removed.abs().max() > 1e-3
     heads = torch.linalg.lstsq(layer.W_o.weight, namespace["without_head_2"].reshape(-1, 64).T).solution
     assert heads[32:48].abs().max() < 1e-3
+
+
+def test_each_snippet_says_what_must_be_installed_for_it():
+    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, LIVE)]
+    assert asked == [".", ". distributed", '".[notebooks]"']
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
 
 
 def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):

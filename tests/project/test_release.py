@@ -102,3 +102,10 @@ def test_a_workflow_calls_what_is_there(path):
 def test_an_action_is_fixed_by_its_hash_beside_its_tag(path):
     used = re.findall(r"uses: (?!\./)(.*)", path.read_text(encoding="utf-8"))
     assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_no_checkout_leaves_credentials_behind():
+    jobs = [job for path in WORKFLOWS for job in yaml.safe_load(path.read_text())["jobs"].values()]
+    checkouts = [step for job in jobs for step in job.get("steps", []) if "actions/checkout@" in step.get("uses", "")]
+    assert len(checkouts) >= 4
+    assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)

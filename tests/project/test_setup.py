@@ -25,7 +25,7 @@ PROJECT, GROUPS = PYPROJECT["project"], PYPROJECT["dependency-groups"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml"]
-INPUTS += ["tools/install.py", "tools/overrides.json", "tools/uv_settings.py"]
+INPUTS += ["tools/install.py", "tools/jupyter_server_config.py", "tools/overrides.json", "tools/uv_settings.py"]
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 
 
@@ -86,6 +86,7 @@ def test_a_complete_environment_is_left_alone_until_it_or_a_pin_changes(installe
     installer.main(".venv")
     assert "-m venv --clear .venv" in installer.commands.pop(0) and installer.commands
     assert Path(".venv/share/jupyter/lab/settings/overrides.json").exists()
+    assert Path(".venv/etc/jupyter/jupyter_server_config.py").exists()
 
     def commands_after(change):
         installer.commands.clear()

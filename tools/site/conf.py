@@ -2,11 +2,12 @@
 
 import re
 
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, comment, raw
 from latex2mathml.converter import convert
 from sphinx.search.en import SearchEnglish
 
 from tools.languages import LANGUAGES
+from tools.site_source import FOLDED
 
 project = "Multi-head attention"
 html_title = "Multi-head attention, taught by running it"
@@ -63,8 +64,18 @@ def say_language(app, page, template, context, tree):
         context["language"] = LANGUAGES[folder]["code"]
 
 
+def fold_sections(app, doctree):
+    """A section with a comment that says so is folded, but for its heading, with all that stands under it."""
+    for found in [each for each in doctree.findall(comment) if each.astext().startswith(FOLDED)]:
+        section, summary = found.parent, found.astext().removeprefix(FOLDED).strip()
+        place = section.index(found)
+        section[place] = raw("", f'<details class="deeper"><summary>{summary}</summary>', format="html")
+        section += raw("", "</details>", format="html")
+
+
 def setup(app):
     """Sphinx calls this once."""
     app.add_search_language(Search)
     app.connect("html-page-context", say_language)
+    app.connect("doctree-read", fold_sections)
     app.add_html_math_renderer("mathml", (write_in_line, None), (write_block, None))

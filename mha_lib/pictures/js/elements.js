@@ -148,10 +148,18 @@ export function picture(build) {
       el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
       return;
     }
-    let asked = 0, isStale = true;
+    let asked = 0, isStale = true, isHidden = false;
     const frame = element("section", { class: "mha-live", "aria-label": name }), pointer = {};
     const { node: top, headline } = topLine(), line = readingLine();
     const show = () => {
+      // While the theme changes, JupyterLab hides a panel for a moment: what is measured then is 0, so wait a frame. What
+      // stays hidden for longer is painted when the observer of its size hears that it is back.
+      const wasHidden = isHidden;
+      isHidden = frame.isConnected && !frame.clientWidth;
+      if (isHidden) {
+        asked = wasHidden ? 0 : requestAnimationFrame(show);
+        return;
+      }
       if (isStale) parts.compute?.();
       [asked, isStale] = [0, false];
       parts.paint();

@@ -1,0 +1,282 @@
+"""A layer as it is handed over to ``check_layer``: how to make it, call it and read its matrices."""
+
+import dis
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
+from mha_lib.checking.wording import kind_of
+
+KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
+SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
+HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
+NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
+HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
+UNFINISHED = {  # error of a class that is half written → what to write next
+    r"before Module.__init__\(\) call": "`super().__init__()` is missing: it is the first line of `__init__`.",
+    r"'(\w+)' object has no attribute '(\w+)'": "`self.{1}` is used, and `__init__` does not set it.",
+    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": "Give `forward` these "
+    "arguments, or hand over `call`. {call}",
+    "cannot be multiplied|Expected size for first two": "In `A @ B`, the last axis of A is as long as the last but one "
+    "of B: for the scores, transpose the last two axes of the keys.",
+    r"'NoneType' object": "An argument that is left out is None. {call}",
+    r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": "Merge the heads, and apply W_o.",
+}
+
+
+class HandedLayer:
+    """Somebody's layer, as functions that make it, call it and read its matrices.
+
+    Attributes:
+        num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
+        masks: whether the layer takes valid lengths.
+        heads: numbers of heads for which it can be made.
+    """
+
+    def __init__(self, make: Callable, call: Callable | None, matrices: Callable | None, head_mask: bool) -> None:
+        refuse_unfinished(make)
+        self.make, self.given_call, self.given_matrices, self.gated = make, call, matrices, head_mask
+        (outcome,) = run_safely(self.makes, [()])
+        if outcome.error:
+            raise NotYetError(in_words("The layer could not be made", outcome.error, outcome.line))
+        self.heads, errors, of_forward = outcome.value
+        if not self.heads:
+            raise NotYetError(in_words("The layer could not be made", *errors[0]))
+        names = of_forward if call is None else parameters_of(call)
+        names = names if call is None or "*inputs" in names else names[1:]
+        names = [name for name in names if name != "head_mask"]
+        lengths = [name for name in names if re.search("len|valid|^n$", name)]
+        if "*inputs" in names or (len(names) == 4 and not lengths):
+            names, lengths = ["queries", "keys", "values", "valid_lens"], ["valid_lens"]
+        self.length_name, self.masks = lengths[0] if lengths else "", bool(lengths)
+        self.num_inputs = len(names) - len(lengths)
+        if self.num_inputs not in KINDS:
+            raise NotYetError(f"{HANDED} This one takes ({', '.join(names)}).")
+        if call is None and self.num_inputs == 3 and not self.masks:
+            raise NotYetError(
+                "`forward` takes no valid_lens. Add it, or check the layer without padding: "
+                "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
+            )
+
+    @property
+    def signature(self) -> str:
+        """How the layer is called, in words."""
+        lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
+        return f"It is called as layer({SEQUENCES[self.num_inputs]}{lengths}{gates})."
+
+    def makes(self) -> tuple[list[int], list[tuple], list[str]]:
+        """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes."""
+        heads, errors, names = [], [], []
+        for number in HEADS:
+            try:
+                layer = self.make(2 * number, number, 0.0)
+            except Exception as error:
+                errors.append((error_in_words(error), line_of(error)))
+                continue
+            if not isinstance(layer, nn.Module):
+                raise NotYetError(f"`make` must give an nn.Module, this is {kind_of(layer)}.")
+            heads.append(number)
+            names = parameters_of(layer.forward)
+        return heads, errors, names
+
+    def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
+        """What the layer returns."""
+        gated = {} if gates is None else {"head_mask": gates}
+        given = inputs[: self.num_inputs]
+        if self.given_call is not None:
+            return self.given_call(layer, *given, *[lengths] * self.masks, **gated)
+        if lengths is None or not self.masks:
+            return layer(*given, **gated)
+        if self.num_inputs == 3:
+            return layer(*given, lengths, **gated)
+        return layer(*given, **{self.length_name: lengths}, **gated)
+
+    def output(
+        self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
+    ) -> tuple:
+        """The output, checked for its shape, and the weights that the layer reports."""
+        got = self.call(layer, inputs, lengths, gates)
+        weights: Any = getattr(layer, "attention_weights", None)
+        while isinstance(got, tuple | list) and got:
+            got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
+        got = getattr(got, "last_hidden_state", got)
+        if got is None:
+            raise NotYetError("`forward` returns nothing so far: `return` the output.")
+        if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
+            shape = tuple(inputs[0].shape)
+            raise ValueError(f"the output must be a tensor of shape {shape}, got {kind_of(got)}")
+        return got, weights
+
+    def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
+        """A layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
+        layer = self.make(num_heads * head_size, num_heads, dropout, **options).eval()
+        if any(nn.parameter.is_lazy(parameter) for parameter in layer.parameters()):
+            X = torch.randn(1, 2, num_heads * head_size)
+            self.call(layer, [X, X, X], torch.tensor([2]))
+        biases = {storage_of(b) for _, b in self.pairs(layer) if b is not None}
+        with torch.no_grad():
+            for name, parameter in layer.named_parameters():
+                if parameter.dim() > 1 or storage_of(parameter) in biases:
+                    parameter.normal_(std=0.5)
+                elif re.search(r"bias|(^|\.)b", name):
+                    parameter.zero_()
+        return layer
+
+    def unread_biases(self) -> list[str]:
+        """Names of the biases that ``matrices`` does not read."""
+        layer = self.build(self.heads[0], 2)
+        read = {storage_of(b) for _, b in self.pairs(layer) if b is not None}
+        named = [(name, X) for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name]
+        return [name for name, X in named if storage_of(X) not in read]
+
+    def pairs(self, layer: Any) -> list[tuple[Tensor, Tensor | None]]:
+        """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""
+        given = list(self.given_matrices(layer) if self.given_matrices else by_name(layer))
+        if len(given) not in (4, 5):
+            raise NotYetError(f"`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {len(given)}.")
+        found = [pair(W, layer) for W in given]
+        for name, (W, _) in zip(NAMES, found, strict=False):
+            if not isinstance(W, Tensor) or W.dim() != 2:
+                raise NotYetError(f"{name} from `matrices` must be a matrix or an nn.Linear, this is {kind_of(W)}.")
+        return found
+
+    def stores_in_out(self, layer: Any) -> bool:
+        """Whether the matrices may be (input, output): those of an ``nn.Linear`` are not."""
+        linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
+        return not any(storage_of(W) in linear for W, _ in self.pairs(layer)[:4])
+
+    def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any], int]:
+        """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), the biases and w_v, and the number of keys' heads."""
+        given: list[tuple[Any, Any]] = [*((W.detach().clone(), b) for W, b in self.pairs(layer)), (None, None)]
+        *found, w_v = given[:5]
+        size, groups = len(found[3][0]), num_heads
+        matrices: list[Tensor] = []
+        biases: dict[str, Any] = {}
+        for name, (W, b) in zip("qkvo", found, strict=True):
+            if name in "kv" and sorted(W.shape) != [size, size]:
+                W = W.T if W.shape[0] == size else W
+                groups = len(W) * num_heads // size
+                if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
+                    raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.")
+                W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
+            if W.shape != (size, size):
+                raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.")
+            matrices.append(W)
+            biases[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
+        return matrices, {**biases, "w_v": w_v[0]}, groups
+
+
+def refuse_unfinished(make: Any) -> None:
+    """Say what to write next where a class has only begun, or something else is handed over."""
+    if isinstance(make, nn.Module):
+        name = type(make).__name__
+        raise NotYetError(f"Give the class itself, `{name}`, not a layer: the check makes layers of several sizes.")
+    if not callable(make):
+        raise NotYetError(f"`make` must be a class or a function that makes a layer, this is {kind_of(make)}.")
+    name = getattr(make, "__name__", "make").replace("<lambda>", "make")
+    if isinstance(make, type):
+        if not issubclass(make, nn.Module):
+            raise NotYetError(f"`{name}` must be an nn.Module: write `class {name}(nn.Module):`.")
+        if make.forward is nn.Module.forward:
+            raise NotYetError(f"`{name}` has no `forward` so far.")
+        for method in ("__init__", "forward"):
+            if is_empty(getattr(make, method)):
+                raise NotYetError(f"`{method}` of `{name}` is still empty. Write it, then run both cells.")
+    try:
+        inspect.signature(make).bind(4, 2, 0.0)
+    except TypeError:
+        takes = ", ".join(parameters_of(make))
+        raise NotYetError(
+            f"`{name}` is called with (num_hiddens, num_heads, dropout), and it takes ({takes}). Take all three, or "
+            f"hand over `make=lambda num_hiddens, num_heads, dropout: {name}(…)`."
+        ) from None
+
+
+def is_empty(function: Any) -> bool:
+    """Whether a function consists of ``pass``, dots, a docstring or a NotImplementedError."""
+    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
+
+
+def parameters_of(function: Callable) -> list[str]:
+    """The names of the parameters without a default, and of those that are valid lengths or a head mask."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ["*inputs"]
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return [*(p.name for p in named if p.default is p.empty), "*inputs"]
+    return [p.name for p in named if p.default is p.empty or re.search("len|head_mask", p.name)]
+
+
+def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
+    """An error in a sentence, with the learner's line, and what to write next if that is known."""
+    where = f" at “{line}”" if line else ""
+    hints = [
+        hint.format(*found.groups(), call=call)
+        for pattern, hint in UNFINISHED.items()
+        if (found := re.search(pattern, error[1]))
+    ]
+    return " ".join([f"{what}: {': '.join(filter(None, error))}{where}.", *hints[:1]])
+
+
+def by_name(layer: Any) -> Sequence[Any]:
+    """The matrices under their usual names."""
+    if hasattr(layer, "matrices"):
+        return layer.matrices()
+    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
+    if missing:
+        linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
+        names = linear if len(linear) == 4 else ["…"] * 4
+        raise NotYetError(
+            f"The layer has no {', '.join(missing)}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
+            f"`matrices=lambda layer: ({', '.join(f'layer.{name}' for name in names)})`."
+        )
+    return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
+
+
+def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
+    """A weight and its bias, from a pair, a module or a tensor that belongs to one."""
+    if isinstance(W, nn.Module):
+        return getattr(W, "weight", W), getattr(W, "bias", None)
+    if isinstance(W, tuple | list) and len(W) == 2:
+        return W[0], W[1]
+    return W, bias_beside(W, layer) if isinstance(W, Tensor) else None
+
+
+def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
+    """The bias of a weight that is a parameter or a part of one, where both have the usual names."""
+    parameters = dict(layer.named_parameters())
+    for name, whole in parameters.items():
+        bias = parameters.get(f"{name.removesuffix('weight')}bias")
+        if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
+            continue
+        turned = W.stride(0) == 1 < whole.stride(0)
+        first = W.storage_offset() % whole.stride(0) if turned else W.storage_offset() // whole.stride(0)
+        return bias[first : first + len(W)]
+    return None
+
+
+def storage_of(X: Tensor) -> int:
+    """Where a tensor's numbers are in memory, the same for all parts of one tensor."""
+    return X.untyped_storage().data_ptr()
+
+
+def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
+    """Rows of shared heads, repeated for each head that shares them."""
+    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
+
+
+def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+    """Raise a MistakeError if the layer has changed what it was given."""
+    if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
+        raise MistakeError("The layer changes what it is given in place, which spoils the caller's tensor.")
