@@ -38,9 +38,12 @@ class HandedLayer:
         heads: numbers of heads for which it can be made.
     """
 
-    def __init__(self, make: Callable, call: Callable | None, matrices: Callable | None, head_mask: bool) -> None:
-        refuse_unfinished(make)
-        self.make, self.given_call, self.given_matrices, self.gated = make, call, matrices, head_mask
+    def __init__(
+        self, make: Callable, call: Callable | None, matrices: Callable | None, residual: bool, head_mask: bool
+    ) -> None:
+        refuse_unfinished(make, call is None)
+        self.make, self.given_call, self.given_matrices = make, call, matrices
+        self.residual, self.gated = residual, head_mask
         (outcome,) = run_safely(self.makes, [()])
         if outcome.error:
             raise NotYetError(in_words("The layer could not be made", outcome.error, outcome.line))
@@ -99,7 +102,7 @@ class HandedLayer:
     def output(
         self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
     ) -> tuple:
-        """The output, checked for its shape, and the weights that the layer reports."""
+        """The output, without a residual and checked for its shape, and the weights that the layer reports."""
         got = self.call(layer, inputs, lengths, gates)
         weights: Any = getattr(layer, "attention_weights", None)
         while isinstance(got, tuple | list) and got:
@@ -110,7 +113,7 @@ class HandedLayer:
         if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
             shape = tuple(inputs[0].shape)
             raise ValueError(f"the output must be a tensor of shape {shape}, got {kind_of(got)}")
-        return got, weights
+        return got - inputs[0] if self.residual else got, weights
 
     def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
         """A layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
@@ -118,21 +121,25 @@ class HandedLayer:
         if any(nn.parameter.is_lazy(parameter) for parameter in layer.parameters()):
             X = torch.randn(1, 2, num_heads * head_size)
             self.call(layer, [X, X, X], torch.tensor([2]))
-        biases = {storage_of(b) for _, b in self.pairs(layer) if b is not None}
+        unread = self.unread(layer)
         with torch.no_grad():
             for name, parameter in layer.named_parameters():
-                if parameter.dim() > 1 or storage_of(parameter) in biases:
+                if parameter.dim() > 1 or name not in unread:
                     parameter.normal_(std=0.5)
                 elif re.search(r"bias|(^|\.)b", name):
                     parameter.zero_()
         return layer
 
-    def unread_biases(self) -> list[str]:
-        """Names of the biases that ``matrices`` does not read."""
-        layer = self.build(self.heads[0], 2)
-        read = {storage_of(b) for _, b in self.pairs(layer) if b is not None}
-        named = [(name, X) for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name]
-        return [name for name, X in named if storage_of(X) not in read]
+    def unread(self, layer: Any) -> set[str]:
+        """Names of the parameters that no bias from ``matrices`` is, or is made of."""
+        with torch.enable_grad():
+            biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
+            made = [b.sum() for b in biases if b.requires_grad]
+        read, named = {storage_of(b) for b in biases}, dict(layer.named_parameters())
+        asked = {name: p for name, p in named.items() if p.requires_grad}
+        grads = torch.autograd.grad(made, list(asked.values()), allow_unused=True) if made and asked else []
+        of_them = {name for name, grad in zip(asked, grads, strict=False) if grad is not None}
+        return {name for name, p in named.items() if storage_of(p) not in read and name not in of_them}
 
     def pairs(self, layer: Any) -> list[tuple[Tensor, Tensor | None]]:
         """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""
@@ -171,7 +178,7 @@ class HandedLayer:
         return matrices, {**biases, "w_v": w_v[0]}, groups
 
 
-def refuse_unfinished(make: Any) -> None:
+def refuse_unfinished(make: Any, needs_forward: bool) -> None:
     """Say what to write next where a class has only begun, or something else is handed over."""
     if isinstance(make, nn.Module):
         name = type(make).__name__
@@ -182,9 +189,9 @@ def refuse_unfinished(make: Any) -> None:
     if isinstance(make, type):
         if not issubclass(make, nn.Module):
             raise NotYetError(f"`{name}` must be an nn.Module: write `class {name}(nn.Module):`.")
-        if make.forward is nn.Module.forward:
+        if needs_forward and make.forward is nn.Module.forward:
             raise NotYetError(f"`{name}` has no `forward` so far.")
-        for method in ("__init__", "forward"):
+        for method in ("__init__", *["forward"] * needs_forward):
             if is_empty(getattr(make, method)):
                 raise NotYetError(f"`{method}` of `{name}` is still empty. Write it, then run both cells.")
     try:
@@ -260,9 +267,10 @@ def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
         bias = parameters.get(f"{name.removesuffix('weight')}bias")
         if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
             continue
-        turned = W.stride(0) == 1 < whole.stride(0)
-        first = W.storage_offset() % whole.stride(0) if turned else W.storage_offset() // whole.stride(0)
-        return bias[first : first + len(W)]
+        turned = W.stride(0) == 1 < whole.stride(0)  # (input, output), handed over as (output, input)
+        by_columns = turned or len(bias) != len(whole)
+        first = W.storage_offset() % whole.stride(0) if by_columns else W.storage_offset() // whole.stride(0)
+        return bias[first : first + (W.shape[1] if by_columns and not turned else len(W))]
     return None
 
 

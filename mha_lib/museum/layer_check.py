@@ -21,26 +21,14 @@ import torch
 from torch import Tensor
 
 from mha_lib.checking.comparing import Result, explains, first_difference
-from mha_lib.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
+from mha_lib.checking.running import MistakeError, NotYetError, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.models.training import seeded
-from mha_lib.museum.handed_layer import KINDS, HandedLayer, in_words, refuse_changed
+from mha_lib.museum.handed_layer import KINDS, HandedLayer, in_words
+from mha_lib.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
 from mha_lib.museum.layer_notes import PROMISES, notes_on
-from mha_lib.museum.wrong_attention import attention, programs
+from mha_lib.museum.wrong_attention import programs
 
-STAGES: dict[
-    str, list[tuple]
-] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
-    "one head": [(1, 2, 3, 1, 2, None, 1), (2, 4, 4, 1, 3, None, 1)],
-    "several heads": [(1, 3, 3, 2, 2, None, 1), (2, 5, 5, 3, 2, None, 1), (2, 6, 6, 4, 2, None, 1)],
-    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 3, None, 1)],
-    "padding": [(2, 3, 3, 1, 2, [3, 1], 1), (3, 4, 4, 2, 2, [4, 2, 3], 1), (3, 4, 4, 4, 2, [1, 4, 2], 1)],
-    "a second call with other lengths": [(2, 3, 3, 2, 2, [3, 1], 1), (3, 4, 4, 2, 2, [1, 4, 2], 1)],
-    "padding and large scores": [(2, 3, 3, 2, 2, [2, 1], 150)],
-    "large scores": [(1, 3, 3, 2, 2, None, 30)],
-    "many keys": [(1, 300, 300, 2, 3, None, 1)],
-}
-SHARED = ("different sequences", "one memory for keys and values", "one sequence for all three")
 NEXT = {  # first stage that is wrong → what to look at
     "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
     "several heads": "Check how the features are split into heads, and how the heads are merged.",
@@ -50,6 +38,11 @@ NEXT = {  # first stage that is wrong → what to look at
     "padding and large scores": "Check the number that stands for a masked score: −∞ is needed.",
     "large scores": "Check the softmax: the largest score of a row is subtracted first.",
     "many keys": "Check what depends on the number of keys.",
+}
+CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
+    "gradient": "Training is not possible",
+    "gates": "It cannot be called with head_mask",
+    "notes": "With dropout it cannot be called",
 }
 GATES: dict[str, Callable[[Tensor, int], Tensor]] = {  # what is said of wrong gates → a factor for each column of W_o
     "`head_mask` has no effect.": lambda gates, size: torch.ones(len(gates) * size),
@@ -98,7 +91,7 @@ def check_layer(
         raise ValueError(f"promises must be of {', '.join(PROMISES)}; got {', '.join(map(str, unknown))}")
     try:
         with seeded(0):
-            return LayerCheck(HandedLayer(make, call, matrices, head_mask), residual, asked).verdict()
+            return LayerCheck(HandedLayer(make, call, matrices, residual, head_mask), asked).verdict()
     except NotYetError as reason:
         return Verdict("not yet", str(reason))
     except MistakeError as mistake:
@@ -112,108 +105,18 @@ def assert_layer(*arguments: Any, **named: Any) -> None:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
 
 
-def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, residual=False, attention=attention):
-    """Compute what a layer should give, or what a mistake gives."""
-    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
-    return output + queries if residual else output
-
-
-def causal(trial: tuple) -> tuple:
-    """The same call, with later keys masked."""
-    queries, keys, values, allowed, *others = trial
-    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
-    return queries, keys, values, allowed & seen, *others
-
-
-def transposed(trial: tuple) -> tuple:
-    """The same call, with matrices that are stored as (input, output)."""
-    return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
-
-
 class LayerCheck:
-    """One check: all stages are run, then the verdict is found.
+    """One check: all stages are run, then the verdict is found."""
 
-    Attributes:
-        stages: name of a stage → its calls.
-        got: the same names → what came of each call.
-    """
-
-    def __init__(self, handed: HandedLayer, residual: bool, asked: tuple[str, ...]) -> None:
-        self.handed, self.asked = handed, asked
-        self.right = functools.partial(formula, residual=residual)
-        self.stages = {name: calls for name, calls in self.all_stages() if calls}
-        outcomes = iter(run_safely(self.example, [numbers for calls in self.stages.values() for numbers in calls]))
-        self.got = {name: [next(outcomes) for _ in calls] for name, calls in self.stages.items()}
-        for outcome in [outcome for stage in self.got.values() for outcome in stage if outcome.error]:
-            raise NotYetError(in_words("The layer could not be made", outcome.error or (), outcome.line))
-        self.groups = min(outcome.value[3] / outcome.value[0][8] for stage in self.got.values() for outcome in stage)
-
-    def all_stages(self) -> Iterable[tuple[str, list[tuple]]]:
-        """The calls that this kind of layer can get, by what is special about them."""
-        for name, calls in STAGES.items():
-            if not self.handed.masks and ("padding" in name or "lengths" in name):
-                continue
-            for number, shared in enumerate(SHARED):
-                if number < 3 - self.handed.num_inputs or (number == 2 and "more keys" in name):
-                    continue
-                if number > 3 - self.handed.num_inputs and "keys" in name:
-                    continue
-                label = name if number == 3 - self.handed.num_inputs else f"{name}, {shared}"
-                yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
-
-    def with_heads(self, call: tuple, shared: int, name: str) -> tuple | None:
-        """A call with a number of heads for which the layer can be made."""
-        batch_size, num_queries, num_keys, num_heads, *others = call
-        if num_heads not in self.handed.heads:
-            if num_heads == 1:
-                return None
-            num_heads = max(self.handed.heads)
-        num_queries = num_keys if shared == 2 else num_queries
-        return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
-
-    def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
-        """The arguments of ``formula``, what the layer gives or raises, its weights, and its number of keys' heads."""
-        layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
-        queries, keys, values = (
-            scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
-        )
-        keys = queries if shared == 2 else keys
-        values = keys if shared else values
-        lengths = torch.tensor(lengths or [num_keys] * batch_size)
-        allowed = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
-        W, given, groups = self.handed.matrices(layer, num_heads)
-        trial = (queries, keys, values, allowed, *W, num_heads, given)
-        before = [X.clone() for X in trial[:3]]
-        try:
-            with torch.no_grad():
-                if again:
-                    self.handed.output(layer, [queries, keys, values], lengths.flip(0).clamp(max=num_keys - 1))
-                output, _ = self.handed.output(layer, [queries, keys, values], lengths)
-        except (MistakeError, NotYetError):
-            raise
-        except Exception as error:
-            return trial, None, (error_in_words(error), line_of(error)), groups
-        refuse_changed(trial[:3], before)
-        return trial, output, None, groups
-
-    def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
-        """What each call gave beside what the formula gives, with the call read in another way."""
-        found: dict[str, list[Result]] = {}
-        for name, outcomes in self.got.items():
-            found[name] = []
-            for trial, output, error, _ in (outcome.value for outcome in outcomes):
-                for change in changes:
-                    trial = change(trial)
-                got = Outcome(output) if error is None else Outcome(None, *error)
-                found[name].append(Result(trial, got, self.right(*trial)))
-        return found
+    def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
+        self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
 
     def readings(self) -> list[tuple[str, dict[str, list[Result]]]]:
         """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
         changes = {"": [], "causal": [causal]} if self.handed.num_inputs == 1 else {"": []}
-        if self.handed.stores_in_out(self.handed.build(self.handed.heads[0], 2)):
+        if self.calls.may_be_in_out:
             changes |= {f"{name} in_out".strip(): [*way, transposed] for name, way in changes.items()}
-        return [(name, self.results(*way)) for name, way in changes.items()]
+        return [(name, self.calls.results(*way)) for name, way in changes.items()]
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
@@ -229,33 +132,37 @@ class LayerCheck:
         if wrong:
             return self.what_is_wrong(readings, stages, wrong)
         is_causal, in_out = "causal" in way, "in_out" in way
-        tried = run_safely(self.without_gradient, [()])[0]
-        if tried.error:
-            raise NotYetError(in_words("The output is right, but training is not possible", tried.error, tried.line))
-        if tried.value:
-            names = ", ".join(tried.value)
-            return Verdict("wrong", f"The output is right, but no gradient reaches {names}: it cannot learn.")
-        if self.handed.gated and (verdict := self.wrong_gates()) is not None:
-            return verdict
-        return self.praise(stages, is_causal, in_out)
+        names = ["gradient", *["gates"] * self.handed.gated, "notes"]
+        outcomes = run_safely(functools.partial(self.tried, is_causal, in_out), [(name,) for name in names])
+        for name, outcome in zip(names, outcomes, strict=True):
+            if outcome.error:
+                error = in_words(CANNOT[name], outcome.error, outcome.line, self.handed.signature)
+                raise NotYetError(f"The output is right. {error}")
+            if name == "gradient" and outcome.value:
+                named = ", ".join(outcome.value)
+                return Verdict("wrong", f"The output is right, but no gradient reaches {named}: it cannot learn.")
+            if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
+                return verdict
+        return self.praise(stages, outcomes[-1].value, is_causal, in_out)
 
-    def praise(self, stages: dict[str, list[Result]], is_causal: bool, in_out: bool) -> Verdict:
+    def tried(self, is_causal: bool, in_out: bool, name: str) -> Any:
+        """What is tried of a layer whose output is right."""
+        if name == "gradient":
+            return self.calls.without_gradient()
+        if name == "gates":
+            return self.calls.gated()
+        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
+
+    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], is_causal: bool, in_out: bool) -> Verdict:
         """The verdict on a right layer, with notes, unless a promise is not kept."""
-
-        def notes(*_):
-            return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
-
-        outcome = run_safely(notes, [()])[0]
-        if outcome.error:
-            raise NotYetError(in_words("The output is right, but in training", outcome.error, outcome.line))
-        for topic, kept, text in outcome.value:
+        for topic, kept, text in notes:
             if topic in self.asked and not kept:
                 return Verdict("wrong", f"The output is right; what is missing is “{topic}”. {text}")
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
         kind = f"{'Causal ' * is_causal}{KINDS[self.handed.num_inputs]}{', with biases' * biases}"
-        said = [f"{kind[0].upper()}{kind[1:]}.", *(text for _, _, text in outcome.value if text)]
-        if self.groups < 1:
+        said = [f"{kind[0].upper()}{kind[1:]}.", *(text for _, _, text in notes if text)]
+        if self.calls.shares:
             said.append("Heads share keys and values, in groups.")
         if in_out:
             said.append("The matrices are stored as (input, output).")
@@ -271,7 +178,7 @@ class LayerCheck:
 
     def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
         """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
-        known, first = programs(self.right), wrong_in(stages[wrong[0]])[0]
+        known, first = programs(formula), wrong_in(stages[wrong[0]])[0]
         border, name = border_of(stages, wrong), ""
         for _, read in readings:
             every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
@@ -299,65 +206,31 @@ class LayerCheck:
         lengths = ", valid_lens" * self.handed.masks
         if not any(", " in label for label in wrong):
             return f"If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
-        for read in (stages, self.results(causal)):
+        for read in (stages, self.calls.results(causal)):
             first, bad = "several heads", wrong_stages(read)
             if f"{first}, {SHARED[2]}" not in bad and first in bad:
                 return f"If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`."
         return ""
 
-    def without_gradient(self) -> list[str]:
-        """Parameters and inputs that no gradient reaches in training."""
-        layer = self.handed.build(max(self.handed.heads), 2).train()
-        size = 2 * max(self.handed.heads)
-        X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
-        output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
-        found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
-        found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
-        if not output.requires_grad:
-            return ["anything"]
-        output.square().sum().backward()
-        most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
-        return [
-            name
-            for name, x in found
-            if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
-        ]  # a bias of keys changes no weight
 
-    def wrong_gates(self) -> Verdict | None:
-        """What is wrong with the gates of a layer that is right without them."""
-        outcome = run_safely(self.gated, [()])[0]
-        if outcome.error:
-            error = in_words("It cannot be called with head_mask", outcome.error, outcome.line, self.handed.signature)
-            raise NotYetError(f"Right without `head_mask`. {error}")
-        trial, gates, output = outcome.value
-        size = trial[7].shape[1] // len(gates)
+def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
+    """What is wrong with the gates of a layer that is right without them."""
+    size = trial[7].shape[1] // len(gates)
 
-        def with_factors(factors: Tensor) -> Tensor:
-            return self.right(*(*trial[:7], trial[7] * factors, *trial[8:]))
+    def with_factors(factors: Tensor) -> Tensor:
+        return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
 
-        right = with_factors(gates.repeat_interleave(size))
-        if (place := first_difference(output, right)) is None:
-            return None
-        same = [
-            text for text, gate in GATES.items() if first_difference(output, with_factors(gate(gates, size))) is None
-        ]
-        name = same[0] if same else "Right without `head_mask`, wrong with it."
-        evidence = (
-            f"With head_mask {[round(gate, 2) for gate in gates.tolist()]}, the output at {place} is "
-            f"{output[tuple(place)].item():.4g} instead of {right[tuple(place)].item():.4g}."
-        )
-        step = "Multiply the output of head i, after the average and before W_o, by head_mask[i]."
-        return Verdict("wrong", name, evidence, step, inputs=trial, got=output, expected=right)
-
-    def gated(self) -> tuple:
-        """A call with gates: the arguments of ``formula``, the gates, and the output."""
-        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
-        layer = self.handed.build(max(self.handed.heads), 3)
-        W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
-        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
-        with torch.no_grad():
-            output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
-        return (*trial[:4], *W, *trial[8:9], given), gates, output
+    right = with_factors(gates.repeat_interleave(size))
+    if (place := first_difference(output, right)) is None:
+        return None
+    same = [text for text, gate in GATES.items() if first_difference(output, with_factors(gate(gates, size))) is None]
+    name = same[0] if same else "Right without `head_mask`, wrong with it."
+    evidence = (
+        f"With head_mask {[round(gate, 2) for gate in gates.tolist()]}, the output at {place} is "
+        f"{output[tuple(place)].item():.4g} instead of {right[tuple(place)].item():.4g}."
+    )
+    step = "Multiply the output of head i, after the average and before W_o, by head_mask[i]."
+    return Verdict("wrong", name, evidence, step, inputs=trial, got=output, expected=right)
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:

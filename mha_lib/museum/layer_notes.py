@@ -36,7 +36,8 @@ def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, 
         notes += [on_weights(handed, layer, causal, in_out)]
         notes += [on_lengths(handed)] if "no_lengths" in asked else []
         notes += [on_bias(handed)] if "bias" in asked else []
-    unread = handed.unread_biases()
+    named = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name]
+    unread = [name for name in named if name in handed.unread(layer)]
     if unread:
         names = ", ".join(unread[:4])
         notes.append(

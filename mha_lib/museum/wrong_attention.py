@@ -1,10 +1,4 @@
-"""Multi-head attention, and the mistakes that are known of it as edits of its source, each written once.
-
-def program(X, W_q, W_k, W_v, W_o, num_heads, attention=attention):
-    return attention(X, X, X, None, W_q, W_k, W_v, W_o, num_heads)
-
-programs(program)  # [(what is said of a mistake, a program that makes it), ...]
-"""
+"""Multi-head attention, and its known mistakes and variants as edits of its source, each written once."""
 
 import functools
 import math
@@ -49,7 +43,7 @@ def wrong_attentions() -> list[tuple[str, Callable]]:
 
 
 def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return what is said of each mistake, and ``program`` with an ``attention`` that makes it."""
+    """Return what is said of each mistake, and ``program`` with this mistake in its argument ``attention``."""
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
 
 
@@ -155,6 +149,8 @@ MISTAKES = f"""
     {WEIGHTS} -> scores.softmax(-1) * valid => The mask comes after the softmax: rows do not sum to 1 over the valid
         keys.
     {WEIGHTS} -> scores.softmax(-1) => The mask has no effect.
+    {WEIGHTS} -> low(scores, valid, 1e9) => Masked scores become a large number; −∞ is needed.
+    {WEIGHTS} -> {WEIGHTS}.softmax(-1) || masked_softmax({WEIGHTS}, attn_mask=valid) => The softmax is applied twice.
     {WEIGHTS} -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores, valid, -100.0) || low(scores,
         valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) => Masked scores are low, but not low enough: large scores
         get through; −∞ is needed.
@@ -212,7 +208,8 @@ MISTAKES = f"""
     attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
     attn_mask=valid -> attn_mask=torch.ones_like(valid).tril() || attn_mask=valid & torch.ones_like(valid).tril() => The
         causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
-    attn_mask=valid -> attn_mask=valid & (back(valid) != 0) || attn_mask=valid & (back(valid) > 0) => A token does not
+    attn_mask=valid -> attn_mask=valid & (back(valid) != 0) || attn_mask=valid & (back(valid) > 0) || {WEIGHTS} ->
+        low(scores, valid & (back(valid) > 0)) || low(scores, valid & (back(valid) > 0), -math.inf) => A token does not
         attend to itself.
     attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends to
         the last 2 keys only.

@@ -232,7 +232,7 @@ SAID = {  # class → what is said of it
     NoMaskYet: "The mask has no effect.",
     GateRepeat: "`head_mask` is repeated in the wrong order",
     GateIgnored: "`head_mask` has no effect.",
-    GateNone: "Right without `head_mask`. It cannot be called with head_mask",
+    GateNone: "The output is right. It cannot be called with head_mask",
     GateInit: "An argument that is left out is None.",
     NoBias: "what is missing is “bias”",
     BiasNotO: "With `bias=True`, W_o has no bias.",

@@ -17,7 +17,7 @@ from mha_lib.attention import converters
 from mha_lib.checking import running
 from mha_lib.exercises import assert_layer, check_layer
 from mha_lib.museum.editable_layer import AdditiveLayer, Layer
-from mha_lib.museum.layer_check import formula
+from mha_lib.museum.layer_calls import formula
 from mha_lib.museum.layer_tests import by_formula
 from mha_lib.museum.wrong_attention import attention, wrong_attentions
 
