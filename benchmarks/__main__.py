@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import exact_table, imports, layer, masks, memory, pruning_speed
+from benchmarks import exact_table, imports, kept_memory, layer, masks, memory, pruning_speed, small_calls
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
@@ -11,7 +11,11 @@ layer.main(full)
 print()
 masks.main()
 print()
+small_calls.main()
+print()
 memory.main(full)
+print()
+kept_memory.main()
 print()
 pruning_speed.main(full)
 print()

@@ -20,19 +20,22 @@ DEVICE = os.environ.get("MHA_DEVICE", "cuda")
 CELLS = [Cell(32, 256, 512, 8), Cell(8, 1024, 512, 8), Cell(1, 4096, 512, 8)]
 TINY = [Cell(2, 8, 16, 4)]
 DTYPES = (torch.float32, torch.bfloat16)
-CASES = ("no mask", "lengths", "causal", "weights", "lengths, weights")
+CASES = ("no mask", "lengths", "causal", "weights", "lengths, weights", "training", "training, dropout")
+DROPOUT = 0.1
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # a GPU may multiply single precision in TF32
 
 
 def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[], Tensor]]:
-    """A forward pass of each contender; the kernel alone, which has no projections, is for scale."""
+    """A pass of each contender, in training with its backward pass; the kernel, without projections, is for scale."""
     torch.manual_seed(0)
-    layer = cell.layer().to(DEVICE, dtype).eval()
+    training, dropout = "training" in case, DROPOUT if "dropout" in case else 0.0
+    layer = cell.layer(dropout).to(DEVICE, dtype).train(training)
     X = cell.tokens().to(DEVICE, dtype)
     lengths = cell.valid_lens(cell.n // 2).to(DEVICE) if "lengths" in case else None
     causal, weights = case == "causal", "weights" in case
     d2l, theirs = converters.to_d2l(layer), converters.to_torch(layer)
-    Q, K, V = (split_heads(W(X), cell.num_heads).detach() for W in (layer.W_q, layer.W_k, layer.W_v))
+    projected = (split_heads(W(X), cell.num_heads).detach() for W in (layer.W_q, layer.W_k, layer.W_v))
+    Q, K, V = (Y.requires_grad_(training) for Y in projected)
 
     def our_layer() -> Tensor:
         found = layer(X, X, X, lengths, causal=causal, need_weights=weights)
@@ -46,13 +49,26 @@ def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[]
 
     def kernel() -> Tensor:
         mask = None if lengths is None else valid_keys(lengths, cell.n).unsqueeze(1)
-        return F.scaled_dot_product_attention(Q, K, V, mask, is_causal=causal)
+        return F.scaled_dot_product_attention(Q, K, V, mask, dropout, is_causal=causal)
 
     def book() -> Tensor:  # causal attention is a length for each query
         seen = torch.arange(1, cell.n + 1, device=DEVICE).repeat(cell.batch, 1) if causal else lengths
         return d2l(X, X, X, seen)
 
-    return {"ours": our_layer, "torch": torch_layer, "kernel": kernel, "d2l": book}
+    calls = {"ours": our_layer, "torch": torch_layer, "kernel": kernel, "d2l": book}
+    return {name: with_backward(call) for name, call in calls.items()} if training else calls
+
+
+def with_backward(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """The same in training, forward and backward."""
+
+    def both() -> Tensor:
+        with torch.enable_grad():
+            output = call()
+            output.sum().backward()
+        return output.detach()
+
+    return both
 
 
 def waits(call: Callable[[], object]) -> str:
@@ -86,7 +102,7 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
 def row(case: str, cell: Cell, dtype: torch.dtype, rounds: int, repeats: int) -> list[str]:
     """Our time, every contender's ÷ ours in the same round, and whether ours waits."""
     calls = calls_of(case, cell, dtype)
-    for name in ("torch", "d2l"):
+    for name in () if "dropout" in case else ("torch", "d2l"):
         torch.testing.assert_close(calls[name](), calls["ours"](), rtol=0, atol=TOLERANCES[dtype])
     rows = [{name: seconds(call, repeats) for name, call in calls.items()} for _ in range(rounds + 1)]
     times = {name: [one[name] for one in rows[1:]] for name in calls}  # the first round is for warming up

@@ -1,7 +1,7 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,15 @@ FAKE, RECORDED = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchMod
 SEQUENCES = {3: "(batch, number, size)"}
 SEQUENCES_OR_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
 SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_queries, num_keys)"}
+
+# What to write for the names of torch.nn and Hugging Face.
+OF_KEYS = "attn_mask={}[:, None, None] or, if padding comes last, valid_lens=({}).sum(-1)"
+OURS = {
+    "is_causal": "causal=", "mask": "attn_mask=",
+    "key_padding_mask": OF_KEYS.format(*["~key_padding_mask"] * 2),
+    "attention_mask": OF_KEYS.format(*["attention_mask.bool()"] * 2), "output_attentions": "need_weights=",
+    "average_attn_weights": "need_weights=True: the weights of each head", "dropout_p": "dropout= as the layer is made",
+}  # fmt: skip
 
 
 def in_transform() -> bool:
@@ -133,9 +142,12 @@ def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
 
 
 def check_sequences(
-    queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS
+    queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS, groups: bool = False
 ) -> None:
-    """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device)."""
+    """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device).
+
+    With ``groups``, keys and values may have fewer heads than the queries, by a whole factor.
+    """
     if torch.jit.is_tracing():  # the trace would use this call's lengths in every call
         raise RuntimeError("torch.jit.trace cannot record attention layers: use torch.export or torch.compile")
     if _belong_together(queries, keys, values, ranks):  # what is right costs little
@@ -143,7 +155,9 @@ def check_sequences(
     for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
         check_floats(name, tensor, ranks)
     for name, tensor in (("keys", keys), ("values", values)):
-        if tensor.shape[:-2] != queries.shape[:-2]:
+        shared = groups and queries.dim() == 4 == tensor.dim() and len(tensor) == len(queries)
+        shared = shared and 0 < tensor.shape[1] == keys.shape[1] and queries.shape[1] % tensor.shape[1] == 0
+        if tensor.shape[:-2] != queries.shape[:-2] and not shared:
             raise ValueError(
                 f"{name} must have the batch size of queries: "
                 f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}"
@@ -242,9 +256,13 @@ def check_new_layer(
 
 
 def check_call(
-    layer: Any, queries: Tensor, keys: Tensor, values: Tensor, head_mask: Tensor | None, need_weights: bool
-) -> None:
+    layer: Any, queries: Tensor, keys: Tensor, values: Tensor, head_mask: Tensor | None, need_weights: bool,
+    others: Mapping[str, object],
+) -> None:  # fmt: skip
     """Refuse what ``MultiHeadAttention`` cannot project, and gates that are not its heads'; masks are checked later."""
+    for name in others:
+        hint = f"; write {OURS[name]}" if name in OURS else ""
+        raise TypeError(f"{type(layer).__name__} takes no argument {name}{hint}")
     check_flags(need_weights=need_weights)
     check_sequences(queries, keys, values, SEQUENCES)
     check_projections(
@@ -288,13 +306,15 @@ def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: s
 # An error's text is made only when the error is raised: made earlier, it would tie a compiled graph to its sizes.
 
 
-def check_shape(name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "") -> None:
+def check_shape(
+    name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "", hint: Callable[[], str] = str
+) -> None:
     """Refuse a tensor that has none of these shapes."""
     # Compared size by size: looking a tuple up among others would tie a compiled graph to the sizes of this call.
     for shape in shapes:
         if tensor.dim() == len(shape) and all(map(operator.eq, tensor.shape, shape)):
             return
-    raise ValueError(f"{name} must have shape {_one_of(shapes)}{why}, got {tuple(tensor.shape)}")
+    raise ValueError(f"{name} must have shape {_one_of(shapes)}{why}, got {tuple(tensor.shape)}{hint()}")
 
 
 def _one_of(shapes: Iterable) -> str:

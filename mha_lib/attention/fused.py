@@ -11,14 +11,20 @@ from mha_lib.attention.kept_weights import nothing_was_kept, on_demand
 from mha_lib.attention.masks import Masks, is_allowed
 from mha_lib.attention.pooling import DotProductAttention, without_unseen
 
+# Not every exporter takes the kernel with shared heads. (torch 2.6 has only the wider question.)
+is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
 
 class FusedAttention(DotProductAttention):
     """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
 
-    The weights are therefore computed when ``attention_weights`` is first read. The formula takes over where the kernel
-    would be slower (on the CPU: dropout, function transforms) or wrong (a subclass with ``scores`` or ``weights`` of
-    its own), and for derivatives in forward mode, which the kernel lacks. Until the next call, in ``eval`` and
-    ``inference_mode`` too, the queries and keys of a call stay alive for its weights.
+    The weights are therefore computed when ``attention_weights`` is first read; until the next call, in ``eval`` and
+    ``inference_mode`` too, a call's queries and keys stay alive for them. The formula takes over where the kernel would
+    be slower (function transforms; on the CPU, dropout in training) or wrong (a subclass with ``scores`` or ``weights``
+    of its own), and for derivatives in forward mode, which the kernel lacks.
+
+    Keys and values may have fewer heads, (b, g, k, d): neighbouring heads of the queries share them, and the kernel
+    takes them without copies, but where the formula, a mask for each head, or export needs them.
 
     Attributes:
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
@@ -29,6 +35,7 @@ class FusedAttention(DotProductAttention):
             to rounding; on the CPU it is faster, the more padding there is.
     """
 
+    takes_groups = True
     keep_weights = False
     keep_inputs = True
     skip_padding = True
@@ -40,7 +47,7 @@ class FusedAttention(DotProductAttention):
         )
         if self.keep_weights or self._is_overridden():
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
-        arguments.check_sequences(queries, keys, values)
+        arguments.check_sequences(queries, keys, values, groups=True)
         masks = Masks((*queries.shape[:-1], keys.shape[-2]), queries, valid_lens, attn_mask, causal)
         arguments.check_same_size(queries, keys)
         plain = arguments.in_plain_call(queries)
@@ -49,11 +56,17 @@ class FusedAttention(DotProductAttention):
             self.remember(on_demand(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept)
         return output
 
+    def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
+        self.remember(None)
+        arguments.check_sequences(queries, keys, values, groups=True)
+        keys, values = for_each_head(keys, queries), for_each_head(values, queries)
+        return super().attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
+
     def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
         """The averages; masks are joined only where the kernel has no faster way."""
         # The kernel's causal mask starts at the first key: the same as ours where there are as many queries as keys.
         causal, valid_lens = masks.causal, masks.valid_lens
-        kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula()
+        kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula(queries)
         if masks.attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
             if valid_lens is None:
                 return self._average(queries, keys, values, None, causal)
@@ -67,6 +80,7 @@ class FusedAttention(DotProductAttention):
         """The formula's weights, masked by adding −∞, and computed in place when no gradient is needed: much faster."""
         if self._is_overridden():
             return super().weights(queries, keys, mask)
+        keys = for_each_head(keys, queries)
         scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         recorded = torch.is_grad_enabled() or arguments.in_transform()
         memory = None if recorded or not arguments.in_plain_call(scores) else scores
@@ -81,27 +95,42 @@ class FusedAttention(DotProductAttention):
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
         """The output alone."""
-        if self._goes_by_formula():
+        if keys.shape[:-2] != queries.shape[:-2]:  # heads share keys and values
+            of_heads = mask is not None and mask.dim() == 4 and mask.shape[1] > 1
+            if of_heads or self._goes_by_formula(queries) or is_exporting():
+                keys, values = for_each_head(keys, queries), for_each_head(values, queries)
+        if self._goes_by_formula(queries):
             return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
+        dropout = self.dropout.p if self.training else 0.0
         if mask is not None and not torch.is_grad_enabled() and arguments.values_readable(queries):
-            output = kernel(queries, keys, values, mask=mask)
+            output = kernel(queries, keys, values, mask=mask, dropout=dropout)
             if math.isfinite(output.sum()):  # no NaN came in
                 return output
-        return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal)
+        return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
 
-    def _goes_by_formula(self) -> bool:
-        return arguments.in_transform() or (self.training and self.dropout.p > 0)
+    def _goes_by_formula(self, queries: Tensor) -> bool:
+        drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout
+        return drops or arguments.in_transform()
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
 
 
-def kernel(queries: Tensor, keys: Tensor, values: Tensor, *, mask: Tensor | None = None, is_causal=False) -> Tensor:
+def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False, dropout: float = 0.0) -> Tensor:
     """softmax(scores) @ values in torch's one kernel, which is fast only with an axis for heads."""
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
-        return kernel(queries[:, None], keys[:, None], values[:, None], mask=mask, is_causal=is_causal).squeeze(1)
-    return F.scaled_dot_product_attention(queries, keys, values, mask, is_causal=is_causal)
+        heads = (X[:, None] for X in (queries, keys, values))  # (b, n, d) -> (b, 1, n, d)
+        return kernel(*heads, mask=mask, is_causal=is_causal, dropout=dropout).squeeze(1)
+    groups = keys.shape[1] != queries.shape[1]
+    return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal, enable_gqa=groups)
+
+
+def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
+    """Keys or values, for each head of the queries those that it shares: (b, g, k, d) -> (b, h, k, d)."""
+    if X.dim() < 4 or X.shape[1] == queries.shape[1]:
+        return X
+    return X.unsqueeze(2).expand(-1, -1, queries.shape[1] // X.shape[1], -1, -1).flatten(1, 2)
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:

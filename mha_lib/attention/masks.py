@@ -3,8 +3,9 @@
 Three arguments say it; where more than one is given, all of them must allow it:
 
 - ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
-- ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to) or a float bias that is added
-  to the scores; (q, k), or as many axes as the scores have, each of their size or 1.
+- ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to; in torch.nn's layers True
+  forbids) or a float bias that is added to the scores; (q, k), or as many axes as the scores have, each of their size
+  or 1. A mask of keys, (b, k), is ``mask[:, None, None]`` for a layer with heads.
 - ``causal``: no query sees a later key. The last query stands at the last key, so this is also right where earlier keys
   come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
 """
@@ -104,12 +105,12 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
     check_tensor("valid_lens", valid_lens, shapes)
     if valid_lens.dtype == torch.bool:
         raise TypeError(
-            "valid_lens must hold counts of valid keys, got a bool mask; "
-            "for a mask that is True on a prefix of the keys, pass mask.sum(-1)"
+            "valid_lens must hold counts of valid keys, got a bool mask; for a mask that is True on a prefix of the "
+            "keys, pass mask.sum(-1); where True is padding, as in torch.nn, (~mask).sum(-1)"
         )
     if valid_lens.is_complex():
         raise TypeError(f"valid_lens must hold counts of valid keys, got {valid_lens.dtype}")
-    check_shape("valid_lens", valid_lens, shapes)
+    check_shape("valid_lens", valid_lens, shapes, hint=lambda: _how_to_give_a_mask(valid_lens, num_keys))
     if valid_lens.numel() == 0 or not values_readable(valid_lens):
         return
     # torch compares numbers of some types only: all of them fit into one of these two.
@@ -121,8 +122,12 @@ def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_
         )
     if valid_lens.is_floating_point() and (counts != counts.floor()).any():
         raise ValueError(f"valid_lens must hold whole numbers, got {counts[counts != counts.floor()][0]}")
-    if valid_lens.dim() == 1 and batch_size == num_queries > 2:
-        _warn_of_lengths_for_queries(counts)
+    _warn_of_lengths_meant_otherwise(counts, num_queries, num_keys)
+
+
+def _how_to_give_a_mask(valid_lens: Tensor, num_keys: int) -> str:
+    is_mask = valid_lens.dim() == 2 and valid_lens.shape[1] == num_keys
+    return "; for a mask of 0 and 1 over the keys, pass attn_mask=mask.bool()[:, None, None]" if is_mask else ""
 
 
 def _are_few_lengths(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> bool:
@@ -132,18 +137,35 @@ def _are_few_lengths(valid_lens: Tensor, batch_size: int, num_queries: int, num_
     if not values_readable(valid_lens) or valid_lens.dim() != 1 or not 0 < len(valid_lens) == batch_size <= 64:
         return False
     lengths = valid_lens.tolist()
-    return batch_size != num_queries and 0 <= min(lengths) and max(lengths) <= num_keys
+    ordered = batch_size == num_queries and lengths == sorted(lengths)  # may be meant for the queries
+    return not ordered and 0 <= min(lengths) and max(lengths) <= num_keys
 
 
-def _warn_of_lengths_for_queries(counts: Tensor) -> None:
-    """Warn of lengths 1, 2, 3, …, n for n examples of n queries: meant for the queries, but read for the examples."""
+def _warn_of_lengths_meant_otherwise(counts: Tensor, num_queries: int, num_keys: int) -> None:
+    """Warn of lengths that were surely meant for the queries, as a mask of the keys, or as gates of the heads."""
     n = len(counts)
-    if counts.tolist() == list(range(1, n + 1)):
-        warnings.warn(
+    if counts.dim() == 1 and n == num_queries > 2 and counts.tolist() == list(range(1, n + 1)):
+        _warn(
             f"valid_lens of shape ({n},) is one length for each example, also where there are {n} queries. For causal "
-            f"attention pass causal=True; for one length a query, shape ({n}, {n}): valid_lens.expand({n}, {n})",
-            stacklevel=_levels_inside(),
+            f"attention pass causal=True; for one length a query, shape ({n}, {n}): valid_lens.expand({n}, {n})"
         )
+    if num_keys == 1 or counts.max() != 1:
+        return
+    if counts.dim() == 2 and num_queries == num_keys:
+        _warn(
+            f"valid_lens of shape {tuple(counts.shape)} was read as a count of keys for each query, 0 or 1. A mask of "
+            "0 and 1 over the keys is attn_mask=mask.bool()[:, None, None] in a layer with heads, or "
+            "valid_lens=mask.sum(-1) if its ones come first"
+        )
+    if counts.dim() == 1 and counts.is_floating_point() and (counts == 1).all():
+        _warn(
+            f"valid_lens of shape ({n},) was read as {n} lengths of 1.0: each example attends to its first key alone. "
+            "Gates of heads are head_mask=; for this very length pass integers"
+        )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=_levels_inside())
 
 
 def _levels_inside() -> int:
@@ -161,11 +183,46 @@ def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
     if attn_mask.dtype != torch.bool and attn_mask.dtype not in FLOATS:
         raise TypeError(
             "attn_mask must be bool, True where a query may attend to a key, or floats that are added to the scores, "
-            f"got {attn_mask.dtype}"
+            f"got {attn_mask.dtype}; a mask of 0 and 1 is mask.bool()"
         )
     sizes = tuple(attn_mask.shape)
     if len(sizes) not in (2, len(shape)) or not _spreads_over(sizes, shape[-len(sizes) :]):
-        raise ValueError(f"attn_mask must have shape {_mask_shapes(shape)}, got {sizes}")
+        raise ValueError(f"attn_mask must have shape {_mask_shapes(shape)}, got {sizes}{_how_to_spread(sizes, shape)}")
+    if values_readable(attn_mask) and attn_mask.numel() and not attn_mask.requires_grad:
+        _warn_of_masks_meant_otherwise(attn_mask)
+
+
+def _how_to_spread(sizes: Sequence[int], shape: Sequence[int]) -> str:
+    """What the axes are, and what to write for a mask in another library's shape, if it is one."""
+    batch_size, num_queries, num_keys, added = shape[0], *shape[-2:], len(shape) - 2
+    if sizes == (batch_size, num_keys):
+        return f"; a mask of keys, (batch, num_keys), is mask[:{', None' * added}]"
+    if len(shape) == 4 and sizes == (batch_size, num_queries, num_keys):
+        return "; a mask of each example, (batch, num_queries, num_keys), is mask[:, None]"
+    if len(shape) == 4 and sizes == (batch_size * shape[1], num_queries, num_keys):
+        return (
+            f"; torch.nn's (batch · num_heads, num_queries, num_keys) is mask.unflatten(0, ({batch_size}, {shape[1]}))"
+        )
+    axes = "batch, num_heads, " if len(shape) == 4 else "batch, "
+    return f"; the axes are (num_queries, num_keys) or ({axes}num_queries, num_keys)"
+
+
+def _warn_of_masks_meant_otherwise(attn_mask: Tensor) -> None:
+    """Warn of a bool mask with torch.nn's meaning, and of a mask of 0 and 1 that would be added to the scores."""
+    if attn_mask.dtype != torch.bool:
+        if tuple(attn_mask.aminmax()) == (0, 1) and ((attn_mask == 0) | (attn_mask == 1)).all():
+            _warn(
+                "attn_mask holds floats, 0 and 1, which were added to the scores: nothing is masked. For a mask where "
+                "1 means that a key may be attended to, pass mask.bool(); where 1 forbids it, ~mask.bool()"
+            )
+        return
+    one = attn_mask.flatten(end_dim=-3)[0] if attn_mask.dim() > 2 else attn_mask  # (q, k), of the first example
+    if len(one) == one.shape[-1] > 1 and not one[0, 0] and torch.equal(one, torch.ones_like(one).triu(1)):
+        _warn(
+            "attn_mask is True exactly above the diagonal, so that each query attends to later keys alone: True means "
+            "that a key may be attended to. For torch.nn's masks, where True forbids, pass ~mask; for causal attention "
+            "causal=True"
+        )
 
 
 def _spreads_over(sizes: Sequence[int], shape: Sequence[int]) -> bool:
@@ -175,5 +232,5 @@ def _spreads_over(sizes: Sequence[int], shape: Sequence[int]) -> bool:
 
 
 def _mask_shapes(shape: Sequence[int]) -> str:
-    full = ", ".join(f"{size} or 1" for size in shape[:-1])
+    full = ", ".join("1" if size == 1 else f"{size} or 1" for size in shape[:-1])
     return f"({shape[-2]}, {shape[-1]}) or ({full}, {shape[-1]})"

@@ -105,7 +105,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
         head_mask: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False,
-        need_weights: bool = False,
+        need_weights: bool = False, **others: object,
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         """Attend with every head, then mix the heads: (b, q, num_hiddens).
 
@@ -119,10 +119,10 @@ class MultiHeadAttention(nn.Module):
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
         self.attention.remember(None)
-        arguments.check_call(self, queries, keys, values, head_mask, need_weights)
+        arguments.check_call(self, queries, keys, values, head_mask, need_weights, others)
         Q, K, V = self.project(queries, keys, values)
-        if self.num_key_value_heads < self.num_heads:
-            K, V = self._shared_out(K), self._shared_out(V)
+        if K.shape[1] < Q.shape[1]:
+            K, V = self._shared_out(K, Q.shape[1]), self._shared_out(V, Q.shape[1])
         if need_weights:
             heads, weights = self.attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
         else:
@@ -132,11 +132,14 @@ class MultiHeadAttention(nn.Module):
         output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)
         return (output, weights) if need_weights else output
 
-    def _shared_out(self, X: Tensor) -> Tensor:
-        """Keys or values, for each query head those that it shares: (b, g, k, d) -> (b, h, k, d)."""
+    def _shared_out(self, X: Tensor, num_heads: int) -> Tensor:
+        """Keys or values as the attention takes them: (b, g, k, d), or for each query head its own, (b, h, k, d)."""
+        g, shared = X.shape[1], self.key_value_head_of[:num_heads]
+        if self.attention.takes_groups and shared == [head * g // num_heads for head in range(num_heads)]:
+            return X
         # Not by an index from a list: it would be copied to a GPU, and the copy waited for.
         heads = X.unbind(dim=1)
-        return torch.stack([heads[head] for head in self.key_value_head_of], dim=1)
+        return torch.stack([heads[head] for head in shared], dim=1)
 
     @property
     def attention_weights(self) -> Tensor:

@@ -67,6 +67,8 @@ class AttentionPooling(KeptWeights):
     In training, weights are dropped with the probability ``dropout``.
     """
 
+    takes_groups = False  # whether several heads of the queries may share a head of keys and values
+
     def __init__(self, dropout: float = 0.0):
         super().__init__()
         arguments.check_dropout(dropout)

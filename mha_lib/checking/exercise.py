@@ -218,7 +218,7 @@ def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:
     return lambda right: FunctionExercise(right, **arguments)
 
 
-def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str]], Exercise]:
+def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str | Verdict]], Exercise]:
     """Make a function that returns praise for a right answer, or raises a ``MistakeError``, into an exercise."""
     return lambda task: Exercise(task, right, idea, begin)
 

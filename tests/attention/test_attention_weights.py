@@ -73,7 +73,8 @@ def test_the_weights_are_those_of_the_last_call_and_detached(make):
 
 OPTIONS = [
     dict(causal=True), dict(need_weights=True), dict(attn_mask=torch.ones(5, 6).tril() == 1, head_mask=GATES),
-    dict(need_weights=True, causal=True, head_mask=GATES), dict(), dict(need_weights=True, attn_mask=torch.eye(5, 6)),
+    dict(need_weights=True, causal=True, head_mask=GATES), dict(),
+    dict(need_weights=True, attn_mask=torch.eye(5, 6) / 2),
 ]  # fmt: skip
 
 
@@ -206,7 +207,9 @@ def test_weights_are_computed_once_a_call_and_only_where_they_are_read_or_kept(c
 
 
 @pytest.mark.parametrize("dtype, atol", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str)
-@pytest.mark.parametrize("mask", [{}, {"causal": True}, {"attn_mask": torch.eye(5)}], ids=["none", "causal", "bias"])
+@pytest.mark.parametrize(
+    "mask", [{}, {"causal": True}, {"attn_mask": 2 * torch.eye(5)}], ids=["none", "causal", "bias"]
+)
 @pytest.mark.parametrize("size", [3.0, 200.0])  # scores of tens, and up to 100,000: more than float16 can hold
 def test_in_half_precision_every_way_gives_what_the_kernel_gives(size, mask, dtype, atol):
     X, V = (size * random_numbers(3, 2, 5, 4)).to(dtype), random_numbers(3, 2, 5, 4).flip(0).to(dtype)

@@ -1,8 +1,11 @@
 """The layer extended, not rewritten: other scores, what comes between projection and attention, shared heads."""
 
+import copy
+
 import pytest
 import torch
 from references import assert_same, attention, check, close, make_layer, masked_softmax, on_way, random_numbers
+from torch.nn import functional as F
 
 import mha_lib
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
@@ -216,3 +219,99 @@ def test_what_is_seen_of_a_layer():
     layer(X, X, X)
     inner, outer = layer.attention.attention_weights, layer.attention_weights
     assert inner.shape == (12, 5, 5) and torch.equal(inner.reshape(3, 4, 5, 5), outer)
+
+
+# What the kernel is given.
+
+
+@pytest.fixture
+def given_to_the_kernel(monkeypatch):
+    """A list of what torch's kernel is called with: heads of queries and keys, and the dropout."""
+    calls, kernel = [], F.scaled_dot_product_attention
+
+    def recorded(queries, keys, values, mask=None, dropout_p=0.0, is_causal=False, **options):
+        calls.append((queries.shape[1], keys.shape[1], values.shape[1], dropout_p))
+        return kernel(queries, keys, values, mask, dropout_p, is_causal, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
+    return calls
+
+
+@pytest.mark.parametrize("masks", [{}, {"valid_lens": LENGTHS}, {"causal": True}, {"attn_mask": "heads"}], ids=str)
+@pytest.mark.parametrize("groups", [2, 1])
+def test_shared_keys_and_values_are_not_copied_for_the_kernel(given_to_the_kernel, masks, groups):
+    layer = MultiHeadAttention(8, 4, num_key_value_heads=groups, **SIZES).double()
+    of_heads = masks.get("attn_mask") == "heads"
+    masks = {"attn_mask": random_numbers(3, 4, 5, 5)} if of_heads else masks
+    for gradients in (True, False):
+        with torch.set_grad_enabled(gradients):
+            check(layer, X, X, X, **masks)
+    assert {call[:3] for call in given_to_the_kernel} == {(4, 4, 4) if of_heads else (4, groups, groups)}
+    plain = MultiHeadAttention(8, 4, num_key_value_heads=groups, attention=DotProductAttention(), **SIZES).double()
+    plain.load_state_dict(layer.state_dict())
+    expected = plain(X, X, X, **masks)
+    for way in ("kernel", "formula", "kept"):
+        close(on_way(layer, way)(X, X, X, **masks), expected)
+        close(layer.attention_weights, plain.attention_weights)
+        close(layer(X, X, X, need_weights=True, **masks), (expected, plain.attention_weights))
+
+
+def test_heads_that_do_not_share_in_turn_are_copied():
+    whole = MultiHeadAttention(8, 4, num_key_value_heads=2, **SIZES).double()
+    layer = prune_attention(whole, [0, 2, 3])
+    assert layer.key_value_head_of == [0, 1, 1]
+    gates = torch.tensor([1.0, 0, 1, 1], dtype=torch.float64)
+    close(layer(X, X, X, LENGTHS), whole(X, X, X, LENGTHS, gates))
+
+
+def test_shared_heads_must_go_into_the_heads_of_the_queries():
+    Q, K = random_numbers(3, 4, 5, 2), random_numbers(3, 3, 5, 2)
+    for pooling, keys in ((FusedAttention(), K), (DotProductAttention(), K[:, :2])):
+        with pytest.raises(ValueError, match="keys must have the batch size of queries: queries is"):
+            pooling(Q, keys, keys)
+    with pytest.raises(ValueError, match="values must have the batch size of queries: queries is"):
+        FusedAttention()(Q, K[:, :2], K[:, :1])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.cpu
+def test_dropout_goes_by_the_formula_on_the_cpu_alone(given_to_the_kernel, training):
+    layer = MultiHeadAttention(8, 4, 0.25, **SIZES).double().train(training)
+    layer(X, X, X, LENGTHS)
+    assert given_to_the_kernel == ([] if training else [(4, 4, 4, 0.0)])
+    given_to_the_kernel.clear()
+    Y = X.to("meta")
+    for masks in ({}, {"valid_lens": LENGTHS.to("meta")}, {"causal": True}):
+        layer.to("meta")(Y, Y, Y, **masks)
+    assert given_to_the_kernel == [(4, 4, 4, 0.25 if training else 0.0)] * 3
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+def test_a_part_of_the_heads_alone(groups):
+    """Tensor parallel: each process has some rows of W_q, W_k, W_v, and the columns of W_o that go with them."""
+    whole = MultiHeadAttention(8, 4, num_key_value_heads=groups, **SIZES).double()
+    expected, outputs, weights = whole(X, X, X, LENGTHS), [], []
+    for part in range(2):
+        layer = copy.deepcopy(whole)
+        for W in (layer.W_q, layer.W_k, layer.W_v):
+            W.weight = torch.nn.Parameter(W.weight.chunk(2)[part])
+        layer.W_o.weight = torch.nn.Parameter(layer.W_o.weight.chunk(2, dim=1)[part])
+        outputs.append(layer(X, X, X, LENGTHS))
+        weights.append(layer.attention_weights)
+    close(sum(outputs), expected)
+    close(torch.cat(weights, dim=1), whole.attention_weights)
+
+
+@pytest.mark.parametrize("masks", [{}, {"valid_lens": LENGTHS}, {"causal": True}, {"attn_mask": "bias"}], ids=str)
+def test_single_precision_on_the_device(masks):
+    """Where a GPU has kernels of its own for it: outputs and gradients are those of double precision."""
+    masks = {"attn_mask": random_numbers(5, 5)} if "attn_mask" in masks else masks
+    layer, results = MultiHeadAttention(8, 4, num_key_value_heads=2, **SIZES).double(), []
+    for dtype in (torch.float64, torch.float32):
+        Y = X.to(dtype).requires_grad_()
+        given = {name: mask.to(dtype) if name == "attn_mask" else mask for name, mask in masks.items()}
+        output = layer.to(dtype)(Y, Y, Y, **given)
+        (gradient,) = torch.autograd.grad(output.square().sum(), Y)
+        results.append((output.double(), gradient.double()))
+    for single, double in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(single, double, rtol=1e-2, atol=1e-3)  # a GPU may multiply it in TF32

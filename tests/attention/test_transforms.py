@@ -137,7 +137,7 @@ def test_export_with_batch_and_lengths_left_open(masks, layer):
         close(exported(**given), layer(**given))
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"attn_mask": torch.ones(5, 5).tril()}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"attn_mask": 2 * torch.ones(5, 5).tril()}], ids=str)
 def test_weights_are_returned_where_they_are_asked_for(options):
     torch.compiler.reset()
     whole, options = square_layer(), options | {"need_weights": True}
