@@ -240,7 +240,7 @@ MEASURES = {
 TOLD = [  # exercise, the beginning of what is said of a mistake, the share that its solution names
     ("every_map", "W_q and W_k have changed places", 0.42),
     ("every_map", "The rows are read head by head", 0.24),
-    ("every_map", "The heads are averaged", 0.72),
+    ("every_map", "The heads are averaged: that is", 0.72),
     ("every_map", "Masked scores become 0", 1.00),
     ("every_map", "W_q's bias is missing", 1.00),
     ("every_map", "The scores are divided by √num_hiddens", 1.00),
