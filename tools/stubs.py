@@ -8,7 +8,6 @@ words, which is marked by hand, is a text cell, and all of it gives way to a lin
 
 import ast
 import re
-import textwrap
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 PLACEHOLDER = "...  # your code here"
@@ -58,28 +57,38 @@ def stub_from(cell):
 
 
 def write_worked_answers(solutions, right_answers):
-    """Put what the library's right answer does into every solution cell that writes a function.
+    """Put what the library's right answer does into every solution cell that writes a function or a class.
 
-    The cell's id for nbgrader says which exercise it is. An answer that is no function stays as it was written.
+    The cell's id for nbgrader says which exercise it is. An answer that is neither stays as it was written.
 
     Args:
-        right_answers: the source of a function for each exercise, by the exercise's name.
+        right_answers: the source of a function or class for each exercise, by the exercise's name.
 
     Raises:
-        StubError: there is no such exercise, or its function takes other arguments than the cell's.
+        StubError: there is no such exercise, or its functions take other arguments than the cell's.
     """
     for cell in filter(is_solution, solutions.cells):
-        if not cell.source.startswith("def "):
+        if not cell.source.startswith(("def ", "class ")):
             continue
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "").replace("-", "_")
         if name not in right_answers:
             raise StubError(f"{cell.id}: there is no exercise of the name {name!r}, which nbgrader's grade_id gives")
-        asked, right = (ast.parse(source).body[0] for source in (stub_from(cell), right_answers[name]))
-        if ast.dump(asked.args) != ast.dump(right.args):
-            raise StubError(f"{cell.id}: {name} takes {ast.unparse(right.args)}, not {ast.unparse(asked.args)}")
-        body = "\n".join(right_answers[name].rstrip().split("\n")[right.body[0].lineno - 1 :])
-        worked = textwrap.indent(f"{BEGIN}\n{textwrap.dedent(body)}\n{END}", "    ", str.strip)
-        cell.source = stub_from(cell).replace(f"    {PLACEHOLDER}", worked)
+        stub = stub_from(cell)
+        for asked, right in zip(*map(functions_of, (stub, right_answers[name])), strict=True):
+            if ast.dump(asked.args) != ast.dump(right.args):
+                raise StubError(f"{cell.id}: {name} takes {ast.unparse(right.args)}, not {ast.unparse(asked.args)}")
+            given = len(asked.body) - 1  # statements before the placeholder
+            body = right_answers[name].split("\n")[right.body[given].lineno - 1 : right.end_lineno]
+            indent = " " * asked.body[-1].col_offset
+            region = [indent + BEGIN, *body, indent + END]
+            stub = stub.replace(indent + PLACEHOLDER, "\n".join(region), 1)
+        cell.source = stub
+
+
+def functions_of(source):
+    """The function that a source defines, or the methods of the class that it defines."""
+    node = ast.parse(source).body[0]
+    return [node] if isinstance(node, ast.FunctionDef) else [n for n in node.body if isinstance(n, ast.FunctionDef)]
 
 
 def stubs_from(solutions):

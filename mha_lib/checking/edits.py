@@ -73,10 +73,10 @@ def edited(source: str, edits: Edits) -> str:
 
 @functools.cache
 def source_of_answer(right: Callable) -> str:
-    """A function's source as it was written, without decorators and docstring."""
+    """The source of a function or class as it was written, without decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
-    assert isinstance(tree, ast.FunctionDef), source
+    assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source
     lines = source.splitlines()
     head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
     return "\n".join([*head, *lines[tree.body[bool(ast.get_docstring(tree))].lineno - 1 :]]) + "\n"

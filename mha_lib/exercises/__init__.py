@@ -8,6 +8,7 @@ from mha_lib.checking.help_in_steps import COURSE, hint, progress, solution
 from mha_lib.checking.prediction import answer, predict
 from mha_lib.exercises import (
     attention_pooling,
+    first_pruning,
     head_importance,
     heads_being_born,
     heads_today,
@@ -17,10 +18,14 @@ from mha_lib.exercises import (
     scoring_functions,
     torch_layer,
     transposing,
+    whole_layer,
 )
+from mha_lib.exercises.whole_layer import complete_layer, my_layer
 from mha_lib.museum.layer_check import assert_layer, check_layer
 
 SUBJECTS = (
+    whole_layer,
+    first_pruning,
     attention_pooling,
     scoring_functions,
     multi_head_attention,
@@ -34,4 +39,15 @@ SUBJECTS = (
 )
 COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
 globals().update(COURSE)
-__all__ = ["answer", "assert_layer", "check_layer", "hint", "predict", "progress", "solution", *COURSE]
+__all__ = [
+    "answer",
+    "assert_layer",
+    "check_layer",
+    "complete_layer",
+    "hint",
+    "my_layer",
+    "predict",
+    "progress",
+    "solution",
+    *COURSE,
+]

@@ -1,4 +1,4 @@
-"""What 00, 08 and the explorer say of the next word stands in the kept results; opposite ones break it."""
+"""What 08 and the explorer say of the next word stands in the kept results; opposite ones break it."""
 
 from statistics import fmean
 
@@ -11,7 +11,7 @@ from mha_lib.heads import load_results
 from mha_lib.models.next_words import GROUPS, kept_draws, kept_next_words
 from mha_lib.pictures.next_word_explorer import how_chosen
 
-TEXT = text_of("00_start_here", "08_head_pruning")
+TEXT = text_of("08_head_pruning")
 MILLER = "Barack Miller went to the market. There, Barack"
 EIFFEL = "The Eiffel Tower is in the city of"
 MARY = "When Mary and John went to the store, John gave a drink to"

@@ -1,0 +1,118 @@
+"""The exercises of notebook 00 on trained heads: which head covers for another, and which five can go."""
+
+import functools
+import itertools
+from typing import Any
+
+import torch
+
+from mha_lib.checking.comparing import plain
+from mha_lib.checking.exercise import exercise, judged
+from mha_lib.checking.running import MistakeError, NotYetError
+from mha_lib.checking.wording import kind_of
+from mha_lib.models import find_task, shipped_model
+
+BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 00
+ENOUGH = 0.905
+SHAPE = (2, 6)
+
+
+class Cost:
+    """What is lost without the heads in a list: a number for each head, and one for each pair of them."""
+
+    def __init__(self, num_heads: int) -> None:
+        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.3
+        self.single, self.pairs = single.tolist(), (pairs + pairs.T).tolist()
+
+    def __call__(self, heads: Any) -> float:
+        if not isinstance(heads, list | tuple):
+            raise TypeError(f"cost takes a list of heads, got {heads!r}")
+        pairs = itertools.combinations(heads, 2)
+        return sum(self.single[head] for head in heads) + sum(self.pairs[a][b] for a, b in pairs)
+
+    def __repr__(self) -> str:
+        return "cost"
+
+
+def others_than(head: int, num_heads: int) -> list[int]:
+    return [other for other in range(num_heads) if other != head]
+
+
+@exercise(
+    trials=lambda: [
+        (Cost(num_heads), head, others_than(head, num_heads))
+        for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
+    ],
+    praise="A head covers for another if its removal costs more once the other is gone.",
+    idea="Remove each of the others twice: together with `head`, and alone. Which difference is largest?",
+    begin="Begin with `cost([head, other]) - cost([other])` for one of the others.",
+    mistakes="""
+    - cost([other]) -> _ => This is the head with which the pair costs most. What does that head cost alone?
+    cost([head, other]) - cost([other]) -> cost([other]) || - cost([other]) => Heads are compared by their cost alone,
+        so `head` has no influence.
+    max( -> min( => This is the head whose removal costs least more. Which sign is needed?
+    cost([head, other]) - cost([other]) -> cost([head, other]) + cost([other]) => The head's own cost is added instead
+        of subtracted.
+    cost([head, other]) - cost([other]) -> cost([head, other]) / cost([other]) => A ratio is taken, where the difference
+        is needed.
+    """,
+)
+def covering_head(cost, head, others):
+    """Find the head that covers for another: its removal costs most more when the other is gone than when it is there.
+
+    cost(heads) → the loss of accuracy without the heads in a list; head, a head; others, a list of heads → one of them.
+    Source: the interaction of two players; M. Grabisch, M. Roubens, 1999.
+    """
+    return max(others, key=lambda other: cost([head, other]) - cost([other]))
+
+
+@functools.cache
+def accuracy_without(heads: tuple) -> float:
+    """Accuracy of the shipped look-ups model without these heads, on the test set of notebook 00."""
+    task, mask = find_task("lookups"), torch.ones(SHAPE)
+    for layer, head in heads:
+        mask[layer, head] = 0
+    return task.accuracy(shipped_model("lookups"), task.held_out[128:256], head_mask=mask)
+
+
+def found_by_greedy_search():
+    return [(0, 0), (1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+@judged(
+    right=found_by_greedy_search,
+    idea="Heads cover for each other, so measure again after each removal, as greedy search does.",
+    begin="Begin with the cost of each head on the calibration set, when all others are on.",
+)
+def five_heads(answer: list) -> str:
+    """Check five heads to remove from the model of notebook 00, against the best five of all 792 choices.
+
+    answer: five pairs (layer, head). At least 0.905 of the answers on the test set must stay right.
+    """
+    chosen = heads_from(answer)
+    got = accuracy_without(tuple(sorted(chosen)))
+    told = f"{got:.3f} of the answers on the test set are still right; without the best five heads it is {BEST}."
+    if got >= ENOUGH:
+        return told
+    zero, four, five = ((0, head) in chosen for head in (0, 4, 5))
+    if zero and (four or five):
+        told += " Heads 0 and 4 of layer 0 cover for each other, and head 0 covers for head 5 in part: keep head 0."
+    elif sum(layer for layer, _ in chosen) == 5:
+        told += " All five are in layer 1. Each of its heads costs little alone, but together they serve *count*."
+    raise MistakeError(f"{told} At least {ENOUGH} is needed.")
+
+
+def heads_from(answer: Any) -> set[tuple[int, int]]:
+    """Five different pairs (layer, head); a ``MistakeError`` if they are not."""
+    answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
+    if not isinstance(answer, list | tuple | set):
+        raise MistakeError(f"A list of five pairs (layer, head) is needed; this is {kind_of(answer)}.")
+    if any(pair is ... for pair in answer):
+        raise NotYetError("Put a pair (layer, head) in the place of each `...`.")
+    pairs = [tuple(pair) for pair in answer if isinstance(pair, list | tuple)]
+    known = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
+    if len(pairs) != len(answer) or not all(pair in known for pair in pairs):
+        raise MistakeError("Five pairs (layer, head) are needed: layer 0 or 1, head 0 to 5, such as (0, 4).")
+    if len(pairs) != 5 or len(set(pairs)) != 5:
+        raise MistakeError(f"Five different heads are needed; these are {len(set(pairs))}.")
+    return set(pairs)

@@ -1,0 +1,223 @@
+"""The layer that a learner writes in notebook 00: checked in two steps, kept, and given to any notebook."""
+
+import ast
+import contextlib
+import dataclasses
+import html
+import inspect
+import linecache
+import math
+import re
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_lib.attention import masked_softmax
+from mha_lib.checking import kept_work
+from mha_lib.checking.edits import source_of_answer
+from mha_lib.checking.exercise import judged
+from mha_lib.checking.running import MistakeError, NotYetError, run_safely
+from mha_lib.checking.verdict import Page, Verdict
+from mha_lib.exercises import transposing
+from mha_lib.museum.layer_check import check_layer
+
+KEPT_AS = "the layer of notebook 00"
+transpose_qkv, transpose_output = transposing.transpose_qkv.right, transposing.transpose_output.right
+AT_HAND = {  # what the source of a kept class may use without defining it
+    "torch": torch,
+    "nn": nn,
+    "F": F,
+    "math": math,
+    "masked_softmax": masked_softmax,
+    "transpose_qkv": transpose_qkv,
+    "transpose_output": transpose_output,
+}
+PROMISES = {"output": 6, "bias": 1, "no_lengths": 3, "weights": 5}  # what a layer must keep, and in which step
+STEP_OF = {  # words of a verdict on wrong numbers, and the step that makes these numbers
+    "dropout|dropped": 7,
+    "merge|W_o": 6,
+    "divided|head size|softmax|averaged|causal|overflow|blocks": 4,
+    "length|mask|padding|valid": 3,
+    "": 2,
+}
+accepted: list[type] = []  # the class that was accepted last in this kernel
+
+
+class CompleteAttention(nn.Module):
+    """Multi-head attention in the steps of notebook 00, with the names of d2l 11.5."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_q = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_k = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_v = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        h = self.num_heads
+        Q = transpose_qkv(self.W_q(queries), h)  # (b * h, n, p)
+        K = transpose_qkv(self.W_k(keys), h)  # (b * h, m, p)
+        V = transpose_qkv(self.W_v(values), h)  # (b * h, m, p)
+        if valid_lens is not None:
+            valid_lens = valid_lens.repeat_interleave(h, dim=0)  # (b * h,)
+        scores = torch.bmm(Q, K.transpose(1, 2)) / math.sqrt(Q.shape[-1])
+        weights = masked_softmax(scores, valid_lens)  # (b * h, n, m)
+        self.attention_weights = weights.unflatten(0, (-1, h))  # (b, h, n, m)
+        heads = torch.bmm(self.dropout(weights), V)  # (b * h, n, p)
+        if head_mask is not None:
+            heads = heads * head_mask.repeat(len(queries)).view(-1, 1, 1)
+        return self.W_o(transpose_output(heads, h))
+
+
+@judged(
+    right=CompleteAttention,
+    idea="Each line of `forward` is one of the steps 2 to 6, and most call a function that you have written.",
+    begin="Begin with `self.num_heads = num_heads` and the four linear layers.",
+)
+def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
+    """Check the class of notebook 00 after its first step: the formula, valid lengths, and the weights kept.
+
+    The class is made by Layer(num_hiddens, num_heads, bias=…) and called with (queries, keys, values, valid_lens).
+    """
+    return with_steps(Layer, head_mask=False)
+
+
+@judged(
+    right=CompleteAttention,
+    idea="Before the heads are merged, each is a matrix; afterwards it owns p features that follow one another.",
+    begin="Begin with `self.dropout = nn.Dropout(dropout)`.",
+)
+def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
+    """Check the whole class of notebook 00, and keep it for ``my_layer`` if it is right.
+
+    The class is made by Layer(num_hiddens, num_heads, dropout, bias) and called with (queries, keys, values,
+    valid_lens, head_mask), head_mask (num_heads,). It must also work with fewer heads than it was made with.
+    """
+    verdict = with_steps(Layer, head_mask=True)
+    if verdict:
+        require_fewer_heads(Layer)
+        accepted[:] = [Layer]
+        if source := source_of(Layer):
+            kept_work.keep(KEPT_AS, {"text": source})
+    return verdict
+
+
+def with_steps(Layer: Any, head_mask: bool) -> Verdict:
+    """What ``check_layer`` says, with the step of the task that it is about in front."""
+    if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
+        raise MistakeError("Give the class itself, without calling it.")
+    if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
+        raise NotYetError("Put your code in the place of the dots, then run both cells.")
+    promises = tuple(PROMISES) + ("dropout",) * head_mask
+    if verdict := check_layer(Layer, head_mask=head_mask, promises=promises):
+        return verdict
+    for step, arguments in questions(head_mask):
+        if not (about := check_layer(Layer, **arguments)):
+            step = step or next(step for words, step in STEP_OF.items() if re.search(words, about.text, re.I))
+            return dataclasses.replace(about, text=f"Step {step}: {about.text}")
+    return verdict
+
+
+def questions(head_mask: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What is asked of a layer one by one: the step of the task, 0 where the verdict must say it, and arguments."""
+    yield 0, {}
+    for promise, step in PROMISES.items():
+        yield step, {"promises": (promise,)}
+    if head_mask:
+        yield 7, {"promises": ("dropout",)}
+        yield 8, {"head_mask": True}
+
+
+def require_fewer_heads(Layer: type[nn.Module]) -> None:
+    """Raise a ``MistakeError`` unless a head can be removed with its rows and columns, as if its gate were 0."""
+
+    def outputs(X: Tensor) -> tuple[Tensor, Tensor]:
+        layer: Any = Layer(12, 3, bias=True).eval()
+        masked = layer(X, X, X, head_mask=torch.tensor([1.0, 0, 1]))
+        kept = torch.tensor([0, 1, 2, 3, 8, 9, 10, 11])
+        for linear in (layer.W_q, layer.W_k, layer.W_v):
+            linear.weight, linear.bias = nn.Parameter(linear.weight[kept]), nn.Parameter(linear.bias[kept])
+        layer.W_o.weight, layer.num_heads = nn.Parameter(layer.W_o.weight[:, kept]), 2
+        return masked.detach(), layer(X, X, X).detach()
+
+    (outcome,) = run_safely(outputs, [(torch.randn(2, 5, 12),)])
+    if outcome.error:
+        error = ": ".join(filter(None, outcome.error))
+        raise MistakeError(
+            "Step 2: the numbers are right, but section 7 removes heads, and a layer with `num_heads` 2, and 8 rows "
+            f"left of 12 in `W_q`, `W_k` and `W_v`, raises {error}. Read sizes from the projected tensors (-1 in "
+            "`reshape`), and the number of heads from `self.num_heads` in each call."
+        )
+    masked, smaller = outcome.value
+    if not torch.allclose(masked, smaller, atol=1e-5):
+        raise MistakeError(
+            "Step 2: the numbers are right, but section 7 removes heads, and then they are not: read the number of "
+            "heads from `self.num_heads` in each call."
+        )
+
+
+def my_layer() -> type[nn.Module]:
+    """Return the class that ``layer_with_head_mask`` accepted, from this kernel or an earlier one, if it still passes.
+
+    Where there is none, return a complete class. Either is made by Layer(num_hiddens, num_heads, dropout=0.0,
+    bias=False) and called with (queries, keys, values, valid_lens=None, head_mask=None).
+    """
+    if accepted:
+        return accepted[0]
+    if source := kept_work.kept().get(KEPT_AS, {}).get("text"):
+        with contextlib.suppress(Exception):
+            Layer = class_from(source)
+            if layer_with_head_mask.examine(Layer):
+                return Layer
+    return CompleteAttention
+
+
+def complete_layer() -> Page:
+    """Return the source of the complete class, folded; nothing of it where worked answers are switched off."""
+    if kept_work.solutions_are_off():
+        return Page("A complete class is not shown here: worked answers are switched off (MHA_SOLUTIONS=off).")
+    source = source_of_answer(CompleteAttention)
+    return Page(source, f"<details><summary>A complete class</summary><pre>{html.escape(source)}</pre></details>")
+
+
+def source_of(Layer: type) -> str:
+    """The source of a class as a learner wrote it, after the functions of the notebook that it calls; "" if unknown."""
+    with contextlib.suppress(OSError, TypeError, AttributeError, KeyError, ValueError, SyntaxError):
+        forward = vars(Layer)["forward"]
+        lines = linecache.getlines(forward.__code__.co_filename)
+        first = forward.__code__.co_firstlineno
+        (tree,) = [
+            node
+            for node in ast.parse("".join(lines)).body
+            if isinstance(node, ast.ClassDef) and node.lineno <= first <= (node.end_lineno or 0)
+        ]
+        own = "".join(lines[tree.lineno - 1 : tree.end_lineno])
+        methods = [part for part in vars(Layer).values() if isinstance(part, FunctionType)]
+        return "\n\n".join([*map(inspect.getsource, helpers_of(methods)), own])
+    return ""
+
+
+def helpers_of(functions: list[FunctionType]) -> list[FunctionType]:
+    """The functions of the same notebook that these call, those that others need first."""
+    found: dict[str, FunctionType] = {}
+    for function in functions:
+        for name in function.__code__.co_names:
+            called = function.__globals__.get(name)
+            if isinstance(called, FunctionType) and called.__module__ == function.__module__ and name not in found:
+                found |= {each.__name__: each for each in helpers_of([called])} | {name: called}
+    return [*found.values()]
+
+
+def class_from(source: str) -> type[nn.Module]:
+    """The class that a kept source defines last."""
+    namespace = {**AT_HAND, "__name__": "my_layer"}
+    exec(compile(source, "<your layer>", "exec"), namespace)
+    last = ast.parse(source).body[-1]
+    assert isinstance(last, ast.ClassDef)
+    return namespace[last.name]  # type: ignore[return-value]
