@@ -32,9 +32,14 @@ def call_in_words(function: Callable, arguments: tuple) -> str:
     """
     names = names_of(function, len(arguments))
     pairs = [*zip(names, arguments, strict=True)]
-    shown = [argument_in_words(name, value) for name, value in sorted(pairs, key=lambda pair: is_large(pair[1]))]
+    shown = [argument_in_words(name, value) for name, value in sorted(pairs, key=lambda pair: room_for(pair[1]))]
     listed = " and ".join([words for words in shown if words][:MOST])
     return f"with {listed}" if listed else ""
+
+
+def room_for(value: Any) -> int:
+    """Rank an argument by the room that it takes in a message: plain values, then small tensors, then large ones."""
+    return isinstance(value, Tensor) + is_large(value)
 
 
 def is_large(value: Any) -> bool:

@@ -5,7 +5,8 @@ import torch
 from mha_lib.checking.exercise import exercise
 
 WIDTH = """
-    2 * sigma -> sigma => The scores fall twice as fast as they should. Which factor stands beside σ² below the bar?
+    2 * sigma -> sigma => The weights are those of scores twice as large. Is a factor beside σ² lost, or are
+        weights squared?
     sigma**2 -> sigma => The weights do not change with σ as its square would. Is σ squared?
     * sigma**2 -> _ || / (2 * sigma**2) -> _ => The width has no say in the result. Where is σ in the score?
     / (2 * sigma**2) -> / 2 * sigma**2 => A wider σ makes the window narrower. On which side of the fraction bar is σ²?

@@ -31,7 +31,8 @@ MASK = """
     torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) -> scores.masked_fill(~valid, 0) => These are scores
         with 0 for padding. What makes weights of scores?
     ~valid, {lowest}) -> ~valid, -1e6) || ~valid, -1e5) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid,
-        -20.0) => Padding gets weight instead of exactly 0. Is the number for padding lower than every score can be?
+        -20.0) => With this finite number padding takes weight in the softmax. Is the number for padding lower than
+        every score can be?
     scores.masked_fill(~valid, {lowest}) -> scores - 1e9 * ~valid || scores - 3e38 * ~valid || scores - 1e6 * ~valid ||
         scores - 1e5 * ~valid || scores - 1e4 * ~valid || scores - 1e3 * ~valid || scores - 100 * ~valid ||
         torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} -> (torch.softmax(scores, dim=-1) *
@@ -216,8 +217,8 @@ def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_
     mistakes=(
         """
     torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) -> (queries @ W_q.T)[:, :, None] + (keys @
-        W_k.T)[:, None] => All queries of an example get one and the same answer, by keys that tanh has not
-        bent. Is the sum bent by tanh?
+        W_k.T)[:, None] => All queries of an example get the same output. Is tanh applied to
+        the sum of query and key?
     queries @ W_q.T -> 0 * $ => All queries of an example get one and the same answer, by the bent keys alone. Does the
         query meet the key before tanh?
     torch.tanh((queries -> ((queries ; features @ w_v -> torch.tanh($) => tanh bends the finished score, not the

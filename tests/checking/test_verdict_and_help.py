@@ -432,5 +432,5 @@ def test_at_most_two_arguments_are_named_and_those_that_can_be_written_out_first
         right = sum_over_heads.right(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads)
         return right + torch.linspace(0, 1, right.numel()).view(right.shape).cos()
 
-    assert sum_over_heads(with_noise).text.endswith("Seen with valid_lens [1, 2] and num_heads = 2.")
+    assert sum_over_heads(with_noise).text.endswith("Seen with num_heads = 2 and valid_lens [1, 2].")
     assert "score = " not in repr(COURSE["order_of_cuts"](lambda score, num_heads: [*range(num_heads)]))
