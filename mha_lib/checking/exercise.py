@@ -105,6 +105,7 @@ class FunctionExercise(Exercise):
         praise: what is said of a right answer.
         idea, begin: hints, of which none holds a line of the answer.
         mistakes: a table of mistakes, or several; ``edits`` says how it reads.
+        programs: more mistakes, each as what is said of it and a program that makes it.
         then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
         numbers_in_words: how two numbers that differ are written.
     """
@@ -118,6 +119,7 @@ class FunctionExercise(Exercise):
         idea: str,
         begin: str,
         mistakes: str | tuple[str, ...],
+        programs: Sequence[tuple[str, Callable]] = (),
         then: Callable[[Callable], object] | None = None,
         numbers_in_words: Callable[[float, float], tuple[str, str]] = two_numbers,
     ) -> None:
@@ -126,11 +128,13 @@ class FunctionExercise(Exercise):
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
         self.edits = [row for table in tables for row in rows_of(table)]
         self.codes = [code_with(right, edits) for _, edits in self.edits]  # a slip in a table raises here
+        self.programs = programs
 
     @functools.cached_property
     def mistakes(self) -> list[tuple[str, Callable]]:
         """What is said of a mistake, and a program that makes it."""
-        return [(text, defined(self.right, code)) for (text, _), code in zip(self.edits, self.codes, strict=True)]
+        own = [(text, defined(self.right, code)) for (text, _), code in zip(self.edits, self.codes, strict=True)]
+        return [*own, *self.programs]
 
     def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""

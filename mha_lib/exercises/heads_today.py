@@ -6,6 +6,7 @@ import torch
 
 from mha_lib.attention import merge_heads, split_heads
 from mha_lib.checking.exercise import exercise
+from mha_lib.museum.wrong_attention import attention, programs
 
 
 def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head_size: int) -> tuple:
@@ -13,6 +14,13 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
     num_hiddens = num_heads * head_size
     old = torch.randn(2, batch_size, num_heads, num_old, head_size)
     return (torch.randn(batch_size, num_new, num_hiddens), *old, *torch.randn(4, num_hiddens, num_hiddens))
+
+
+def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
+    """Compute a step with an ``attention`` that makes a mistake."""
+    count, num_old = new.shape[1], K.shape[2]
+    allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
+    return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))
 
 
 @exercise(
@@ -25,11 +33,8 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
     idea="The new keys stand behind the old ones. Which place in the whole text has new token number i?",
     begin="Begin with the three projections of the new tokens, cut into heads.",
     mistakes="""
-        <= places[:, None] -> <= torch.arange(count)[:, None] => The mask puts the first new token at the first key, as
-            `is_causal` does. At which place does it stand?
         scores.masked_fill(~allowed, -math.inf) -> scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
             => With a cache nothing is masked. What may the first of several new tokens see?
-        scores.masked_fill(~allowed, -math.inf) -> scores => Nothing is masked: a token sees those after it.
         <= places[:, None] -> < places[:, None] + (places[:, None] == 0) => No token sees itself. Is its own key in the
             past?
         [K, k], dim=2 -> [V, k], dim=2 ; [V, v], dim=2 -> [K, v], dim=2 => Old keys and old values are exchanged. Which
@@ -42,22 +47,9 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
         [K, k], dim=2 -> [K[:, :, :0], k], dim=2 ; [V, v], dim=2 -> [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
             num_old + count) -> torch.arange(count) ; torch.arange(num_old + count) <= -> torch.arange(count) <= => The
             old tokens have no part in it.
-        / math.sqrt(q.shape[-1]) -> _ => The scores are not divided by anything.
-        / math.sqrt(q.shape[-1]) -> / math.sqrt(len(W_q)) => The scores are divided by √num_hiddens. How large are the
-            vectors that a head compares?
-        @ W_o.T -> _ => W_o has no part in it.
-        torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1) -> torch.softmax(scores, dim=-1) * allowed =>
-            What may not be seen has weight 0, but the rest of a row does not sum to 1. Does the mask come before the
-            softmax, or after?
-        -math.inf), dim=-1) -> -math.inf), dim=-2) => The weights of a query do not sum to 1. Over what does the softmax
-            run?
         <= places[:, None] -> $ + 1 => A token sees one token too many.
-        split_heads(new @ W.T, num_heads) -> (new @ W.T).reshape(len(new), num_heads, count, -1) || merge_heads(weights
-            @ v) -> (weights @ v).reshape(new.shape) => Tokens and heads are cut or joined where they lie. Which two
-            axes change places?
-        @ W_o.T -> @ W_o || new @ W.T -> new @ W || new @ W.T -> new @ W ; @ W_o.T -> @ W_o => A matrix is not
-            transposed. Which of its axes meets the input?
     """,
+    programs=programs(with_cache),
 )
 def step(new, K, V, W_q, W_k, W_v, W_o):
     """The output of new tokens, given the keys and values of all earlier ones: causal attention with a cache.

@@ -9,6 +9,7 @@ from mha_lib.attention import masked_softmax
 from mha_lib.checking.exercise import exercise, judged
 from mha_lib.checking.running import MistakeError
 from mha_lib.checking.wording import kind_of
+from mha_lib.museum.wrong_attention import attention, programs
 
 NUM_TOKENS = 6
 ENOUGH = 0.9  # weight on the previous token that counts as attending to it
@@ -97,6 +98,12 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
     return (*sequences, torch.tensor(lengths), *matrices, num_heads)
 
 
+def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads, attention=attention):
+    """Compute multi-head attention with an ``attention`` that makes a mistake."""
+    allowed = torch.arange(keys.shape[1]) < valid_lens[:, None, None, None]
+    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads)
+
+
 @exercise(
     trials=lambda: [
         attention_trial(2, 1, 2, (3, 4, 5), 2, 3, [1, 2]),
@@ -107,28 +114,9 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
     idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",
     begin="Begin with the size of a head, then with the slice of rows that head number i owns.",
     mistakes="""
-    math.sqrt(head_size) -> math.sqrt(len(W_q)) || math.sqrt(queries.shape[-1]) || math.sqrt(num_heads) => The scores
-        are divided by the root of another size. How large are the vectors that a head compares?
-    math.sqrt(head_size) -> head_size => The scores are divided by the size of a head, not by its root.
-    / math.sqrt(head_size) -> _ => The scores are not divided by anything.
-    , valid_lens) -> , None) => Padding gets weight. Where does valid_lens come in?
-    masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens) -> torch.softmax(q @ k.mT / math.sqrt(head_size), -1) *
-        (torch.arange(keys.shape[1]) < valid_lens[:, None, None]) => Padding adds nothing to the averages, but takes its
-        share in the softmax. What is masked, scores or weights?
-    output = 0 -> output = [] ; output + weights @ v @ W_o[:, own].T -> [*output, weights @ v] ; return output -> return
-        torch.cat(output, dim=-1) => The heads stand side by side, and W_o has no part in it.
-    W_o[:, own].T -> W_o[own] => The heads meet rows of W_o. What does a head own of it?
-    W_o[:, own] -> W_o.chunk(num_heads, dim=1)[-1 - i] || W_o[:, i::num_heads] || W_o[:,
-        :head_size] => A head does not meet its own columns of W_o. Which ones stand side by side?
-    slice(i * head_size, (i + 1) * head_size) -> slice(i, None, num_heads) || slice(i * head_size, (i + 1) * head_size)
-        -> slice(i, None, num_heads) ; W_o[:, own] -> W_o.chunk(num_heads, dim=1)[i] || W_q[own].T, keys @ W_k[own].T,
-        values @ W_v[own].T -> W_q[:head_size].T, keys @ W_k[:head_size].T, values @ W_v[:head_size].T => A head does
-        not use its own rows of the stacks, which follow one another.
-    return output -> $ / num_heads => The heads' parts are averaged, not added.
-    range(num_heads) -> range(1) || range(num_heads - 1) || range(1, num_heads) || output + weights -> weights => Not
-        all heads reach the output. Where does the loop begin and end, and what is overwritten?
     values @ W_v -> values @ W_k => An error is raised: the values meet W_k. Which matrix is theirs?
     """,
+    programs=programs(with_lengths),
 )
 def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """Multi-head attention as a loop over heads that reads each head's share of stacked matrices.

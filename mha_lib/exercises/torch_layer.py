@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from mha_lib.checking.exercise import exercise
 from mha_lib.checking.running import must_be_integers
+from mha_lib.museum.wrong_attention import attention, programs
 
 ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
 BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
@@ -20,40 +21,26 @@ def packed_trial(head_size, num_heads, padding) -> tuple:
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
+def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=attention):
+    """Compute the weights with an ``attention`` that makes a mistake."""
+    W_q, W_k, W_v = in_proj_weight.chunk(3)
+    b_q, b_k, b_v = in_proj_bias.chunk(3)
+    W_o, allowed = torch.eye(X.shape[-1]), ~padding[:, None, None]
+    return attention(X, X, X, allowed, W_q, W_k, W_v, W_o, num_heads, b_q, b_k, b_v, only_weights=True)
+
+
 @exercise(
     trials=lambda: [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
     praise="These are the maps of all heads, from a layer that was never asked for them.",
     idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
     begin="Begin with that one product, its bias included.",
     mistakes="""
-    Q, K, _ -> K, Q, _ => Queries and keys have changed places. Whose rows come first in torch's matrix?
     3, num_heads, -1)).permute(2, 0, 3, 1, 4) -> num_heads, 3, -1)).permute(3, 0, 2, 1, 4) => The rows are read head by
         head, with q, k and v inside each. In which order does torch stack them?
-    in_proj_weight, in_proj_bias) -> in_proj_weight) => The queries' bias has no part in it. (That of the keys would not
-        show: it adds the same number to a whole row of scores.)
-    Q.shape[-1] -> X.shape[-1] => The scores are divided by the root of all features. How many of them does one head
-        compare?
-    / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by anything.
-    padding[:, None, None] -> ~$ || padding[:, None, None], -math.inf -> ~padding[:, None, None], -1e9 => The weight is
-        on the padding. What does True say in torch's mask?
-    padding[:, None, None] -> padding[:, None, :, None] || padding[:, None, None], -math.inf -> padding[:, None, :,
-        None], -1e9 => Rows of padded queries are masked. On which axis do the keys stand?
-    padding[:, None, None] -> padding[:, None, None] | padding[:, None, :, None] || padding[:, None, None], -math.inf ->
-        padding[:, None, None] | padding[:, None, :, None], -1e9 => Rows of padded queries are masked, too. What becomes
-        of a row without a key?
-    softmax(dim=-1) -> softmax(dim=-2) || -math.inf).softmax(dim=-1) -> -1e9).softmax(dim=-2) => The columns sum to 1,
-        not the rows. Among what does a query share out its weight?
-    .softmax(dim=-1) -> _ => These are masked scores. What makes weights of them?
-    padding[:, None, None], -math.inf -> padding[:, None, None], 0.0 => Padding has the score 0 and keeps weight. Which
-        score leads to a weight of 0?
-    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) -> scores.softmax(dim=-1) => Padding gets
-        weight. Where is the mask?
-    scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1) ->
-        scores.softmax(dim=-1).masked_fill(padding[:, None, None], 0.0) => Padding has weight 0, but took
-        its share in the softmax. Does the mask come before the softmax, or after?
     softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged: that is what torch's layer gives if
         nothing else is asked for.
     """,
+    programs=programs(from_packed),
 )
 def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     """The weights of every head of ``nn.MultiheadAttention``, from its packed matrices and a key_padding_mask.

@@ -315,7 +315,7 @@ def _(batch_size, num_tokens, num_hiddens, num_heads):
     return total
 
 
-@wrong("sum_over_heads", "divided by the root of another size")
+@wrong("sum_over_heads", "divided by √num_hiddens instead of √(head size)")
 def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """The scores are divided by the root of num_hiddens instead of the root of the head's size."""
     d = W_q.shape[0] // num_heads
@@ -328,7 +328,7 @@ def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     return output
 
 
-@wrong("sum_over_heads", "The heads meet rows of W_o")
+@wrong("sum_over_heads", "W_o is used transposed")
 def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """A head takes its rows of W_o instead of its columns (split along dim 0, no transpose)."""
     head_size = W_q.shape[0] // num_heads
@@ -341,7 +341,7 @@ def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     return total
 
 
-@wrong("sum_over_heads", "A head does not use its own rows of the stacks")
+@wrong("sum_over_heads", "A head takes every num_heads-th feature")
 def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """A head takes every num_heads-th row (h::num_heads) instead of its own block of neighbouring rows."""
     out = 0
@@ -660,7 +660,7 @@ def _(whole, without, others):
     return [statistics.fmean(gaps), statistics.stdev(gaps) / n**0.5]
 
 
-@wrong("step", "The mask puts the first new token at the first key")
+@wrong("step", "The causal mask starts at the first key")
 def _(new, K, V, W_q, W_k, W_v, W_o):
     """is_causal sets the first new query at the first key, so with a cache the new tokens do not see all old tokens
     and themselves."""
@@ -672,7 +672,7 @@ def _(new, K, V, W_q, W_k, W_v, W_o):
     return merge_heads(out) @ W_o.T
 
 
-@wrong("step", "Nothing is masked")
+@wrong("step", "The mask has no effect")
 def _(new, K, V, W_q, W_k, W_v, W_o):
     """There is no causal mask: the new tokens see later new tokens."""
     b, n, _ = new.shape
@@ -701,7 +701,7 @@ def _(new, K, V, W_q, W_k, W_v, W_o):
     return merge_heads(heads) @ W_o.T
 
 
-@wrong("step", "Tokens and heads are cut or joined where they lie")
+@wrong("step", "The heads are merged by a reshape without a transpose")
 def _(new, K, V, W_q, W_k, W_v, W_o):
     """The heads are put together by a reshape without transposing heads and tokens first, so tokens get mixed."""
     b, n, size = new.shape

@@ -5,7 +5,7 @@ import inspect
 import pytest
 from right_answers import RIGHT
 
-from mha_lib.checking.comparing import outcome_of
+from mha_lib.checking.comparing import Result, alike, outcome_of
 from mha_lib.checking.exercise import FunctionExercise
 from mha_lib.exercises import COURSE
 
@@ -15,7 +15,12 @@ OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise,
 MISTAKES = [
     pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")
     for exercise in OF_FUNCTIONS
-    for number, (text, wrong) in enumerate(exercise.mistakes)
+    for number, (text, wrong) in enumerate(exercise.mistakes[: len(exercise.edits)])
+]
+SHARED = [
+    pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")
+    for exercise in OF_FUNCTIONS
+    for number, (text, wrong) in enumerate(exercise.programs)
 ]
 
 
@@ -36,6 +41,19 @@ def test_a_mistake_is_named_and_one_that_always_raises_says_so(exercise, text, w
     first = next(iter(stages.values())) if isinstance(stages, dict) else stages
     if all(outcome_of(wrong, trial).error for trial in first):  # an edit that breaks the program by accident is useless
         assert "error" in text
+
+
+@pytest.mark.parametrize(("exercise", "text", "wrong"), SHARED)
+def test_a_shared_mistake_is_named_as_itself_or_as_one_that_gives_the_same_or_makes_no_difference(
+    exercise, text, wrong
+):
+    verdict = exercise(wrong)
+    if verdict or verdict.text == text or verdict.inputs is None:
+        return
+    trial, named = verdict.inputs, [program for said, program in exercise.mistakes if said == verdict.text]
+    got = outcome_of(wrong, trial)
+    same = [alike(Result(trial, outcome_of(p, trial), None), Result(trial, got, None)) for p in named]
+    assert got.error or any(same), verdict
 
 
 @pytest.mark.parametrize(("name", "answer"), [(name, answer) for name, answers in RIGHT.items() for answer in answers])

@@ -238,12 +238,12 @@ MEASURES = {
     "block_by_hand": with_blocks,
 }
 TOLD = [  # exercise, the beginning of what is said of a mistake, the share that its solution names
-    ("every_map", "Queries and keys", 0.42),
+    ("every_map", "W_q and W_k have changed places", 0.42),
     ("every_map", "The rows are read head by head", 0.24),
-    ("every_map", "The heads are averaged", 0.72),
-    ("every_map", "Padding has the score 0", 1.00),
-    ("every_map", "The queries' bias", 1.00),
-    ("every_map", "The scores are divided by the root of all", 1.00),
+    ("every_map", "The heads are averaged: that is", 0.72),
+    ("every_map", "Masked scores become 0", 1.00),
+    ("every_map", "W_q's bias is missing", 1.00),
+    ("every_map", "The scores are divided by √num_hiddens", 1.00),
     ("mask_for_torch", "The tables come in another order", 0.97),
     ("mask_for_torch", "A key is left out only if", 0.24),
     ("mask_for_torch", "The mask is the wrong way round", 0.00),
