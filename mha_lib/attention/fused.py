@@ -69,12 +69,12 @@ class FusedAttention(DotProductAttention):
         kernel_is_causal = causal and queries.shape[-2] == keys.shape[-2] and not self._goes_by_formula(queries)
         if masks.attn_mask is None and causal == kernel_is_causal:  # then no mask of q × k numbers is needed
             if valid_lens is None:
-                return self._average(queries, keys, values, None, causal)
+                return self._average(queries, keys, values, None, causal, plain)
             if self.skip_padding and plain and padding_is_worth_skipping(queries, keys, valid_lens):
                 examples = zip(queries.split(1), keys.split(1), values.split(1), valid_lens.tolist(), strict=True)
                 cut = [(q, k[..., : int(n), :], v[..., : int(n), :]) for q, k, v, n in examples]
-                return torch.cat([self._average(q, k, v, None, causal) for q, k, v in cut])
-        return self._average(queries, keys, values, masks.joined())
+                return torch.cat([self._average(q, k, v, None, causal, plain) for q, k, v in cut])
+        return self._average(queries, keys, values, masks.joined(), False, plain)
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
         """The formula's weights, masked by adding −∞, and computed in place when no gradient is needed: much faster."""
@@ -93,16 +93,17 @@ class FusedAttention(DotProductAttention):
         no_row_is_empty = arguments.values_readable(row_is_empty) and not row_is_empty.any()
         return weights if no_row_is_empty else weights.masked_fill(row_is_empty, 0.0)
 
-    def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool = False) -> Tensor:
+    def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""
-        if keys.shape[:-2] != queries.shape[:-2]:  # heads share keys and values
+        by_formula = self._goes_by_formula(queries)
+        if keys.dim() == 4 and keys.shape[1] != queries.shape[1]:  # heads share keys and values
             of_heads = mask is not None and mask.dim() == 4 and mask.shape[1] > 1
-            if of_heads or self._goes_by_formula(queries) or is_exporting():
+            if of_heads or by_formula or is_exporting():
                 keys, values = for_each_head(keys, queries), for_each_head(values, queries)
-        if self._goes_by_formula(queries):
+        if by_formula:
             return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
         dropout = self.dropout.p if self.training else 0.0
-        if mask is not None and not torch.is_grad_enabled() and arguments.values_readable(queries):
+        if mask is not None and plain and not torch.is_grad_enabled() and queries.device.type == "cpu":
             output = kernel(queries, keys, values, mask=mask, dropout=dropout)
             if math.isfinite(output.sum()):  # no NaN came in
                 return output

@@ -121,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         self.attention.remember(None)
         arguments.check_call(self, queries, keys, values, head_mask, need_weights, others)
         Q, K, V = self.project(queries, keys, values)
-        if K.shape[1] < Q.shape[1]:
+        if self.num_key_value_heads < self.num_heads:
             K, V = self._shared_out(K, Q.shape[1]), self._shared_out(V, Q.shape[1])
         if need_weights:
             heads, weights = self.attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
@@ -135,7 +135,8 @@ class MultiHeadAttention(nn.Module):
     def _shared_out(self, X: Tensor, num_heads: int) -> Tensor:
         """Keys or values as the attention takes them: (b, g, k, d), or for each query head its own, (b, h, k, d)."""
         g, shared = X.shape[1], self.key_value_head_of[:num_heads]
-        if self.attention.takes_groups and shared == [head * g // num_heads for head in range(num_heads)]:
+        in_turn = num_heads % g == 0 and shared == [head * g // num_heads for head in range(num_heads)]
+        if in_turn and self.attention.takes_groups:
             return X
         # Not by an index from a list: it would be copied to a GPU, and the copy waited for.
         heads = X.unbind(dim=1)

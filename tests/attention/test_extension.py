@@ -256,11 +256,12 @@ def test_shared_keys_and_values_are_not_copied_for_the_kernel(given_to_the_kerne
         close(layer(X, X, X, need_weights=True, **masks), (expected, plain.attention_weights))
 
 
-def test_heads_that_do_not_share_in_turn_are_copied():
+@pytest.mark.parametrize("heads, shared", [([0, 2, 3], [0, 1, 1]), ([0, 1, 2], [0, 0, 1])], ids=str)
+def test_heads_that_do_not_share_in_turn_are_copied(heads, shared):
     whole = MultiHeadAttention(8, 4, num_key_value_heads=2, **SIZES).double()
-    layer = prune_attention(whole, [0, 2, 3])
-    assert layer.key_value_head_of == [0, 1, 1]
-    gates = torch.tensor([1.0, 0, 1, 1], dtype=torch.float64)
+    layer = prune_attention(whole, heads)
+    assert layer.key_value_head_of == shared
+    gates = torch.tensor([float(head in heads) for head in range(4)], dtype=torch.float64)
     close(layer(X, X, X, LENGTHS), whole(X, X, X, LENGTHS, gates))
 
 
