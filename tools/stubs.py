@@ -77,7 +77,7 @@ def write_worked_answers(solutions, right_answers):
         for asked, right in zip(*map(functions_of, (stub, right_answers[name])), strict=True):
             if ast.dump(asked.args) != ast.dump(right.args):
                 raise StubError(f"{cell.id}: {name} takes {ast.unparse(right.args)}, not {ast.unparse(asked.args)}")
-            given = len(asked.body) - 1  # statements before the placeholder
+            given = len(asked.body) - 1 - bool(ast.get_docstring(asked))  # statements before the placeholder
             body = right_answers[name].split("\n")[right.body[given].lineno - 1 : right.end_lineno]
             indent = " " * asked.body[-1].col_offset
             region = [indent + BEGIN, *body, indent + END]

@@ -53,8 +53,6 @@ def others_than(head: int, num_heads: int) -> list[int]:
     max( -> min( => This is the head whose removal costs least more. Which sign is needed?
     cost([head, other]) - cost([other]) -> cost([head, other]) + cost([other]) => The head's own cost is added instead
         of subtracted.
-    cost([head, other]) - cost([other]) -> cost([head, other]) / cost([other]) => A ratio is taken, where the difference
-        is needed.
     """,
 )
 def covering_head(cost, head, others):

@@ -238,7 +238,7 @@ def half(X):
 def test_hints_come_one_by_one_and_none_is_empty():
     pages = [repr(exercises.hint("heard")) for _ in range(4)]
     assert [len(page.splitlines()) for page in pages] == [1, 2, 3, 3] and pages[2].startswith(pages[0])
-    with pytest.raises(ValueError, match="there is no exercise 'hear'; there are: triangle, "):
+    with pytest.raises(ValueError, match="there is no exercise 'hear'; there are: layer_by_formula, "):
         exercises.hint("hear")
     hasty = exercise(trials=list, praise="So.", idea="Think.", begin="Begin.", mistakes="X / 2 -> X => X.")(half)
     assert hasty.hints == {"The idea": "Think.", "To begin with": "Begin."}

@@ -1,0 +1,133 @@
+"""The layer of notebook 00: right classes pass in several styles, a wrong one is told its step, and one is kept."""
+
+import inspect
+import linecache
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from mha_lib import exercises, masked_softmax
+from mha_lib.checking import kept_work
+from mha_lib.exercises import whole_layer
+from mha_lib.exercises.whole_layer import CompleteAttention, my_layer
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+SOURCE = inspect.getsource(CompleteAttention)
+SCALE, GATED = "math.sqrt(Q.shape[-1])", "heads * head_mask.repeat(len(queries)).view(-1, 1, 1)"
+MERGED = "self.W_o(transpose_output(heads, h))"
+LATER = "heads if head_mask is None else transpose_qkv(transpose_output(heads, h) * head_mask.repeat(Q.shape[-1]), h)"
+WRONG = {  # number of the step that is named → what is replaced in the complete class
+    "Step 4: no scale": (f" / {SCALE}", ""),
+    "Step 4: root of num_heads": (SCALE, "math.sqrt(h)"),
+    "Step 4: root of num_hiddens": (SCALE, "math.sqrt(queries.shape[-1])"),
+    "Step 3: lengths": ("repeat_interleave(h, dim=0)", "repeat(h)"),
+    "Step 8: gates": (GATED, LATER),
+    "Step 2: split of V": ("transpose_qkv(self.W_v(values), h)", "self.W_v(values).reshape(K.shape)"),
+    "Step 8: no head_mask": ("if head_mask is not None", "if False"),
+    "Step 5: no attention_weights": ("self.attention_weights =", "weights_by_head ="),
+    "Step 1: no bias": ("bias=bias", "bias=False"),
+    "Step 6: a tuple": (MERGED, f"{MERGED}, weights"),
+    "Step 3: no lengths": ("if valid_lens is not None", "if True"),
+    "Step 7: no dropout": ("self.dropout(weights)", "weights"),
+    "Step 2: heads cannot be removed": ("self.num_heads", "self.h"),
+}  # fmt: skip
+
+
+class ByEinsum(nn.Module):
+    """Four axes, a mask of its own, other names and another order of the maps."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.num_heads, self.drop = num_heads, nn.Dropout(dropout)
+        self.W_o, self.W_v, self.W_k, self.W_q = (nn.Linear(num_hiddens, num_hiddens, bias=bias) for _ in range(4))
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        pairs = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
+        Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
+        scores = torch.einsum("bqhp,bkhp->bhqk", Q, K) * Q.shape[-1] ** -0.5
+        if valid_lens is not None:
+            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(-1, 1, 1, 1), -math.inf)
+        self.attention_weights = scores.softmax(-1).nan_to_num(0)
+        heads = torch.einsum("bhqk,bkhp->bqhp", self.drop(self.attention_weights), V)
+        return self.W_o((heads if head_mask is None else heads * head_mask[:, None]).flatten(2))
+
+
+class HeadByHead(nn.Module):
+    """A loop over slices."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.num_heads, self.size, self.dropout = num_heads, num_hiddens // num_heads, nn.Dropout(dropout)
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(num_hiddens, num_hiddens, bias=bias) for _ in range(4))
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        maps, outputs = [], []
+        for head in range(self.num_heads):
+            own = slice(head * self.size, (head + 1) * self.size)
+            Q, K, V = self.W_q(queries)[..., own], self.W_k(keys)[..., own], self.W_v(values)[..., own]
+            maps.append(masked_softmax(Q @ K.mT / math.sqrt(self.size), valid_lens))
+            outputs.append(self.dropout(maps[-1]) @ V * (1 if head_mask is None else head_mask[head]))
+        self.attention_weights = torch.stack(maps, dim=1)
+        return self.W_o(torch.cat(outputs, dim=-1))
+
+
+@pytest.fixture(autouse=True)
+def nothing_accepted(monkeypatch):
+    monkeypatch.setattr(whole_layer, "accepted", [])
+    monkeypatch.setattr(kept_work, "this_sitting", {})
+
+
+def written(old="", new=""):
+    """A class as a learner writes it in a cell, with one change in the complete one."""
+    assert SOURCE.count(old) >= 1
+    namespace, name = dict(whole_layer.AT_HAND), f"<cell of a notebook {hash((old, new))}>"
+    source = SOURCE.replace("CompleteAttention", "MultiHeadAttention").replace(old, new) if old else SOURCE
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), namespace)
+    return namespace["MultiHeadAttention" if old else "CompleteAttention"]
+
+
+@pytest.mark.parametrize("Layer", [CompleteAttention, ByEinsum, HeadByHead])
+def test_a_right_class_passes_both_steps_and_is_given_back(Layer):
+    assert exercises.layer_by_formula(Layer) and my_layer() is CompleteAttention
+    assert exercises.layer_with_head_mask(Layer) and my_layer() is Layer
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_class_is_told_its_step_and_not_given_back(what):
+    Layer = written(*WRONG[what])
+    verdict = exercises.layer_with_head_mask(Layer)
+    assert verdict.state == "wrong" and verdict.text.startswith(what.partition(":")[0] + ":")
+    assert my_layer() is CompleteAttention
+
+
+def test_a_stub_is_not_yet_an_answer():
+    class MultiHeadAttention(nn.Module):
+        def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+            super().__init__()
+
+        def forward(self, queries, keys, values, valid_lens=None, head_mask=None): ...
+
+    assert exercises.layer_by_formula(MultiHeadAttention).state == "not yet"
+    assert exercises.layer_with_head_mask(3).state == "wrong"
+
+
+def test_a_class_is_kept_as_source_for_the_next_kernel(monkeypatch):
+    Layer = written("h = self.num_heads", "h = self.num_heads + 0")
+    assert exercises.layer_with_head_mask(Layer)
+    kept = kept_work.this_sitting[whole_layer.KEPT_AS]["text"]
+    assert "h = self.num_heads + 0" in kept
+    monkeypatch.setattr(whole_layer, "accepted", [])
+    assert my_layer().__name__ == "MultiHeadAttention"
+    kept_work.keep(whole_layer.KEPT_AS, {"text": kept.replace(SCALE, "3")})
+    monkeypatch.setattr(whole_layer, "accepted", [])
+    assert my_layer() is CompleteAttention
+
+
+def test_the_complete_class_is_shown_unless_worked_answers_are_off(monkeypatch):
+    monkeypatch.delenv("MHA_SOLUTIONS", raising=False)
+    assert "repeat_interleave" in repr(exercises.complete_layer())
+    monkeypatch.setenv("MHA_SOLUTIONS", "off")
+    assert "repeat_interleave" not in repr(exercises.complete_layer()) and my_layer() is CompleteAttention
