@@ -11,8 +11,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 CUT = "names => names.filter(name => name.clientWidth < 0.95 * name.scrollWidth).map(name => name.textContent)"
 
 
-def test_names_of_notebooks_can_be_read(open_notebook):
-    notebook = open_notebook("notebooks/00_start_here.ipynb")
+def test_names_of_notebooks_can_be_read(open_notebook, lab):
+    notebook = open_notebook(lab.write("beside.ipynb", "None"))
+    notebook.do("await jupyterapp.commands.execute('filebrowser:go-to-path', { path: 'notebooks' })")
     notebook.page.locator(".jp-DirListing-itemName").get_by_text("11_heads_being_born.ipynb").wait_for()
     assert notebook.page.locator(".jp-DirListing-itemText").evaluate_all(CUT) == []
 
