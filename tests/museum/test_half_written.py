@@ -272,3 +272,13 @@ def test_an_instance_a_function_and_an_unknown_promise_are_refused():
     assert "it takes (self, X)" in check_layer(Natural.split).text
     with pytest.raises(ValueError, match=r"promises must be of weights, .*; got mask"):
         check_layer(Natural, promises=("mask",))
+
+
+@here
+def test_a_failure_of_the_check_is_not_the_layers(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("by accident")
+
+    monkeypatch.setattr("mha_lib.museum.layer_check.wrong_stages", fail)
+    verdict = check_layer(Natural)
+    assert verdict.state == "not yet" and "says nothing of the layer: RuntimeError: by accident" in verdict.text
