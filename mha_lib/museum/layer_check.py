@@ -189,7 +189,7 @@ class LayerCheck:
             every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
             name = name or next((text for text, program in known if explains(program, every)), "")
         step = self.hand_over(stages, wrong) or ("" if name else NEXT[wrong[0].partition(", ")[0]])
-        if not name and len(wrong) == 1 and wrong[0].startswith("a second call"):
+        if not name and all(label.startswith("a second call") for label in wrong):
             name = "The layer keeps something from an earlier call, such as its mask."
         if not name and first.got.error:
             where = f" at “{first.got.line}”" if first.got.line else ""

@@ -182,7 +182,7 @@ WRONG = {  # what is handed over, and what is said of it
     "softmax over queries if square": ([SQUARE_SOFTMAX], "Right with more keys than queries; wrong with one head"),
     "causal if square": ([CausalWhenSquare], "Right with more keys than queries"),
     "one tensor": ([OtherPathForOneTensor], "In some calls, but not in all, it looks like this"),
-    "state": ([KeepsFirstMask], "wrong with a second call with other lengths"),
+    "state": ([KeepsFirstMask], "The layer keeps something from an earlier call"),
     "dead biases": ([DeadBiases], "The biases of W_q, W_k and W_v are missing."),
     "mask added": ([variant(mask=lambda self, s, n: s + valid(n, s.shape[-1]).float())], "mask's 0 and 1 are added"),
     "first length": (
