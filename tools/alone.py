@@ -73,7 +73,7 @@ def run_nbval(notebook: str) -> int:
     build: the two would take three quarters of the time that an empty notebook needs, and none of it is used here.
     """
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.modules["rfc3987_syntax"] = None
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
     return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
 
 

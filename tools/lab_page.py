@@ -122,9 +122,11 @@ class Heard:
     """What a page does that nobody sees: errors in its console, with what is thrown and not caught, and requests."""
 
     def __init__(self, page):
-        self.page, self.errors, self.requests = page, [], []
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
         self.listeners = {
-            "console": lambda message: message.type == "error" and self.errors.append(message.text),
+            "console": lambda message: self.errors.extend([message.text] if message.type == "error" else []),
             "pageerror": lambda error: self.errors.append(f"uncaught: {error}"),
             "request": lambda request: self.requests.append(request.url),
         }

@@ -116,7 +116,7 @@ def clean_environment():
 
 def set_ids(cells, stem):
     """Keep the first use of every id ``<stem>-NN``; all other cells get the next free numbers, in order."""
-    kept = {}
+    kept: dict[str, nbformat.NotebookNode] = {}
     for cell in cells:
         if re.fullmatch(rf"{re.escape(stem)}-\d\d+", cell.get("id", "")):
             kept.setdefault(cell.id, cell)

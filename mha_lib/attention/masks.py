@@ -210,7 +210,7 @@ def _how_to_spread(sizes: Sequence[int], shape: Sequence[int]) -> str:
 def _warn_of_masks_meant_otherwise(attn_mask: Tensor) -> None:
     """Warn of a bool mask with torch.nn's meaning, and of a mask of 0 and 1 that would be added to the scores."""
     if attn_mask.dtype != torch.bool:
-        if tuple(attn_mask.aminmax()) == (0, 1) and ((attn_mask == 0) | (attn_mask == 1)).all():
+        if attn_mask.min() == 0 and attn_mask.max() == 1 and ((attn_mask == 0) | (attn_mask == 1)).all():
             _warn(
                 "attn_mask holds floats, 0 and 1, which were added to the scores: nothing is masked. For a mask where "
                 "1 means that a key may be attended to, pass mask.bool(); where 1 forbids it, ~mask.bool()"

@@ -19,7 +19,7 @@ def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...
     # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
         return sequences
-    if arguments.values_readable(mask) and all(math.isfinite(X.detach().sum()) for X in sequences):
+    if arguments.values_readable(mask) and math.isfinite(sum([X.detach().sum() for X in sequences])):
         return sequences
     seen = is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
