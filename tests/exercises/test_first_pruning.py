@@ -12,7 +12,7 @@ COST = re.compile(r"cost\((\[[\d, ]+\])\) = (-?\d+\.\d+)")
 
 def test_the_costs_of_the_counterexample_suffice_to_find_the_right_head():
     verdict = exercises.covering_head(lambda cost, head, others: min(others, key=lambda one: cost([head, one])))
-    costs = {heads: float(number) for heads, number in COST.findall(verdict.evidence)}
+    costs = {heads: float(number) for heads, number in COST.findall(repr(verdict))}
     _, head, others = verdict.inputs
     more = {other: costs[f"[{head}, {other}]"] - costs[f"[{other}]"] for other in others}
     assert verdict.state == "wrong" and max(more, key=more.get) == verdict.expected != verdict.got
