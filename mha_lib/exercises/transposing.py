@@ -235,5 +235,5 @@ def split_fused(W, num_heads):
     """
     size = W.shape[1]
     parts = W.reshape(num_heads, 3, -1, size)  # (h · 3 · p, s) -> (h, 3, p, s)
-    W_q, W_k, W_v = parts.transpose(0, 1).reshape(3, -1, size)  # -> (3, h, p, s) -> (3, h · p, s)
+    W_q, W_k, W_v = parts.transpose(0, 1).reshape(3, -1, size)  # -> (3, h · p, s)
     return W_q, W_k, W_v
