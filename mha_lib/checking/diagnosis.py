@@ -147,7 +147,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
-        yield "The result holds NaN or infinity. Is something divided by 0, or do powers or logarithms overflow?"
+        yield "The result holds NaN or infinity. Is something divided by 0, ∞ multiplied by 0, or do powers overflow?"
         return
     for found, what in ((ratio, "factor"), (shift, "number that is added")):
         numbers = [found(*pair) for pair in pairs]

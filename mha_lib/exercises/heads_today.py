@@ -186,6 +186,13 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
     return queries, torch.randn(num_keys, size), torch.randn(num_keys, value_size), allowed, block_size
 
 
+def partly_read_trial() -> tuple:
+    """Give a trial in blocks of 2, of which only the third is for all queries; each other one is hidden from some."""
+    allowed = torch.ones(7, 7, dtype=torch.bool)
+    allowed[0, :2] = allowed[1:3, 2:4] = allowed[-1, 6:] = False
+    return torch.randn(7, 4), torch.randn(7, 4), torch.randn(7, 3), allowed, 2
+
+
 def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
     """Give a trial with scores near minus a million, and a masked key near plus a million.
 
@@ -204,6 +211,7 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
         "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
         "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
         "with a first block that nobody may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+        "where a block is for some queries only": [partly_read_trial()],
         "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
     },
     praise="Equal to softmax in any blocks, with large scores and with blocks that nobody may read.",
@@ -215,7 +223,12 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
         total * rescale -> total => The total is not rescaled when a larger score comes; the mixture is.
         mixed * rescale -> mixed => The mixture is not rescaled when a larger score comes; the total is.
         torch.exp(largest - base) -> torch.exp(base - largest) => The rescaling is upside down.
-        new.masked_fill(new == -math.inf, 0.0) -> new => Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        new.masked_fill(new == -math.inf, 0.0) -> new || new.masked_fill(new == -math.inf, 0.0) -> new.masked_fill((new
+            == -math.inf).all(), 0.0) => Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~(allowed[:, block] & allowed[:,
+            block].any(dim=1).all()), -math.inf) || .masked_fill(~allowed[:, block], -math.inf) ->
+            .masked_fill(~(allowed[:, block] & allowed[0, block].any()), -math.inf) => A block is skipped for all
+            queries because one query may attend to none of its keys; others may.
         new.masked_fill(new == -math.inf, 0.0) -> new ; return mixed / total -> return (mixed / total).nan_to_num(0) =>
             A query that may read nothing of the first block gets 0. Does NaN arise, and is it replaced too late?
         torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> scores.amax(dim=1, keepdim=True) ||

@@ -109,6 +109,7 @@ def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_head
         attention_trial(2, 1, 2, (3, 4, 5), 2, 3, [1, 2]),
         attention_trial(2, 3, 4, (5, 6, 7), 3, 2, [4, 2]),
         attention_trial(3, 2, 5, (7, 4, 6), 2, 4, [3, 1, 4]),
+        attention_trial(2, 3, 4, (6, 5, 4), 2, 3, [4, 2]),  # a residual can be added here: the sizes allow it
     ],
     praise="The output is a sum with one part for each head, so a head can be taken out without the others.",
     idea="A head is ordinary attention with its own share of each matrix; what it says goes through its share of W_o.",

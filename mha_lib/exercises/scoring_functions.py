@@ -21,6 +21,9 @@ MASK = """
         what is left of a row does not sum to 1. Does the mask come before the softmax, or after?
     ~valid, {lowest}), dim=-1){times_valid} -> valid, {lowest}), dim=-1) => The weight is on the padding, and on nothing
         else. Which way round is the mask?
+    torch.arange(scores.shape[-1]) < {lengths} -> torch.arange(scores.shape[-1]) >= scores.shape[-1] - {lengths} => The
+        last keys of an example take part, where the first ones should.
+    scores.masked_fill -> torch.softmax(scores, dim=-1).masked_fill => The softmax is applied twice.
     < -> <= || {lengths} -> $ - 1 => One key too many takes part, or one too few. From which number are keys counted?
     {lengths} -> valid_lens.max() || valid_lens.float().mean() || valid_lens.min() || valid_lens.flatten()[0] => All
         rows share one length. Which one belongs to each?
@@ -82,12 +85,17 @@ def scaled_scores(queries, keys, std):
 
 
 def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """Add stages to these: the last one again, with all scores high, or low, or with padding alone far higher."""
+    """Add stages to these: the last one again, with all scores high, or low, or with padding alone far higher.
+
+    Low scores are whole numbers, 500 apart: no order of computing rounds them, not even ``logsumexp``.
+    """
     trials = list(stages.values())[-1]
     padding = [~valid_keys(lengths, scores.shape[-1]) for scores, lengths in trials]
     return stages | {
         "where all scores are 100 higher": [(scores + 100, lengths) for scores, lengths in trials],
-        "where all scores are 3 million lower": [(scores - 3e6, lengths) for scores, lengths in trials],
+        "where all scores are near −3 million": [
+            (500.0 * scores.argsort(dim=-1).argsort(dim=-1) - 3e6, lengths) for scores, lengths in trials
+        ],
         "where padding scores 3 million higher": [
             (scores + 3e6 * mask, lengths) for (scores, lengths), mask in zip(trials, padding, strict=True)
         ],

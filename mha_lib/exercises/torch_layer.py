@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.checking.exercise import exercise
@@ -21,6 +21,20 @@ def packed_trial(head_size, num_heads, padding) -> tuple:
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
+def low_trial(padding: Tensor) -> tuple:
+    """Give a trial for two heads with scores near minus a million, those of padding the lowest.
+
+    They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
+    """
+    X = torch.randint(-1, 2, (*padding.shape, 8)).float()
+    X[..., 0] = torch.rand(padding.shape).argsort(dim=-1).argsort(dim=-1) - 8.0 * padding
+    in_proj_weight, in_proj_bias = torch.randint(-1, 2, (24, 8)).float(), torch.zeros(24)
+    in_proj_weight[[0, 4, 8, 12]] = 0.0
+    in_proj_weight[[8, 12], 0] = 1.0
+    in_proj_bias[:8:4], in_proj_bias[8:16:4] = 2000.0, -1000.0  # in each head's first feature
+    return X, in_proj_weight, in_proj_bias, 2, padding
+
+
 def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=attention):
     """Compute the weights with an ``attention`` that makes a mistake."""
     W_q, W_k, W_v = in_proj_weight.chunk(3)
@@ -30,13 +44,18 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
 
 
 @exercise(
-    trials=lambda: [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
+    trials=lambda: {
+        "with scores near 0": [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
+        "with scores near −1 million": [low_trial(WITHIN)],
+    },
     praise="These are the maps of all heads, from a layer that was never asked for them.",
     idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
     begin="Begin with that one product, its bias included.",
     mistakes="""
     3, num_heads, -1)).permute(2, 0, 3, 1, 4) -> num_heads, 3, -1)).permute(3, 0, 2, 1, 4) => The rows are read head by
         head, with q, k and v inside each. In which order does torch stack them?
+    -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
+        => With this finite number padding takes weight in the softmax. Is it lower than every score can be?
     softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged: that is what torch's layer gives if
         nothing else is asked for.
     """,

@@ -158,9 +158,8 @@ MISTAKES = f"""
         mask is upside down.
     attn_mask=valid -> attn_mask=F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
     attn_mask=valid -> attn_mask=F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
-    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The lengths
-        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's
-        masks.
+    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The masks
+        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's.
     attn_mask=valid -> attn_mask=valid.flip(0) => The examples' masks are in reverse order.
     attn_mask=valid -> attn_mask=valid[:1].expand_as(valid) => All examples get the first one's mask.
     attn_mask=valid -> attn_mask=valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's mask.

@@ -1,7 +1,8 @@
 """Answers that others gave to the exercises, each with a teacher's sentence of what is wrong and words of the verdict.
 
 All but those at the end were written by someone who had seen the notebooks but not the tables of mistakes. To those at
-the end, written down from what readers reported, something untrue had been said, or nothing.
+the end, written down from what readers reported, something untrue had been said, or nothing,
+or the verdict itself was false.
 """
 # ruff: noqa: B905, E741, RUF059 (they stand here as they were written)
 
@@ -366,20 +367,20 @@ def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     return sum(say(*part) for part in parts)
 
 
-@wrong("transpose_qkv", "What must move before axes are joined?")
+@wrong("transpose_qkv", "Exchange the axes of tokens and heads before you merge axes.")
 def _(X, num_heads):
     """A bare reshape without exchanging the token and head axes: it has the right shape but mixes tokens and heads."""
     batch, tokens, hidden = X.shape
     return X.reshape(batch * num_heads, tokens, hidden // num_heads)
 
 
-@wrong("transpose_qkv", "All tables of head 0 come first")
+@wrong("transpose_qkv", "The matrices of head 0 come first")
 def _(X, num_heads):
     """The tables go head by head (all examples of head 0 first) instead of example by example."""
     return torch.cat(X.chunk(num_heads, dim=-1), dim=0)
 
 
-@wrong("transpose_qkv", "The features are dealt out in turn")
+@wrong("transpose_qkv", "The features of the heads alternate")
 def _(X, num_heads):
     """The last axis is split as (head size, heads) instead of (heads, head size), so a head gets every num_heads-th
     feature."""
@@ -1096,3 +1097,93 @@ def _(letters):
             if letters[earlier] == letters[t]:
                 answers[t] = letters[earlier + 1]
     return answers
+
+
+@wrong("blockwise_attention", "A block is skipped for all queries")
+def _(queries, keys, values, allowed, block_size):
+    """A block is left out as soon as one query may read nothing of it."""
+    top, norm, out = torch.full((len(queries), 1), -1e30), torch.zeros(len(queries), 1), 0
+    for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
+        if not ok.any(dim=1).all():
+            continue
+        scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
+        new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
+        shrink, e = torch.exp(top - new), torch.exp(scores - new)
+        norm, out, top = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ V, new
+    return out / norm
+
+
+@wrong("blockwise_attention", "A block is skipped for all queries")
+def _(queries, keys, values, allowed, block_size):
+    """The first query alone decides whether a block is read."""
+    top, norm, out = torch.full((len(queries), 1), -1e30), torch.zeros(len(queries), 1), 0
+    for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
+        if not ok[0].any():
+            continue
+        scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
+        new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
+        shrink, e = torch.exp(top - new), torch.exp(scores - new)
+        norm, out, top = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ V, new
+    return out / norm
+
+
+@wrong("blockwise_attention", "−∞ − (−∞) is NaN")
+def _(queries, keys, values, allowed, block_size):
+    """A block for nobody is left out, but a query that may read nothing of a block for others gets NaN."""
+    top, norm, out = torch.full((len(queries), 1), -math.inf), torch.zeros(len(queries), 1), 0
+    for K, V, ok in zip(keys.split(block_size), values.split(block_size), allowed.split(block_size, dim=1)):
+        if not ok.any():
+            continue
+        scores = (queries @ K.T / math.sqrt(queries.shape[1])).masked_fill(~ok, -math.inf)
+        new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
+        shrink, e = torch.exp(top - new), torch.exp(scores - new)
+        norm, out, top = norm * shrink + e.sum(dim=1, keepdim=True), out * shrink + e @ V, new
+    return out / norm
+
+
+@wrong("sum_over_heads", "An error is raised")
+def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
+    """The output is given the width of the queries; there is no residual."""
+    size, out = len(W_q) // num_heads, torch.zeros_like(queries)
+    for q, k, v, o in zip(W_q.split(size), W_k.split(size), W_v.split(size), W_o.split(size, dim=1)):
+        weights = masked_softmax((queries @ q.T) @ (keys @ k.T).mT / math.sqrt(size), valid_lens)
+        out += weights @ (values @ v.T) @ o.T
+    return out
+
+
+@wrong("masked_softmax_1d", "∞ multiplied by 0")
+def _(scores, valid_lens):
+    """0 times minus infinity is NaN, at every valid key."""
+    padding = (torch.arange(scores.shape[-1]) >= valid_lens[:, None, None]).float()
+    return torch.softmax(scores + padding * -math.inf, dim=-1)
+
+
+@wrong("masked_softmax_1d", "The last keys of an example")
+def _(scores, valid_lens):
+    """It takes padding to be on the left."""
+    position = torch.arange(scores.shape[-1])
+    padding = position < len(position) - valid_lens[:, None, None]
+    return scores.masked_fill(padding, -math.inf).softmax(dim=-1)
+
+
+@wrong("masked_softmax_1d", "The softmax is applied twice")
+def _(scores, valid_lens):
+    """A softmax before the mask and another one behind it."""
+    weights = scores.softmax(dim=-1)
+    for b, n in enumerate(valid_lens.tolist()):
+        weights[b, :, n:] = -math.inf
+    return weights.softmax(dim=-1)
+
+
+@right("masked_softmax_1d")
+def _(scores, valid_lens):
+    position = torch.ones_like(scores).cumsum(dim=-1)
+    scores = scores.masked_fill(position > valid_lens.view(-1, 1, 1), -math.inf)
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+
+
+@right("masked_softmax_2d")
+def _(scores, valid_lens):
+    keep = torch.arange(scores.shape[-1]) < valid_lens.unsqueeze(-1)
+    scores = scores.masked_fill(~keep, -1e30)
+    return (scores - scores.logsumexp(dim=-1, keepdim=True)).exp() * keep

@@ -57,3 +57,16 @@ def test_a_finite_mask_is_refused_in_blocks_too(fill):
     verdict = COURSE["blockwise_attention"](softmax_with(fill))
     assert verdict.state == "wrong" and "A finite number masks the keys" in verdict.text, verdict
     assert COURSE["blockwise_attention"](softmax_with(lambda scores, allowed: scores.where(allowed, -torch.inf)))
+
+
+@pytest.mark.parametrize("number", [-20, -100, -1e4, -1e5])
+def test_a_finite_mask_is_refused_where_the_maps_of_torch_are_asked_for(number):
+    def with_fill(X, in_proj_weight, in_proj_bias, num_heads, padding, fill=number):
+        packed = X @ in_proj_weight.T + in_proj_bias
+        q, k, _ = packed.unflatten(-1, (3, num_heads, -1)).unbind(dim=2)
+        scores = torch.einsum("bqhp,bkhp->bhqk", q, k) / q.shape[-1] ** 0.5
+        return scores.masked_fill(padding[:, None, None], fill).softmax(dim=-1)
+
+    verdict = COURSE["every_map"](with_fill)
+    assert verdict.state == "wrong" and "With this finite number" in verdict.text, verdict
+    assert COURSE["every_map"](lambda *given: with_fill(*given, fill=-1e9))

@@ -19,7 +19,7 @@ CLAIMS = {  # words of the text → what an output must hold
     "Here *queen* receives 0.46": "queen 0.46",
     "(0.92, 0.97, 0.01), a female person": "she receives [0.92, 0.97, 0.01]",
     "One head names both letters for about a fifth": "one head: both letters right for 0.2",
-    "Only 0.145 of the answers are still right": "right answers: 0.145",
+    "Only 0.145 of the answers are still right": "right answers: 0.145\nwithout any head: 0.13",
     "0.96 at four. After that leave-one-out is lower. With eight heads removed it has 0.63": "leave-one-out 0.63",
     "which goes from 0.57 to 0.79": "random orders 0.57 to 0.79",
     "with 0.92 against 0.72": "greedy: 0.92, after 300 more steps 1.00\nrandom: 0.72, after 300 more steps 1.00",
@@ -53,7 +53,7 @@ def test_the_bars_are_what_the_text_says_of_five_runs():
     low, high = ({heads: end(shares).item() for heads, shares in ends.items()} for end in (torch.min, torch.max))
     assert high[1] < 0.005 and 0.035 < low[2] and high[2] < 0.065 and low[4] > 0.995
     assert [round(end[heads], 2) for heads in (3, 12) for end in (low, high)] == [0.69, 0.95, 0.65, 0.94]
-    assert "three between 69 and 95 %" in TEXT and "reach 65 to 94 %" in TEXT
+    assert "three for 69 to 95 %" in TEXT and "reach 65 to 94 %" in TEXT
 
 
 def test_greedy_search_finds_the_five_that_the_check_knows():
@@ -70,6 +70,8 @@ def test_a_hand_out_holds_no_complete_class():
 
 def test_the_core_is_short():
     lines = [len(re.findall(r"(?m)^(?!\s*#).*\S", source)) for source in SHOWN]
-    assert 40 <= len(SHOWN) <= 55 and sum(lines) <= 320
+    tasks = r"exercises\.(transpose_qkv|layer_\w+|covering_head|five_heads)\("  # the stubs and checks of the exercises
+    story = [source for source in SHOWN if "your code here" not in source and not re.match(tasks, source)]
+    assert 40 <= len(story) <= 55 and sum(lines) <= 320
     assert max(len(line) for source in SHOWN for line in source.splitlines()) <= 88
     assert len(re.findall(r"\*\*Predict", TEXT)) <= 9  # one of them explains the word

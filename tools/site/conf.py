@@ -25,7 +25,11 @@ html_show_copyright = False
 html_show_sphinx = False
 html_math_renderer = "mathml"  # a browser's own: MathJax would be 24 MB
 codeautolink_concat_default = True  # a cell knows what cells above it have imported
-suppress_warnings = ["misc.highlighting_failure"]  # cells with IPython's own commands
+suppress_warnings = [
+    "misc.highlighting_failure",  # cells with IPython's own commands
+    "myst.header",  # exercises have the level that they have in the story
+    "ref.python",  # two live pictures have an attribute of one name
+]
 # Chinese and Japanese put no space between words, so every pair of neighbouring signs counts as one.
 SIGN = r"[\u3005\u3040-\u30ff\u3400-\u9fff]"
 WORD = rf"(?=({SIGN}{{2}})){SIGN}|(?<!{SIGN})({SIGN})(?!{SIGN})|((?:(?!{SIGN})LETTER)+)"
