@@ -25,7 +25,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
 ]
-PATIENCE = 600  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
+PATIENCE = 300  # seconds after which something counts as stuck; nothing is asserted of how long anything takes
 BROKEN_WIDGET = re.compile("Error displaying widget|[Mm]odel not found")
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 

@@ -108,6 +108,7 @@ class FunctionExercise(Exercise):
         programs: more mistakes, each as what is said of it and a program that makes it.
         then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
         numbers_in_words: how two numbers that differ are written.
+        known: takes the arguments of a call that shows a mistake; gives what else to know of it, in a sentence.
     """
 
     def __init__(
@@ -122,9 +123,11 @@ class FunctionExercise(Exercise):
         programs: Sequence[tuple[str, Callable]] = (),
         then: Callable[[Callable], object] | None = None,
         numbers_in_words: Callable[[float, float], tuple[str, str]] = two_numbers,
+        known: Callable[..., str] = lambda *_: "",
     ) -> None:
         super().__init__(right, right, idea, begin)
-        self.trials, self.praise, self.then, self.numbers_in_words = trials, praise, then, numbers_in_words
+        self.trials, self.praise, self.then, self.known = trials, praise, then, known
+        self.numbers_in_words = numbers_in_words
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
         self.edits = [row for table in tables for row in rows_of(table)]
         self.codes = [code_with(right, edits) for _, edits in self.edits]  # a slip in a table raises here
@@ -172,6 +175,7 @@ class FunctionExercise(Exercise):
         text = text or next(self.described(function, results, stages), "")
         call = ", ".join(filter(None, [call_in_words(function, shown.trial), stages[-1]]))
         seen = as_sentence(shown.problem(self.numbers_in_words) or "") + (f" Seen {call}." if call else "")
+        seen = f"{seen} {self.known(*shown.trial)}".rstrip()
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
 

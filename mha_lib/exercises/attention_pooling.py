@@ -111,7 +111,7 @@ def gaussian_pooling(queries, keys, values, sigma):
     queries (num_queries, size), keys (num_keys, size), values (num_keys, value_size) → (num_queries, value_size).
     Source: d2l 11.2.2.
     """
-    distances = (queries[:, None] - keys).square().sum(dim=2)  # (q, 1, s) - (k, s) -> (q, k)
+    distances = (queries[:, None] - keys).square().sum(dim=2)  # (q, k, s) -> (q, k)
     scores = -distances / (2 * sigma**2)
     return torch.softmax(scores, dim=1) @ values  # (q, k) @ (k, v) -> (q, v)
 

@@ -34,6 +34,12 @@ class Cost:
         return "cost"
 
 
+def costs_in_words(cost: Cost, head: int, others: list[int]) -> str:
+    """The costs that decide which of the others covers for a head."""
+    asked = [*([other] for other in others), *([head, other] for other in others)]
+    return f"{', '.join(f'cost({heads}) = {cost(heads):.2f}' for heads in asked)}."
+
+
 def others_than(head: int, num_heads: int) -> list[int]:
     return [other for other in range(num_heads) if other != head]
 
@@ -43,20 +49,27 @@ def others_than(head: int, num_heads: int) -> list[int]:
         (Cost(num_heads), head, others_than(head, num_heads))
         for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
     ],
-    praise="A head covers for another if its removal costs more once the other is gone.",
-    idea="Remove each of the others twice: together with `head`, and alone. Which difference is largest?",
+    known=costs_in_words,
+    praise="A head covers for another if its removal costs more after the other is removed.",
+    idea="Remove each of the others twice: together with `head`, and alone. Compare the differences of the two costs.",
     begin="Begin with `cost([head, other]) - cost([other])` for one of the others.",
     mistakes="""
-    - cost([other]) -> _ => This is the head with which the pair costs most. What does that head cost alone?
-    cost([head, other]) - cost([other]) -> cost([other]) || - cost([other]) => Heads are compared by their cost alone,
-        so `head` has no influence.
-    max( -> min( => This is the head whose removal costs least more. Which sign is needed?
+    - cost([other]) -> _ => This head has the largest cost together with `head`. Subtract what it costs alone.
+    cost([head, other]) - cost([other]) -> cost([other]) || - cost([other]) => The heads are compared by what each costs
+        alone. Compare with its cost when `head` is removed, too.
+    max( -> min( => This is the head with the smallest difference. Return the one with the largest.
     cost([head, other]) - cost([other]) -> cost([head, other]) + cost([other]) => The head's own cost is added instead
         of subtracted.
+    max(others, key=lambda other: cost([head, other]) - cost([other])) -> max(cost([head, other]) - cost([other]) for
+        other in others) || max(cost([head, other]) - cost([other]) - cost([head]) for other in others) => This is the
+        largest difference. Return the head, not its difference.
+    return max(others, key=lambda other: cost([head, other]) - cost([other])) -> return others.index(max(others,
+        key=lambda other: cost([head, other]) - cost([other]))) => This is the index of the head in `others`. Return the
+        head itself.
     """,
 )
 def covering_head(cost, head, others):
-    """Find the head that covers for another: its removal costs most more when the other is gone than when it is there.
+    """Find the head that covers for another: its removal costs more after the other is removed, by the most of all.
 
     cost(heads) → the loss of accuracy without the heads in a list; head, a head; others, a list of heads → one of them.
     Source: the interaction of two players; M. Grabisch, M. Roubens, 1999.

@@ -68,31 +68,34 @@ def origin(table, row, column, num_heads, head_size):
 @exercise(
     trials=lambda: [(TAGS, 2), (torch.randn(2, 4, 15), 3), (torch.randn(3, 5, 8), 4), (torch.randn(5, 2, 6), 2)],
     numbers_in_words=tags_in_words,
-    praise="Every number is where it belongs: table e · num_heads + i holds head i's share of example e.",
+    praise="Every number is where it belongs: matrix e · num_heads + i belongs to head i of example e.",
     idea="First the features are cut, then the heads move in front of the tokens, then two axes become one.",
     begin="Begin with a reshape that touches nothing but the last axis.",
     mistakes="""
-    .transpose(1, 2) -> _ => Pieces of one token stand below one another in a head. What must move before axes are
-        joined?
-    .transpose(1, 2) -> .permute(2, 0, 1, 3) => All tables of head 0 come first. Do the heads of one example follow one
-        another?
-    num_heads, d // num_heads -> d // num_heads, num_heads ; transpose(1, 2) -> permute(0, 3, 1, 2) => The features are
-        dealt out in turn. Which features does head 0 own?
-    .transpose(1, 2) -> .permute(0, 2, 3, 1) => Rows are cut across tokens. Which two axes change places?
+    .transpose(1, 2) -> _ => Head 0 holds all parts of token 0, not one part of each token. Exchange the axes of tokens
+        and heads before you merge axes.
+    .transpose(1, 2) -> .permute(2, 0, 1, 3) => The matrices of head 0 come first, for all examples. The heads of one
+        example must follow one another.
+    num_heads, d // num_heads -> d // num_heads, num_heads ; transpose(1, 2) -> permute(0, 3, 1, 2) => The features of
+        the heads alternate. Head 0 must hold the first d // num_heads features.
+    .transpose(1, 2) -> .permute(0, 2, 3, 1) => The rows of a head mix features of several tokens. Exchange the axes of
+        tokens and heads only.
     .transpose(1, 2) -> .permute(2, 1, 0, 3) || .transpose(2, 3) || .transpose(1, 3) || .transpose(0, 1) ||
         .transpose(1, 2) -> .transpose(2, 3) ; b * num_heads, n, -1 -> b * n, -1, num_heads || .transpose(1, 2) ->
         .transpose(1, 3) ; b * num_heads, n -> b * d // num_heads, num_heads || .transpose(1, 2) -> .transpose(0, 1) ;
-        n, -1 -> num_heads, -1 ; b * num_heads -> b * n => Two axes have changed places. Are they those that should?
+        n, -1 -> num_heads, -1 ; b * num_heads -> b * n => Two axes are exchanged, but not those of tokens and
+        heads.
     num_heads, d // num_heads -> d // num_heads, num_heads || num_heads, d // num_heads -> d // num_heads, num_heads ; b
-        * num_heads, n, -1 -> -1, n, num_heads => The last axis is cut into head_size heads. How many are there?
-    .transpose(1, 2) -> _ ; b * num_heads, n -> b * n, num_heads => The tokens are folded into the batch, and heads
-        stand as rows. Which belong into the batch?
+        * num_heads, n, -1 -> -1, n, num_heads => The last axis is divided into d // num_heads heads instead of
+        num_heads.
+    .transpose(1, 2) -> _ ; b * num_heads, n -> b * n, num_heads => The tokens are merged with the batch, and the
+        heads are rows. Merge the heads with the batch instead.
     n, num_heads, d -> num_heads, n, d || n, num_heads, d -> num_heads, n, d ; b * num_heads, n -> b * n, num_heads =>
-        The reshape cuts tokens, not features. Along which axis do the heads lie?
-    .transpose(1, 2) -> $.flip(1) => The heads of every example stand in reverse order.
+        The reshape divides the tokens among the heads. Divide the last axis, the features.
+    .transpose(1, 2) -> $.flip(1) => The heads of each example are in reverse order.
     .reshape(b * num_heads, n, -1) -> [:, 0] => Only head 0 is left.
-    .reshape(b * num_heads, n, -1) -> _ => The heads have an axis of their own. On how many axes do the tables stand?
-    b * num_heads, n, -1 -> b, num_heads * n, -1 => The heads are folded into the tokens. With which axis do they join?
+    .reshape(b * num_heads, n, -1) -> _ => The result has four axes, three are needed: merge batch and heads.
+    b * num_heads, n, -1 -> b, num_heads * n, -1 => The heads are merged with the tokens. Merge them with the batch.
     """,
 )
 def transpose_qkv(X, num_heads):
@@ -118,7 +121,8 @@ def transpose_qkv(X, num_heads):
     idea="The moves of transpose_qkv, from the last to the first, each undone.",
     begin="Begin with a reshape that touches nothing but the first axis: which of its two parts changes faster?",
     mistakes="""
-    .transpose(1, 2) -> _ => Rows of one head stand side by side. What must move back beside the features first?
+    .transpose(1, 2) -> _ => Rows of one head are next to each other. Exchange the axes of heads and tokens before
+        you merge heads and features.
     tables // num_heads, num_heads, -> num_heads, tables // num_heads, ; .transpose(1, 2) -> .permute(1, 2, 0, 3) =>
         Heads of different examples stand side by side. Are tables that follow one another heads of one example?
     tables // num_heads, num_heads, -> num_heads, tables // num_heads, || tables // num_heads, num_heads, -> num_heads,
@@ -235,5 +239,5 @@ def split_fused(W, num_heads):
     """
     size = W.shape[1]
     parts = W.reshape(num_heads, 3, -1, size)  # (h · 3 · p, s) -> (h, 3, p, s)
-    W_q, W_k, W_v = parts.transpose(0, 1).reshape(3, -1, size)  # -> (3, h, p, s) -> (3, h · p, s)
+    W_q, W_k, W_v = parts.transpose(0, 1).reshape(3, -1, size)  # -> (3, h · p, s)
     return W_q, W_k, W_v

@@ -8,7 +8,6 @@ import inspect
 import linecache
 import math
 import re
-from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
@@ -24,6 +23,7 @@ from mha_lib.checking.running import MistakeError, NotYetError, run_safely
 from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.exercises import transposing
 from mha_lib.museum.layer_check import check_layer
+from mha_lib.museum.layer_notes import NO_DROPOUT
 
 KEPT_AS = "the layer of notebook 00"
 transpose_qkv, transpose_output = transposing.transpose_qkv.right, transposing.transpose_output.right
@@ -36,9 +36,15 @@ AT_HAND = {  # what the source of a kept class may use without defining it
     "transpose_qkv": transpose_qkv,
     "transpose_output": transpose_output,
 }
-PROMISES = {"output": 6, "bias": 1, "no_lengths": 3, "weights": 5}  # what a layer must keep, and in which step
-STEP_OF = {  # words of a verdict on wrong numbers, and the step that makes these numbers
-    "dropout|dropped": 7,
+PROMISES = ("output", "bias", "no_lengths", "weights")  # what a layer must keep; of a tuple no weights can be read
+STEP_OF = {  # words of a verdict, and the step that they are about; the first that is found counts
+    "could not be made|`__init__`|has no W_|with(out)? `bias": 1,
+    "without valid_lens": 3,
+    "weights that it reports|reports no weights": 5,
+    "a call returns|returns nothing": 6,
+    "`head_mask`|with head_mask|the gates|a gate other": 8,
+    "dropout|dropped|same call|in training": 7,
+    "unpack|transpose the last two axes": 4,
     "merge|W_o": 6,
     "divided|head size|softmax|averaged|causal|overflow|blocks": 4,
     "length|mask|padding|valid": 3,
@@ -85,7 +91,8 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
 
     The class is made by Layer(num_hiddens, num_heads, bias=…) and called with (queries, keys, values, valid_lens).
     """
-    return with_steps(Layer, head_mask=False)
+    verdict = with_steps(Layer, head_mask=False)
+    return dataclasses.replace(verdict, text=verdict.text.replace(f"{NO_DROPOUT} ", "")) if verdict else verdict
 
 
 @judged(
@@ -114,52 +121,56 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
         raise MistakeError("Give the class itself, without calling it.")
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
         raise NotYetError("Put your code in the place of the dots, then run both cells.")
-    promises = tuple(PROMISES) + ("dropout",) * head_mask
-    if verdict := check_layer(Layer, head_mask=head_mask, promises=promises):
+    promises = PROMISES + ("dropout",) * head_mask
+    verdict = check_layer(Layer, head_mask=head_mask, promises=promises)
+    if verdict:
         return verdict
-    for step, arguments in questions(head_mask):
-        if not (about := check_layer(Layer, **arguments)):
-            step = step or next(step for words, step in STEP_OF.items() if re.search(words, about.text, re.I))
-            return dataclasses.replace(about, text=f"Step {step}: {about.text}")
-    return verdict
+    step = step_of(verdict)
+    if step == 8 and not (earlier := check_layer(Layer, promises=promises)):
+        verdict, step = earlier, step_of(earlier)
+    return dataclasses.replace(verdict, text=f"Step {step}: {verdict.text}")
 
 
-def questions(head_mask: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What is asked of a layer one by one: the step of the task, 0 where the verdict must say it, and arguments."""
-    yield 0, {}
-    for promise, step in PROMISES.items():
-        yield step, {"promises": (promise,)}
-    if head_mask:
-        yield 7, {"promises": ("dropout",)}
-        yield 8, {"head_mask": True}
+def step_of(verdict: Verdict) -> int:
+    """The step of the task that a verdict on a class is about."""
+    return next(step for words, step in STEP_OF.items() if re.search(words, verdict.text, re.I))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
     """Raise a ``MistakeError`` unless a head can be removed with its rows and columns, as if its gate were 0."""
 
-    def outputs(X: Tensor) -> tuple[Tensor, Tensor]:
+    def outputs(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         layer: Any = Layer(12, 3, bias=True).eval()
         masked = layer(X, X, X, head_mask=torch.tensor([1.0, 0, 1]))
         kept = torch.tensor([0, 1, 2, 3, 8, 9, 10, 11])
         for linear in (layer.W_q, layer.W_k, layer.W_v):
             linear.weight, linear.bias = nn.Parameter(linear.weight[kept]), nn.Parameter(linear.bias[kept])
         layer.W_o.weight, layer.num_heads = nn.Parameter(layer.W_o.weight[:, kept]), 2
-        return masked.detach(), layer(X, X, X).detach()
+        smaller = layer(X, X, X).detach()
+        for parameter in layer.W_q.parameters():  # as if the scores were divided by √4 where they are by √(12 // 2)
+            parameter.data *= math.sqrt(6 / 4)
+        return masked.detach(), smaller, layer(X, X, X).detach()
 
     (outcome,) = run_safely(outputs, [(torch.randn(2, 5, 12),)])
     if outcome.error:
-        error = ": ".join(filter(None, outcome.error))
+        error = ": ".join(filter(None, outcome.error)).rstrip(".")
         raise MistakeError(
-            "Step 2: the numbers are right, but section 7 removes heads, and a layer with `num_heads` 2, and 8 rows "
-            f"left of 12 in `W_q`, `W_k` and `W_v`, raises {error}. Read sizes from the projected tensors (-1 in "
-            "`reshape`), and the number of heads from `self.num_heads` in each call."
+            "Step 2: Right with all heads. Section 7 keeps two of three heads: `num_heads` becomes 2, and `W_q`, `W_k` "
+            f"and `W_v` keep 8 of 12 rows. Then your class raises {error}. In each call, read `self.num_heads`, and "
+            "take sizes from the projected tensors (-1 in `reshape`)."
         )
-    masked, smaller = outcome.value
-    if not torch.allclose(masked, smaller, atol=1e-5):
+    masked, smaller, rescaled = outcome.value
+    if torch.allclose(masked, smaller, atol=1e-5):
+        return
+    if torch.allclose(masked, rescaled, atol=1e-5):
         raise MistakeError(
-            "Step 2: the numbers are right, but section 7 removes heads, and then they are not: read the number of "
-            "heads from `self.num_heads` in each call."
+            "Step 4: Right with all heads, wrong when two of three heads are kept, as in section 7. Take p from "
+            "`Q.shape[-1]`, not from `num_hiddens // num_heads`."
         )
+    raise MistakeError(
+        "Step 2: Right with all heads, wrong when two of three heads are kept, as in section 7. In each call, read "
+        "`self.num_heads`, and take sizes from the projected tensors."
+    )
 
 
 def my_layer() -> type[nn.Module]:

@@ -17,9 +17,12 @@ SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
 NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
-UNFINISHED = {  # error of a class that is half written → what to write next
+UNFINISHED = {  # error of a class that is half written, with its line → what to write next
     r"before Module.__init__\(\) call": "`super().__init__()` is missing: it is the first line of `__init__`.",
-    r"'(\w+)' object has no attribute '(\w+)'": "`self.{1}` is used, and `__init__` does not set it.",
+    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b": "`self.{0}` is used, and `__init__` does not set "
+    "it.",
+    r"'tuple' (object|and)|and 'tuple'|not tuple": "A function that returns a pair gives a tuple. Unpack it, as in "
+    "`heads, weights = attention(…)`.",
     r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": "Give `forward` these "
     "arguments, or hand over `call`. {call}",
     "cannot be multiplied|Expected size for first two": "In `A @ B`, the last axis of A is as long as the last but one "
@@ -228,12 +231,13 @@ def parameters_of(function: Callable) -> list[str]:
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
     """An error in a sentence, with the learner's line, and what to write next if that is known."""
     where = f" at “{line}”" if line else ""
+    told = f"{': '.join(filter(None, error)).rstrip('.')}{where}"
     hints = [
         hint.format(*found.groups(), call=call)
         for pattern, hint in UNFINISHED.items()
-        if (found := re.search(pattern, error[1]))
+        if (found := re.search(pattern, told))
     ]
-    return " ".join([f"{what}: {': '.join(filter(None, error))}{where}.", *hints[:1]])
+    return " ".join([f"{what}: {told}.", *hints[:1]])
 
 
 def by_name(layer: Any) -> Sequence[Any]:

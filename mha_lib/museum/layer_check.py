@@ -83,6 +83,7 @@ def check_layer(
             num_keys) before dropout. "bias": ``bias=True`` gives four biases, the default none. "output": a call
             returns one tensor. "no_lengths": it can be called without valid_lens. "dropout": it acts on each weight,
             at the rate that is asked for. "empty_rows": an example without a valid key gets zeros.
+            Of several that are not kept, the first one here is told.
 
     All that is yours runs in a process of its own, and is cut short if it does not end, where the system can.
 
@@ -163,9 +164,9 @@ class LayerCheck:
 
     def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: str) -> Verdict:
         """The verdict on a right layer, with notes, unless a promise is not kept."""
-        for topic, kept, text in notes:
-            if topic in self.asked and not kept:
-                return Verdict("wrong", f"The output is right; what is missing is “{topic}”. {text}")
+        broken = {topic: text for topic, kept, text in notes if not kept}
+        if first := next((topic for topic in self.asked if topic in broken), ""):
+            return Verdict("wrong", f"The output is right. {broken[first]}")
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
         kind = f"{'Causal ' * ('causal' in way)}{KINDS[self.handed.num_inputs]}{', with biases' * biases}"
@@ -264,8 +265,7 @@ def example_in_words(result: Result) -> str:
     return (
         f"Smallest example: queries {tuple(queries.shape)}, keys {tuple(keys.shape)}, valid_lens "
         f"{allowed[:, 0, 0].sum(-1).tolist()}, num_heads {num_heads}. The output at {list(place)} is "
-        f"{result.got.value[place].item():.4g} instead of {result.right[place].item():.4g}; the verdict's inputs, got "
-        "and expected hold all of it."
+        f"{result.got.value[place].item():.4g} instead of {result.right[place].item():.4g}."
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.checking.comparing import first_difference
+from mha_lib.checking.running import error_in_words
 from mha_lib.checking.wording import as_sentence, kind_of
 from mha_lib.museum.handed_layer import HandedLayer
 from mha_lib.museum.wrong_attention import attention
@@ -15,6 +16,7 @@ from mha_lib.museum.wrong_attention import attention
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows")
 RATE = 0.25  # of the dropout that is tried
 EXAMPLES = 1000  # whose weights are dropped
+NO_DROPOUT = "`dropout` has no effect."
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
     right = handed.output(layer.eval(), X, lengths)[0].double()
     once = handed.output(layer.train(), X, lengths)[0].double()
     if torch.equal(once, right):
-        return Note("dropout", False, "`dropout` has no effect.")
+        return Note("dropout", False, NO_DROPOUT)
     kept = once.abs() > 1e-9
     if kept.double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
@@ -187,9 +189,9 @@ def on_lengths(handed: HandedLayer) -> Note:
     try:
         without = handed.output(layer, X, None)[0]
     except Exception as error:
-        return Note(
-            "no_lengths", False, f"A call without valid_lens raises {type(error).__name__}: give it the default None."
-        )
+        told = ": ".join(filter(None, error_in_words(error))).rstrip(".")
+        needed = "Give valid_lens the default None." if "missing" in told else "Without lengths, valid_lens is None."
+        return Note("no_lengths", False, f"A call without valid_lens raises {told}. {needed}")
     same = torch.allclose(without, handed.output(layer, X, torch.tensor([3, 3]))[0], atol=1e-5)
     return Note("no_lengths", same, "" if same else "Without valid_lens, some keys are masked.")
 
@@ -206,7 +208,8 @@ def on_bias(handed: HandedLayer) -> Note:
         wrong = [name for name, b in zip(("W_q", "W_k", "W_v", "W_o"), has, strict=True) if b != wanted]
         if wrong:
             given = "With `bias=True`" if wanted else "Without `bias`"
-            return Note("bias", False, f"{given}, {', '.join(wrong)} has {'no' if wanted else 'a'} bias.")
+            has_or_have = "has" if len(wrong) == 1 else "have"
+            return Note("bias", False, f"{given}, {', '.join(wrong)} {has_or_have} {'no' if wanted else 'a'} bias.")
     X = sequences(handed, 2, 4, hidden(layer, handed))
     matrices, given_biases, _ = handed.matrices(layer, num_heads)
     allowed = torch.ones(1, 1, 1, 4, dtype=torch.bool)

@@ -56,36 +56,40 @@ def league(
 def curves_and_chance(
     x: Sequence[float],
     curves: Mapping[str, Tensor],
-    errors: Mapping[str, Tensor],
+    errors: Mapping[str, Tensor] | None,
     chance: tuple[Sequence[float], Tensor, Tensor],
     *,
     x_label: str,
     y_label: str,
     caption: str | None = None,
 ) -> Picture:
-    """Curves with an error bar at each point, and a grey band where chance lies.
+    """Draw curves, with an error bar at each point if errors are given, and a grey band of random orders.
 
     Args:
         x: where the curves are known.
-        curves, errors: name → one value for each x, and half the length of its interval; at most four.
+        curves, errors: name → one value for each x, and half the length of its interval; at most four. Errors that
+            were not measured are None.
         chance: where the band is known, its lower and its upper end there.
 
     Raises:
         ValueError: lengths do not match, or there are more than four curves.
     """
     for name, curve in curves.items():
-        check_curves("x", curve.new_tensor(list(x)), {name: curve, f"the error of {name}": errors[name]})
+        bars = {f"the error of {name}": errors[name]} if errors else {}
+        check_curves("x", curve.new_tensor(list(x)), {name: curve, **bars})
     places, low, high = chance
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     panel = figure.subplots()
     panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label="random orders")
     for name, curve, colour, style in styled(curves):
+        lengths = errors[name].tolist() if errors else None
         panel.errorbar(
-            list(x), curve.tolist(), errors[name].tolist(), color=colour, linestyle=style, linewidth=2, capsize=3,
-            marker=".", label=name,
+            list(x), curve.tolist(), lengths, color=colour, linestyle=style, linewidth=2, capsize=3, marker=".",
+            label=name,
         )  # fmt: skip
     panel.set_xticks(list(x))
     finish_axes(panel, x_label, y_label)
-    last = "; ".join(f"{name} {curve[-1]:.2f} ± {errors[name][-1]:.2f}" for name, curve in curves.items())
+    ends = {name: f" ± {errors[name][-1]:.2f}" if errors else "" for name in curves}
+    last = "; ".join(f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items())
     reading = f"At {x[-1]}: {last}; random orders {low[-1]:.2f} to {high[-1]:.2f}."
     return Picture(figure, f"{y_label} by {x_label}: {', '.join(curves)}, and random orders", reading, caption)

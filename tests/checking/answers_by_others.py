@@ -367,20 +367,20 @@ def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     return sum(say(*part) for part in parts)
 
 
-@wrong("transpose_qkv", "What must move before axes are joined?")
+@wrong("transpose_qkv", "Exchange the axes of tokens and heads before you merge axes.")
 def _(X, num_heads):
     """A bare reshape without exchanging the token and head axes: it has the right shape but mixes tokens and heads."""
     batch, tokens, hidden = X.shape
     return X.reshape(batch * num_heads, tokens, hidden // num_heads)
 
 
-@wrong("transpose_qkv", "All tables of head 0 come first")
+@wrong("transpose_qkv", "The matrices of head 0 come first")
 def _(X, num_heads):
     """The tables go head by head (all examples of head 0 first) instead of example by example."""
     return torch.cat(X.chunk(num_heads, dim=-1), dim=0)
 
 
-@wrong("transpose_qkv", "The features are dealt out in turn")
+@wrong("transpose_qkv", "The features of the heads alternate")
 def _(X, num_heads):
     """The last axis is split as (head size, heads) instead of (heads, head size), so a head gets every num_heads-th
     feature."""

@@ -32,7 +32,38 @@ WRONG = {  # number of the step that is named → what is replaced in the comple
     "Step 3: no lengths": ("if valid_lens is not None", "if True"),
     "Step 7: no dropout": ("self.dropout(weights)", "weights"),
     "Step 2: heads cannot be removed": ("self.num_heads", "self.h"),
+    "Step 4: p of all heads": (SCALE, "math.sqrt(self.W_o.in_features // h)"),
+    "Step 1: bias of one map": ("nn.Linear(num_hiddens, num_hiddens, bias=bias)\n        self.W_v",
+                                "nn.Linear(num_hiddens, num_hiddens)\n        self.W_v"),
+    "Step 5: weights after dropout": ("= weights.unflatten", "= self.dropout(weights).unflatten"),
 }  # fmt: skip
+
+
+UNFINISHED = {  # beginning of the verdict → what is replaced in the complete class, and what else is said
+    "Step 4: The layer could not be called": (
+        "K.transpose(1, 2)",
+        "K.mT.mT",
+        "transpose the last two axes of the keys",
+    ),
+    "Step 4: The layer could not be called: A": (
+        "torch.bmm(self.dropout(weights), V)",
+        "(torch.bmm(weights, V), weights)",
+        "Unpack it, as in `heads, weights = attention(…)`.",
+    ),
+    "Step 1: The layer could not be called": ("self.num_heads = num_heads", "", "`self.num_heads` is used, and"),
+    "Step 1: The layer could not be made": ("num_heads = num_heads", "num_heads = heads", "NameError"),
+    "Step 6: `forward` returns nothing so far": (f"return {MERGED}", MERGED, "`return` the output"),
+}
+SAID = {  # what is said of a right output without a promise → what is replaced in the complete class
+    "Step 1: The output is right. With `bias=True`, W_q, W_k, W_v, W_o have no bias.": ("bias=bias", "bias=False"),
+    "Step 5: The output is right. It reports no weights: `attention_weights` is not there.": (
+        "self.attention_weights =",
+        "weights_by_head =",
+    ),
+    "Step 6: The output is right. A call returns a tuple of 2, not one tensor.": (MERGED, f"{MERGED}, weights"),
+    "Step 3: The output is right. A call without valid_lens raises AttributeError: 'NoneType' object has no attribute "
+    "'repeat_interleave'. Without lengths, valid_lens is None.": ("if valid_lens is not None", "if True"),
+}
 
 
 class ByEinsum(nn.Module):
@@ -101,6 +132,44 @@ def test_a_wrong_class_is_told_its_step_and_not_given_back(what):
     verdict = exercises.layer_with_head_mask(Layer)
     assert verdict.state == "wrong" and verdict.text.startswith(what.partition(":")[0] + ":")
     assert my_layer() is CompleteAttention
+
+
+@pytest.mark.parametrize("begins", UNFINISHED)
+def test_an_error_is_told_with_its_step_and_what_to_write(begins):
+    old, new, said = UNFINISHED[begins]
+    verdict = exercises.layer_by_formula(written(old, new))
+    assert verdict.state == "not yet" and verdict.text.startswith(begins) and said in verdict.text
+    assert "`self.reshape`" not in verdict.text
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_promise_that_is_not_kept_is_told_in_one_sentence(text):
+    verdict = exercises.layer_by_formula(written(*SAID[text]))
+    assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+def test_dropout_is_no_matter_of_the_first_step():
+    Layer = written("self.dropout(weights)", "weights")
+    assert "ropout" not in exercises.layer_by_formula(Layer).text
+    text = "Step 7: The output is right. `dropout` has no effect."
+    assert exercises.layer_with_head_mask(Layer).text == text
+
+
+def test_of_a_class_of_the_first_step_the_second_asks_for_its_first_missing_step():
+    class OfTheFirstStep(CompleteAttention):
+        def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+            self.dropout.eval()
+            return super().forward(queries, keys, values, valid_lens)
+
+    assert exercises.layer_with_head_mask(OfTheFirstStep).text.startswith("Step 7:")
+
+
+def test_a_size_that_stays_when_heads_are_removed_is_named():
+    Layer = written(SCALE, "math.sqrt(self.W_o.in_features // h)")
+    assert exercises.layer_by_formula(Layer)
+    text = exercises.layer_with_head_mask(Layer).text
+    assert "Right with all heads, wrong when two of three heads are kept" in text
+    assert "Take p from `Q.shape[-1]`, not from `num_hiddens // num_heads`." in text and "self.num_heads" not in text
 
 
 def test_a_stub_is_not_yet_an_answer():

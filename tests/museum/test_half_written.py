@@ -234,12 +234,12 @@ SAID = {  # class → what is said of it
     GateIgnored: "`head_mask` has no effect.",
     GateNone: "The output is right. It cannot be called with head_mask",
     GateInit: "An argument that is left out is None.",
-    NoBias: "what is missing is “bias”",
+    NoBias: "The output is right. With `bias=True` ",
     BiasNotO: "With `bias=True`, W_o has no bias.",
-    NoWeights: "what is missing is “weights”",
-    Tuple: "what is missing is “output”. A call returns a tuple of 2",
+    NoWeights: "The output is right. It reports no weights",
+    Tuple: "The output is right. A call returns a tuple of 2",
     LensNeeded: "A call without valid_lens raises",
-    Typo: "NameError: name 'hedas' is not defined at “return self.W_o(hedas)",
+    Typo: "NameError: name 'hedas' is not defined",
     InitTypo: "The layer could not be made: NameError",
 }
 NUMBERS = (OneHead, SplitV, NoMaskYet, GateRepeat, GateIgnored)

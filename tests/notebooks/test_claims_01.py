@@ -65,7 +65,7 @@ def test_of_the_four_rules_only_the_exponential_ignores_a_constant(told):
     assert f"the answer would be {answer:.2f} m" in notebook_tools.text_of("01_attention_pooling")
 
 
-def test_bank_takes_up_what_stands_beside_it(told):
+def test_bank_receives_what_its_neighbour_means(told):
     for beside, expected in (("boat", [1.18, 0.68]), ("loan", [0.68, 1.18])):
         words = ["the", beside, "at", "the", "bank"]
         vectors = [told["vectors"][word] for word in words]
@@ -74,7 +74,7 @@ def test_bank_takes_up_what_stands_beside_it(told):
         ]
         pooled = [sum(h * vector[i] for h, vector in zip(heights, vectors, strict=True)) / sum(heights) for i in (0, 1)]
         assert pooled == pytest.approx(expected, abs=0.005)
-    torch.testing.assert_close(told["bank"][0, 0], torch.tensor(pooled))
+        torch.testing.assert_close(told["last_word"](" ".join(words))[1], torch.tensor(pooled))
 
 
 def test_the_soft_answer_has_the_slope_that_differences_show_and_the_best_match_none(told):
@@ -98,6 +98,13 @@ def test_the_learned_width_gains_millimetres(told):
     gain = off(told, 1, everywhere) - off(told, told["from_others"], everywhere)
     assert gain == pytest.approx(0.0035, abs=0.0005)
     assert "only a few millimetres better" in notebook_tools.text_of("01_attention_pooling")
+
+
+def test_the_gaussian_is_closer_to_the_truth_than_one_reading_is(told):
+    everywhere, _ = everywhere_and_answered(told)
+    noise = (told["y_train"] - told["tide"](told["x_train"])).square().mean().sqrt()
+    assert f"The Gaussian is {off(told, 1, everywhere):.2f} m" in notebook_tools.text_of("01_attention_pooling")
+    assert off(told, 1, everywhere) < noise
 
 
 def test_a_gaussian_with_the_boxcars_spread_is_hardly_closer_than_the_boxcar(told):

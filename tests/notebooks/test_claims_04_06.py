@@ -27,7 +27,7 @@ def test_models_that_learned_with_the_shortcut_do_what_04_says():
 
 
 def test_the_rule_of_04_holds_for_every_number_and_one_stride_cannot_lead_to_all_tables():
-    told = notebook_tools.told("04_transpose_qkv", "## 4. The way back")
+    told = notebook_tools.told("04_transpose_qkv", "## 3. A single")
     X, folded, h, p = told["X"], told["folded"], told["num_heads"], 20
     for e, i, t, f in itertools.product(range(2), range(h), range(4), range(p)):
         assert folded[e * h + i, t, f] == X[e, t, i * p + f]

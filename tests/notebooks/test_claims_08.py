@@ -411,13 +411,13 @@ CLAIMS = {
 }
 
 
-REFUTED = {  # by other texts, by means in the place of zeros, or by a search without a fixed number
+REFUTED = [  # by other texts, by means in the place of zeros, or by a search without a fixed number
     "importance is not a property of a head",
     "One head, heard by five",
     "is heard by five others, shown",
     "lose less than any order of their own shape",
     "So most of what random cuts destroy is what heads always say",
-}
+]
 
 
 @pytest.fixture(scope="module")
