@@ -130,8 +130,11 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
     output = 0
     for i in range(num_heads):
         own = slice(i * head_size, (i + 1) * head_size)
-        q, k, v = queries @ W_q[own].T, keys @ W_k[own].T, values @ W_v[own].T  # (b, n, s) @ (s, d) -> (b, n, d)
-        weights = masked_softmax(q @ k.mT / math.sqrt(head_size), valid_lens)  # -> (b, q, k)
+        q = queries @ W_q[own].T  # (b, n, s) @ (s, d) -> (b, n, d)
+        k = keys @ W_k[own].T
+        v = values @ W_v[own].T
+        scores = q @ k.mT / math.sqrt(head_size)  # -> (b, q, k)
+        weights = masked_softmax(scores, valid_lens)
         output = output + weights @ v @ W_o[:, own].T
     return output
 

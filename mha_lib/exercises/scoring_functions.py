@@ -80,7 +80,8 @@ def scaled_scores(queries, keys, std):
     Source: Vaswani et al., 2017, section 3.2.1, footnote 4, for a standard deviation of 1.
     """
     d = queries.shape[-1]
-    return queries @ keys.mT / (std**2 * math.sqrt(d))  # (b, q, d) @ (b, d, k) -> (b, q, k)
+    # (b, q, d) @ (b, d, k) -> (b, q, k)
+    return queries @ keys.mT / (std**2 * math.sqrt(d))
 
 
 def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
@@ -136,7 +137,8 @@ def masked_softmax_1d(scores, valid_lens):
 
     scores (batch, num_queries, num_keys), valid_lens (batch,) → weights of the shape of scores. Source: d2l 11.3.2.
     """
-    valid = torch.arange(scores.shape[-1]) < valid_lens[:, None, None]  # (k,) < (b, 1, 1) -> (b, 1, k)
+    # (k,) < (b, 1, 1) -> (b, 1, k)
+    valid = torch.arange(scores.shape[-1]) < valid_lens[:, None, None]
     return torch.softmax(scores.masked_fill(~valid, -torch.inf), dim=-1)
 
 
@@ -206,7 +208,8 @@ def masked_softmax_2d(scores, valid_lens):
     Source: d2l 11.3.2, which gives a query without a valid key equal weights.
     """
     lowest = torch.finfo(scores.dtype).min
-    valid = torch.arange(scores.shape[-1]) < valid_lens[:, :, None]  # (k,) < (b, q, 1) -> (b, q, k)
+    # (k,) < (b, q, 1) -> (b, q, k)
+    valid = torch.arange(scores.shape[-1]) < valid_lens[:, :, None]
     return torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid
 
 
@@ -254,7 +257,8 @@ def additive_attention(queries, keys, values, W_q, W_k, w_v):
     W_q (h, query_size), W_k (h, key_size), w_v (h,) → (batch, num_queries, value_size).
     Source: D. Bahdanau, K. Cho, Y. Bengio, 2015, appendix A.1.2; d2l 11.3.3.
     """
-    features = torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None])  # -> (b, q, k, h)
+    # (b, q, 1, h) + (b, 1, k, h) -> (b, q, k, h)
+    features = torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None])
     weights = torch.softmax(features @ w_v, dim=-1)  # (b, q, k, h) @ (h,) -> (b, q, k)
     return weights @ values  # (b, q, k) @ (b, k, v) -> (b, q, v)
 
@@ -291,5 +295,6 @@ def distance_weights(queries, keys):
     queries (batch, num_queries, d), keys (batch, num_keys, d) → (batch, num_queries, num_keys).
     Source: section 2 of the notebook.
     """
-    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2  # (b, q, k) - (b, 1, k) -> (b, q, k)
+    # (b, q, k) - (b, 1, k) -> (b, q, k)
+    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2
     return torch.softmax(scores, dim=-1)

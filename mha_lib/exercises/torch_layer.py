@@ -68,8 +68,8 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     token is padding → (batch, num_heads, num_tokens, num_tokens). Source: PyTorch, ``nn.MultiheadAttention``.
     """
     packed = F.linear(X, in_proj_weight, in_proj_bias)  # (b, n, d) -> (b, n, 3d)
-    Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)  # -> three times (b, h, n, p)
-    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, n, p) @ (b, h, p, n) -> (b, h, n, n)
+    Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, n, n)
     return scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1)
 
 
@@ -114,7 +114,7 @@ def mask_for_torch(padding, num_heads, causal):
     n = padding.shape[1]
     out = padding[:, None].expand(-1, n, -1)  # (b, n) -> (b, q, k)
     later = torch.ones(n, n, dtype=torch.bool).triu(1)  # (q, k)
-    return (out | later if causal else out).repeat_interleave(num_heads, dim=0)  # (b, q, k) -> (b · h, q, k)
+    return (out | later if causal else out).repeat_interleave(num_heads, dim=0)
 
 
 @exercise(

@@ -6,6 +6,7 @@ import torch
 
 from mha_lib.checking.comparing import Result
 from mha_lib.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
+from mha_lib.models.training import seeded
 from mha_lib.museum.handed_layer import HandedLayer, in_words, refuse_changed
 from mha_lib.museum.wrong_attention import attention
 
@@ -123,6 +124,20 @@ class LayerCalls:
                 got = Outcome(output) if error is None else Outcome(None, *error)
                 found[name].append(Result(trial, got, formula(*trial)))
         return found
+
+    def is_random(self) -> bool:
+        """Whether one call in evaluation gives another output each time, and the same one from the same seed."""
+        layer = self.handed.build(max(self.handed.heads), 3)
+        X, lengths = [torch.randn(2, 4, 3 * max(self.handed.heads))] * 3, torch.full((2,), 4)
+
+        def differs(*seeds: int) -> bool:
+            outputs = []
+            for seed in seeds:
+                with torch.no_grad(), seeded(seed):
+                    outputs.append(self.handed.output(layer, X, lengths)[0])
+            return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
+
+        return differs(1, 2, 3) and not differs(1, 1, 1)
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""

@@ -39,6 +39,9 @@ NEXT = {  # first stage that is wrong → what to look at
     "large scores": "Check the softmax: the largest score of a row is subtracted first.",
     "many keys": "Check what depends on the number of keys.",
 }
+ROOM = (
+    "If the layer is built for fewer tokens, let `make` build it for 300; if not, check what depends on their number."
+)
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
     "gates": "It cannot be called with head_mask",
@@ -192,7 +195,13 @@ class LayerCheck:
         step = self.hand_over(stages, wrong) or ("" if name else NEXT[wrong[0].partition(", ")[0]])
         if not name and all(label.startswith("a second call") for label in wrong):
             name = "The layer keeps something from an earlier call, such as its mask."
+        if not name and run_safely(self.calls.is_random, [()])[0].value:
+            name = "In evaluation, the same call gives another output each time."
+            step = (
+                "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
+            )
         if not name and first.got.error:
+            step = ROOM if wrong == ["many keys"] else step
             where = f" at “{first.got.line}”" if first.got.line else ""
             name = f"{border} It raises {': '.join(filter(None, first.got.error))}{where}."
             return Verdict("not yet", name, next_step=step)

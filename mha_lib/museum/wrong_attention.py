@@ -198,6 +198,7 @@ MISTAKES = f"""
     X @ W.T -> X @ W ; @ W_o.T -> @ W_o || X @ W.T -> X @ W => The matrices are used transposed, as (input, output).
     + b_o -> _ => W_o's bias is missing.
     (queries, W_q, b_q) -> (queries, W_q, 0) => W_q's bias is missing.
+    (values, W_v, b_v) -> (values, W_v, 0) => W_v's bias is missing.
     W.T + b -> W.T => The biases of W_q, W_k and W_v are missing.
     W.T + b -> W.T ; + b_o -> _ => All biases are missing.
     return {MERGED} -> return queries + {MERGED} => The input is added to the output (a residual).

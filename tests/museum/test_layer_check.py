@@ -390,6 +390,7 @@ WRONG = {  # layer → what is said of it
         ),
         "it is on the queries",
     ),
+    "dropout in evaluation": (using(lambda w, p, on: F.dropout(w, 0.2)), "gives another output each time"),
     "batch and heads": (Fairseqs, "Examples and heads are exchanged"),
     "blocks of 1, not corrected": (variant(Blockwise, corrected=False, block=1), "reads keys in blocks"),
     "blocks of 64, not corrected": (variant(Blockwise, corrected=False, block=64), "reads keys in blocks"),
@@ -509,6 +510,16 @@ def test_code_that_does_not_come_back_gets_a_verdict(given, said, monkeypatch):
         monkeypatch.setattr(running, "PATIENCE", 0.5)
     verdict = check_layer(**{"make": Layer, **given})
     assert not verdict and said in verdict.text, verdict
+
+
+@here
+def test_a_layer_with_too_little_room_for_the_long_call_is_told_to_make_more():
+    def forward(self, queries, keys, values, valid_lens):
+        return Layer.forward(self, queries, keys, values, valid_lens) + 0 * torch.zeros(1, 64, 1)[:, : queries.shape[1]]
+
+    verdict = check_layer(variant(forward=forward))
+    assert verdict.state == "not yet" and "wrong with many keys. It raises RuntimeError" in verdict.text
+    assert "let `make` build it for 300" in verdict.next_step
 
 
 @here

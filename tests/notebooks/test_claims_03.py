@@ -13,8 +13,8 @@ HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)
 
 @pytest.fixture(scope="module")
 def told():
-    """Everything that sections 1 to 5 define."""
-    return notebook_tools.told("03_multi_head_attention", before="## 6. All heads at once")
+    """Everything that sections 1 to 4 define, with what is folded."""
+    return notebook_tools.told("03_multi_head_attention", before="## 5. Four ways")
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_head_of_size_1_prefers_the_largest_key_or_the_smallest_and_wider_ones
     assert len(choices[1]) > 6
 
 
-def test_the_head_of_section_9_finds_the_right_key(trained):
+def test_the_head_of_section_6_finds_the_right_key(trained):
     assert trained["weight"] > 0.85 and trained["loss"] < 0.1
 
 

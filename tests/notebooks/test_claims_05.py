@@ -173,7 +173,7 @@ def test_a_guess_gets_the_share_that_stands_beside_the_block_without_its_sums(se
     ids, answers = section["ids"], section["answers"]
     guesses = ids[..., 0].mode(dim=1).values[:, None, None].repeat(1, 12, 5)
     guesses[..., 4] = 6
-    assert f"is right {(guesses == answers).float().mean():.0%}".replace("%", " %") in text_of(STEM)
+    assert f"A guess from the row's values has accuracy {(guesses == answers).float().mean():.2f}" in text_of(STEM)
 
 
 def test_a_mask_repeated_the_wrong_way_is_that_of_another_text_for_nearly_every_head():
@@ -228,7 +228,7 @@ def with_places(section, program):
 
 def with_blocks(section, program):
     """The share of look-ups that are right if both layers are a program's."""
-    return section["share_right"](run=program)
+    return section["accuracy"](run=program)
 
 
 MEASURES = {
