@@ -68,7 +68,7 @@ NAMED = {  # room → words of what ``check_layer`` says of it
     8: "merged by a reshape",
     9: "repeat_interleave",
     10: "wrong with one sequence for all three",
-    11: "wrong with a second call with other lengths",
+    11: "keeps something from an earlier call",
 }
 
 
