@@ -163,7 +163,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       const heads = best.flatMap((own, head) => own === key ? [head] : []);
       return `${LETTERS[letters[key]]} at ${key} (head${heads.length > 1 ? "s" : ""} ${heads.join(", ")})`;
     });
-    return `${seeds}From ${from} the most weight goes to ${parts.join(", ")}.`;
+    const valid = `${state.valid_lens} of ${size} keys valid. `;
+    return `${seeds}${valid}From ${from} the most weight goes to ${parts.join(", ")}.`;
   }
 
   const below = element("div", { class: "below-maps" }, scale(), hint, tools);
