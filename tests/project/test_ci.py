@@ -28,7 +28,7 @@ def run(tmp_path):
 
     def run(limits=("15", "80"), **asked):
         script = tmp_path / ".ci" / "run"
-        script.write_text(RUN.read_text().replace("stage 15", f"stage {limits[0]}").replace("=80 ", f"={limits[1]} "))
+        script.write_text(RUN.read_text().replace("stage 15", f"stage {limits[0]}").replace("=85 ", f"={limits[1]} "))
         env = os.environ | {
             "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
             "MHA_CI_MINUTE": "1",
