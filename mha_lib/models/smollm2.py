@@ -48,7 +48,7 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
 }
 
 
-class RotaryAttention(MultiHeadAttention):
+class SmolLM2Attention(MultiHeadAttention):
     """Causal self-attention on normalised tokens, whose queries and keys are rotated by their places."""
 
     def __init__(self):
@@ -104,7 +104,7 @@ class RotaryBlock(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.attention = RotaryAttention()
+        self.attention = SmolLM2Attention()
         self.feed_forward = GatedFeedForward()
 
     def forward(self, X: Tensor, context: Tensor, valid_lens: Tensor | None, gates: Tensor | None) -> Tensor:
