@@ -24,6 +24,7 @@ const decoded = (value) => typeof value?.base64 === "string" ? bytes(value.base6
 
 /** Put the live picture in place of every still one whose state the page holds; `pictures` are modules by kind. */
 export function bringToLife(pictures) {
+  const shown = new Map(); // how often each name of a picture has been used: a screen reader lists them by name
   for (const figure of document.querySelectorAll("figure[data-mha-live]")) {
     const kept = document.querySelector(`script[data-mha-state="${figure.dataset.mhaLive}"]`);
     const { kind, state } = kept ? JSON.parse(kept.textContent) : {};
@@ -31,6 +32,11 @@ export function bringToLife(pictures) {
     state.data = Object.fromEntries(Object.entries(state.data).map(([name, value]) => [name, decoded(value)]));
     const place = document.createElement("div");
     pictures[kind].render({ model: pageModel(state), el: place });
-    if (place.querySelector(".mha-live")) figure.replaceWith(place);
+    const live = place.querySelector(".mha-live");
+    if (!live) continue;
+    const name = live.getAttribute("aria-label"), count = (shown.get(name) ?? 0) + 1;
+    shown.set(name, count);
+    if (count > 1) live.setAttribute("aria-label", `${name} (${count})`);
+    figure.replaceWith(place);
   }
 }
