@@ -46,7 +46,7 @@ def test_the_layer_and_its_gradients(num_groups, keep_weights, masks):
 @pytest.mark.parametrize("make", [encoder, encoder_decoder])
 def test_a_training_step(make):
     def compute(device):
-        model = make()  # float64: in float32, AdamW makes whole steps of what rounding leaves of key biases' gradients, 0
+        model = make()  # float64: in float32, AdamW takes whole steps along gradients that are 0 but for rounding
         batch = examples(model).to(device)
         model.to(device)
         losses = (TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for _ in range(2))
