@@ -84,7 +84,7 @@ class CompleteAttention(nn.Module):
 @judged(
     right=CompleteAttention,
     idea="Each line of `forward` is one of the steps 2 to 6, and most call a function that you have written.",
-    begin="Begin with `self.num_heads = num_heads` and the four linear layers.",
+    begin="Begin with `__init__`: keep the number of heads, and make the four linear layers.",
 )
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     """Check the class of notebook 00 after its first step: the formula, valid lengths, and the weights kept.
@@ -98,7 +98,7 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
 @judged(
     right=CompleteAttention,
     idea="Before the heads are merged, each is a matrix; afterwards it owns p features that follow one another.",
-    begin="Begin with `self.dropout = nn.Dropout(dropout)`.",
+    begin="Begin with `__init__`: make an `nn.Dropout` with the rate that is asked for.",
 )
 def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
     """Check the whole class of notebook 00, and keep it for ``my_layer`` if it is right.

@@ -34,7 +34,7 @@ def code_lines(cell):
     """What the region of a solution computes, line by line, without the name it goes by and without comments."""
     region = set(cell.source.split("\n")) - set(stubs.stub_from(cell).split("\n")) - {stubs.BEGIN, stubs.END}
     code = [re.sub(r"^(return|[\w, ]+ [-+*/@]?=(?!=)) |  # .*", "", line.strip()) for line in region]
-    markers_or_names = rf".*({stubs.BEGIN}|{stubs.END}).*|[\w, ]+"
+    markers_or_names = rf".*({stubs.BEGIN}|{stubs.END}).*|[\w., ]+"  # `self.num_heads` is a name, too
     return [line for line in code if len(line) >= SHORTEST and not re.fullmatch(markers_or_names, line)]
 
 
