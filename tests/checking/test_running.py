@@ -246,14 +246,14 @@ def test_a_figure_that_is_left_open_is_shown_and_those_of_the_kernel_are_not_sho
     before = matplotlib.get_backend()
     pyplot.switch_backend("module://matplotlib_inline.backend_inline")
     try:
-        pyplot.ion()  # as in a notebook
+        matplotlib.interactive(True)  # as in a notebook
         pyplot.figure()
         with capture_output() as captured:
             assert doubled(draw_open_figure)
         assert [output.data["text/plain"] for output in captured.outputs] == 3 * ["<Figure size 640x480 with 1 Axes>"]
     finally:
         pyplot.close("all")
-        pyplot.ioff()
+        matplotlib.interactive(False)
         pyplot.switch_backend(before)
 
 
