@@ -106,8 +106,6 @@ def hugging_face_attention(
         is_causal = getattr(module, "is_causal", True)
     if scaling is not None:
         query = query * (scaling * math.sqrt(head_size))
-    if key.shape[1] < query.shape[1]:
-        key, value = (X.repeat_interleave(query.shape[1] // X.shape[1], dim=1) for X in (key, value))
     attention = FusedAttention(dropout).train(module.training)
     causal = attention_mask is None and bool(is_causal) and num_queries > 1
     output = attention(query, key, value, attn_mask=attention_mask, causal=causal)
