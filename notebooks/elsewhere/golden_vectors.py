@@ -20,6 +20,11 @@ def cases(dtype):
             yield file.stem, {name: X.astype(dtype) if X.dtype.kind == "f" else X for name, X in arrays.items()}
 
 
+def arrays(name, dtype="float64"):
+    """Return one case, as it is kept."""
+    return dict(cases(dtype))[name]
+
+
 def filled(case):
     """Return the case with what it leaves out (zero biases, full lengths, open gates) and its ``inputs``, the names."""
     b, k, h = len(case["keys"]), case["keys"].shape[1], int(case["num_heads"])

@@ -1,17 +1,12 @@
 """The golden vectors for pure functions, for ``jax.ipynb``: matrices (h, in, d), defaults filled in."""
 
 import jax.numpy as jnp
-from golden_vectors import cases, filled
+from golden_vectors import arrays, filled
 
 
 def heads_of(W, num_heads):
     """Split a matrix into those of the heads, (in, h·d) -> (h, in, d): head 0 gets the first d columns."""
     return W.reshape(len(W), num_heads, -1).swapaxes(0, 1)
-
-
-def arrays(name, dtype="float64"):
-    """Return a golden vector as it is kept."""
-    return dict(cases(dtype))[name]
 
 
 def case(name, dtype="float64"):

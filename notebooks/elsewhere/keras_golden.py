@@ -1,6 +1,5 @@
 """The golden vectors for the layer of ``keras.ipynb``: matrices (in, h, d) for ``EinsumDense``."""
 
-from golden_vectors import cases
 from keras import ops
 
 INPUT = "queries", "keys", "values", "valid_lens", "head_mask"
@@ -9,11 +8,6 @@ INPUT = "queries", "keys", "values", "valid_lens", "head_mask"
 def heads_of(W, num_heads):
     """Split a matrix into those of the heads, (in, h·d) -> (in, h, d): head 0 gets the first d columns."""
     return W.reshape(len(W), num_heads, -1)
-
-
-def arrays(name, dtype="float64"):
-    """Return a golden vector as it is kept."""
-    return dict(cases(dtype))[name]
 
 
 def forward(kind, split=heads_of):
