@@ -63,7 +63,7 @@ NONSENSE = {
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("name", COURSE)
 def test_nonsense_is_wrong_and_no_crash(name, answer):
-    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "previous_token" else 1))
+    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "two_heads" else 1))
     assert verdict.state == "wrong" and len(repr(verdict)) < 900 and verdict._repr_html_()
 
 
@@ -175,7 +175,7 @@ FORMS = {
         lambda X: torch.tensor([X]),
         "but it comes as a tensor of shape (1,); one number is needed.",
     ),
-    "one of a list": ("parameter_count", lambda X: [X], "but it comes as a list of 1 number; one number is needed."),
+    "one of a list": ("honest_gain", lambda X: [X], "but it comes as a list of 1 number; one number is needed."),
 }
 
 
@@ -200,6 +200,11 @@ def asked(trials, mistakes):
 @asked(lambda: {"": [(torch.ones(3),)], "below 0": [(-torch.ones(3),)]}, ".relu() -> _ => Numbers below 0 stay.")
 def cut_off(X):
     return X.relu()
+
+
+@asked(lambda: [(2, 3, False), (4, 7, True), (5, 8, False)], "width * height -> width + height => No.")
+def area(width, height, painted):
+    return width * height
 
 
 @pytest.mark.parametrize(
@@ -227,8 +232,8 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
     assert "argument 0" in triangle(lambda distance: distance).text
     unlisted = scaled_scores(lambda queries, keys, std: (queries @ keys.mT).sinh())
     assert unlisted.text == "Your code never looks at `std`. What is it for?"
-    no_heads = COURSE["operation_count"](lambda batch_size, num_tokens, num_hiddens, num_heads: 3 * num_hiddens)
-    assert "`batch_size`" in no_heads.text  # and not num_heads, which the right answer does not need either
+    one_side = area(lambda width, height, painted: 3 * height)
+    assert "`width`" in one_side.text and "painted" not in one_side.text  # which the right answer does not need either
 
 
 def half(X):
@@ -415,14 +420,14 @@ def test_a_class_is_told_to_be_none_and_what_a_function_must_take_is_said():
 
 
 def test_the_kind_of_call_that_fails_is_named_by_its_stage_or_by_a_whole_number():
-    blockwise, counts = COURSE["blockwise_attention"], COURSE["parameter_count"]
+    blockwise = COURSE["blockwise_attention"]
 
     def in_one(queries, keys, values, allowed, block_size):
         right = blockwise.right(queries, keys, values, allowed, block_size)
         return right if block_size >= len(keys) else right.cos()
 
     assert blockwise(in_one).text == "Right in a single block, but not in several blocks."
-    assert counts(lambda *given: counts.right(*given) + (17 if given[3] else 0)).text.startswith("Right with bias = ")
+    assert area(lambda *given: area.right(*given) + 17 * given[2]).text.startswith("Right with painted = ")
 
 
 def test_at_most_two_arguments_are_named_and_those_that_can_be_written_out_first():

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
@@ -59,15 +58,6 @@ def additive_by_layer(queries, keys, values, W_q, W_k, w_v):
     layer = AdditiveAttention(len(w_v), query_size=W_q.shape[1], key_size=W_k.shape[1])
     layer.load_state_dict({"W_q.weight": W_q, "W_k.weight": W_k, "w_v.weight": w_v[None]})
     return layer(queries, keys, values)
-
-
-def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
-    X = torch.randn(batch_size, num_tokens, num_hiddens)
-    W = [torch.randn(num_hiddens, num_hiddens) for _ in range(4)]
-    with FlopCounterMode(display=False) as counter:
-        Q, K, V = ((X @ matrix).unflatten(-1, (num_heads, -1)).transpose(1, 2) for matrix in W[:3])
-        ((Q @ K.mT).softmax(-1) @ V).transpose(1, 2).flatten(2) @ W[3]
-    return counter.get_total_flops()
 
 
 def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
@@ -188,8 +178,6 @@ RIGHT = {
     ],
     "additive_attention": [additive_by_layer],
     "distance_weights": [lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=2)],
-    "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
-    "operation_count": [operations_by_torch],
     "sum_over_heads": [heads_by_concatenation],
     "origin": [lambda t, row, column, h, p: torch.tensor([t // h, row, t % h * p + column])],
     "transpose_qkv": [split_by_a_matrix],
