@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu research-measures research-births research-places research-real research-next-word \
-	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
+.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
+	research-measures research-births research-places research-real research-next-word test-research mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -130,6 +130,9 @@ lint: install ## check the style of all code, the types of the library, and the 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
+
+test-research: install ## the tests of research/, which no notebook needs
+	$(PYTEST) research/tests
 
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
 	$(PYTEST) tests/browser/firefox_and_webkit.py
