@@ -49,9 +49,12 @@ def twice(X):
     return X + X
 
 
-@asked(lambda: [(23, 5, 3), (7, 4, 2)], "number // rows -> number => The table is not found.")
-def place_of(number, rows, columns):
-    return number // rows, number % rows, number % columns
+@asked(
+    lambda: [(7, 2), (23, 5)],
+    "number // divisor, number % divisor -> number % divisor, number // divisor => Two are exchanged.",
+)
+def division(number, divisor):
+    return number // divisor, number % divisor, number
 
 
 @asked(lambda: [(6, False), (4, True), (2, False)], "size**2 -> size => The size is not squared.")
@@ -185,7 +188,7 @@ def test_a_mistake_that_nobody_listed_is_described_by_what_it_does(change, words
     assert verdict.state == "wrong" and words in verdict.text, verdict
 
 
-Place = collections.namedtuple("Place", ["example", "token", "feature"])
+Division = collections.namedtuple("Division", ["quotient", "remainder", "number"])
 FORMS = {
     "a list": (twice, lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
     "nested": (
@@ -209,7 +212,7 @@ FORMS = {
         "come as a dict of 3; 3 matrices of shape (3, 4)",
     ),
     "matrices": (thirds, lambda X: [W.tolist() for W in X], "come as a list of 3, each a list of 3; 3 matrices"),
-    "in order": (place_of, lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
+    "in order": (division, lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
     "one": (
         parameters_of,
         lambda X: torch.tensor([X]),
@@ -228,9 +231,9 @@ def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(asks, 
     assert "right, but" not in asks(lambda *arguments: pack(wrong(*arguments))).text
 
 
-@pytest.mark.parametrize("form", [lambda X: Place(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
+@pytest.mark.parametrize("form", [lambda X: Division(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
 def test_several_numbers_may_come_in_anything_that_has_an_order(form):
-    assert place_of(lambda *arguments: form(place_of.right(*arguments)))
+    assert division(lambda *arguments: form(division.right(*arguments)))
 
 
 @pytest.mark.parametrize(
