@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module):
             valid_lens, attn_mask, causal: see the top of ``masks``.
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
-        self.attention.remember(None)
+        self.attention.store_weights(None)
         arguments.check_call(self, queries, keys, values, head_mask, need_weights, others)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:

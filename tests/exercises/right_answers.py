@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
-from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
+from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -214,5 +214,5 @@ RIGHT = {
     "find_head": [head_by_sentences],
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
-    "own_importance": [path_gradient, monte_carlo_shapley],
+    "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

@@ -9,8 +9,8 @@ from scipy import stats
 from mha_lib.heads import controls, league
 from mha_lib.heads.ablation import evaluate, evaluate_all
 from mha_lib.heads.coalitions import pruning_curve, shapley
-from mha_lib.heads.intervals import removable
-from mha_lib.heads.measures import gate_gradient, leave_one_out, path_gradient
+from mha_lib.heads.intervals import num_prunable
+from mha_lib.heads.measures import gate_gradient, integrated_gradients, leave_one_out
 from mha_lib.models.tasks import find_task
 from mha_lib.models.training import trained
 
@@ -54,7 +54,7 @@ def test_a_form_is_cut_counted_and_compared_as_it_says(found, cut, form, importa
     *model, table = cut
     order, row = importance(*model), found["forms"]["gate gradient"][form]
     curve = pruning_curve(table, order)
-    assert (row["area"], row["removable"]) == pytest.approx((curve.mean().item(), removable(curve)))
+    assert (row["area"], row["num_prunable"]) == pytest.approx((curve.mean().item(), num_prunable(curve)))
     fair = shapley(evaluate_all(*model).accuracy)
     fair = fair if form == controls.SIGNED else fair.abs()
     assert row["spearman"] == pytest.approx(stats.spearmanr(order.flatten(), fair).statistic)
@@ -84,7 +84,7 @@ def test_what_can_go_by_chance_is_counted_order_by_order():
     table = torch.zeros(8)
     table[[7, 6]] = 1.0  # head 0 can go, and no other
     worth = controls.mean_worth(table, [torch.zeros(3)], draws=2000)
-    assert worth["removable"] == pytest.approx(1 / 3, abs=0.05)  # of the mean curve it would be none
+    assert worth["num_prunable"] == pytest.approx(1 / 3, abs=0.05)  # of the mean curve it would be none
     assert worth["area"] == pytest.approx((1 + 1 / 3) / 4)
 
 
@@ -93,4 +93,6 @@ def test_what_the_paths_add_up_to_stands_beside_what_is_due(found, cut):
     none, whole = evaluate(model, seen, task, torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])).loss
     assert found["path_sums"]["due"] == pytest.approx((none - whole).item(), abs=1e-4)
     for steps in (20, 40):
-        assert found["path_sums"][str(steps)] == pytest.approx(path_gradient(model, seen, task, steps).sum().item())
+        assert found["path_sums"][str(steps)] == pytest.approx(
+            integrated_gradients(model, seen, task, steps).sum().item()
+        )

@@ -10,7 +10,7 @@ from mha_lib.heads import coalitions
 from mha_lib.heads.ablation import evaluate_all, losses_without_each
 from mha_lib.heads.league import MEASURES
 from mha_lib.heads.removal import best_heads, prune
-from mha_lib.models.training import descend
+from mha_lib.models.training import training_loop
 
 pytestmark = pytest.mark.cpu  # with MHA_DEVICE all tests are on the other device, and this one has nothing to add
 
@@ -50,7 +50,7 @@ def test_a_training_step(make):
         batch = examples(model).to(device)
         model.to(device)
         losses = (TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for _ in range(2))
-        descend(model, losses, 1e-3, cycle=2)
+        training_loop(model, losses, 1e-3, cycle=2)
         return model.parameters()
 
     both(compute)

@@ -9,14 +9,14 @@ from on_device import DEVICE
 
 from mha_lib import heads
 from mha_lib.heads.ablation import head_outputs
-from mha_lib.heads.company import (
+from mha_lib.heads.interactions import (
     MEASURES,
     agreement_within,
-    costs_with_later_frozen,
+    direct_effects,
     exact_references,
-    heard_by,
-    natural_twins,
-    relations,
+    frozen_downstream_costs,
+    interaction_report,
+    most_redundant_pair,
 )
 from mha_lib.models import find_task, shipped_model
 
@@ -36,7 +36,7 @@ def without(case, *gone):
 
 
 def test_twins_are_the_pair_that_hides_most(case):
-    found = natural_twins(*case)
+    found = most_redundant_pair(*case)
     whole = without(case)
     hidden = {}
     for one in range(6):
@@ -54,14 +54,14 @@ def test_later_heads_that_nobody_hears_make_no_difference(case):
     model, batch, task = case
     deaf = copy.deepcopy(model)
     deaf.attentions[1].W_o.weight.data.zero_()
-    found = costs_with_later_frozen(deaf, batch, task)
+    found = frozen_downstream_costs(deaf, batch, task)
     torch.testing.assert_close(found["free"], found["frozen"], rtol=0, atol=1e-6)
     assert found["free"].abs().max() > 0.01
 
 
 def test_heads_that_are_heard_only_through_later_ones_cost_nothing_when_these_are_frozen(case):
     model, batch, task = case
-    found = costs_with_later_frozen(model, batch, task)
+    found = frozen_downstream_costs(model, batch, task)
     gates = torch.ones(7, 2, 6)
     gates[1:, 0] -= torch.eye(6)
     losses = heads.evaluate(model, batch, task, gates).loss
@@ -82,7 +82,7 @@ def test_each_reference_adds_up_to_its_own_score(case):
     none_and_all = torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])
     references = exact_references(model, batch, task)
     for ablation in ("zero", "mean", "resample"):
-        scores = heads.evaluate(model, batch, task, none_and_all, heads.substitutes_for(model, batch, ablation))
+        scores = heads.evaluate(model, batch, task, none_and_all, heads.ablation_values(model, batch, ablation))
         for score, (without, whole) in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
             assert references[f"{score}, {ablation}"].sum().item() == pytest.approx((whole - without).item(), abs=1e-6)
     assert len(references) == 6
@@ -92,7 +92,7 @@ def test_each_reference_adds_up_to_its_own_score(case):
 @pytest.mark.slow
 def test_relations_hold_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MHA_CACHE", str(tmp_path))
-    found = relations(0, num_examples=16, steps=30)
+    found = interaction_report(0, num_examples=16, steps=30)
     assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
     assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
     assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6
@@ -126,7 +126,7 @@ def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
     gone[0, 1] = 0
     whole, lacking = head_outputs(model, batch), head_outputs(model, batch, gone)
     for listeners in ([(1, 0)], later):
-        found = heard_by(model, batch, TASK, (0, 1), listeners)
+        found = direct_effects(model, batch, TASK, (0, 1), listeners)
         torch.testing.assert_close(found["whole"], losses())
         torch.testing.assert_close(found["cut"], losses(gates=gone))
         frozen = [(block, head, whole[block][:, head]) for block, head in listeners]
@@ -134,6 +134,6 @@ def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
         torch.testing.assert_close(found["frozen"], losses(*frozen, gates=gone))
         torch.testing.assert_close(found["misled"], losses(*misled))
         assert not torch.allclose(found["frozen"], found["cut"]) and not torch.allclose(found["misled"], found["whole"])
-    free_and_frozen = costs_with_later_frozen(model, batch, TASK)
+    free_and_frozen = frozen_downstream_costs(model, batch, TASK)
     cost = found["frozen"].double().mean() - found["whole"].double().mean()
     torch.testing.assert_close(cost, free_and_frozen["frozen"][1])

@@ -1,7 +1,7 @@
 """What heads are to each other: natural twins, what later heads do when an earlier one goes, and who agrees in a block.
 
-And how far exact Shapley values agree with each other, if another score or another ablation defines them. ``relations``
-asks all this of one small model, so that ``sweep`` can ask it of many.
+And how far exact Shapley values agree with each other, if another score or another ablation defines them.
+``interaction_report`` asks all this of one small model, so that ``sweep`` can ask it of many.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,23 +12,23 @@ from torch import Tensor
 
 from mha_lib.heads.ablation import (
     ABLATIONS,
-    always,
+    constant_patch,
+    eval_mode,
     evaluate,
     evaluate_all,
+    head_grid,
     head_outputs,
-    head_shape,
-    heads_seen_by,
-    measuring,
-    saying,
+    hook_heads,
+    patch_heads,
 )
-from mha_lib.heads.coalitions import blocks_alone, shapley, spearman
+from mha_lib.heads.coalitions import block_baseline_correlation, shapley, spearman
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     negative_entropy,
     output_norm,
-    path_gradient,
 )
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained
@@ -37,19 +37,19 @@ from mha_lib.models.transformer import Transformer
 MEASURES: Mapping[str, Callable[..., Tensor]] = {
     "leave one out": leave_one_out,
     "gate gradient": gate_gradient,
-    "path gradient": path_gradient,
+    "path gradient": integrated_gradients,
     "confidence": confidence,
     "minus entropy": negative_entropy,
     "output norm": output_norm,
 }
 
 
-def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
+def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
     """The two heads of a block whose single costs say least about what both cost together, in accuracy.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     groups = [*combinations(range(shape[1]), 1), *combinations(range(shape[1]), 2)]
     gates = torch.ones(1 + len(groups), *shape)
     for gate, gone in zip(gates[1:], groups, strict=True):
@@ -61,7 +61,7 @@ def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) 
     return {"heads": [one, other], "alone": alone, "together": costs[one, other]}
 
 
-def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
+def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
     """What each head of a block costs, in nats, while later heads may react to its absence, and while they are frozen.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
@@ -70,24 +70,24 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
 
     Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     said = head_outputs(model, batch)[block + 1 :]
     later = model.attentions[block + 1 :]
     gates = torch.ones(1 + shape[1], *shape, device=model.device)
     gates[1:, block] -= torch.eye(shape[1], device=gates.device)
 
     def costs() -> Tensor:
-        with torch.no_grad(), measuring(model):
+        with torch.no_grad(), eval_mode(model):
             outputs = [model(batch.inputs, batch.valid_lens, gate) for gate in gates]
         losses = torch.stack([task.losses(output, batch.targets).double().mean() for output in outputs])
         return losses[1:] - losses[0]
 
     free = costs()
-    with heads_seen_by(later, [always(kept) for kept in said]):
+    with hook_heads(later, [constant_patch(kept) for kept in said]):
         return {"free": free, "frozen": costs()}
 
 
-def heard_by(
+def direct_effects(
     model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
     """Who hears a head? The loss of every answer, in nats, where only some later heads hear of its absence, or all but.
@@ -100,12 +100,12 @@ def heard_by(
         head: (block, head).
         listeners: (block, head) of later ones.
     """
-    gone = torch.ones(head_shape(model), device=model.device)
+    gone = torch.ones(head_grid(model), device=model.device)
     gone[head] = 0
     with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
 
     def losses(mask: Tensor | None, words: list[Tensor], places: Collection[tuple[int, int]]) -> Tensor:
-        with torch.no_grad(), measuring(model), saying(model, words, places):
+        with torch.no_grad(), eval_mode(model), patch_heads(model, words, places):
             return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
 
     return {
@@ -133,11 +133,13 @@ def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, 
     for ablation in ABLATIONS:
         scores = evaluate_all(model, batch, task, ablation)
         for score, values in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
-            references[f"{score}, {ablation}"] = shapley(values).view(head_shape(model))
+            references[f"{score}, {ablation}"] = shapley(values).view(head_grid(model))
     return references
 
 
-def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
+def interaction_report(
+    seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None
+) -> dict:
     """All of this about one trained model, in a form that JSON can hold.
 
     It holds ``seed``; ``twins`` and ``later``, of the first block; and rank correlations with exact Shapley values of
@@ -150,13 +152,13 @@ def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, 
     references = exact_references(model, seen, task)
     fair = references.pop("accuracy, zero")
     importances = {name: measure(model, seen, task) for name, measure in MEASURES.items()}
-    frozen = costs_with_later_frozen(model, seen, task)
+    frozen = frozen_downstream_costs(model, seen, task)
     return {
         "seed": seed,
-        "twins": natural_twins(model, seen, task),
+        "twins": most_redundant_pair(model, seen, task),
         "later": {name: costs.tolist() for name, costs in frozen.items()},
         "across": {name: spearman(importance, fair) for name, importance in importances.items()},
         "within": agreement_within(importances, fair),
-        "block_alone": blocks_alone(fair),
+        "block_alone": block_baseline_correlation(fair),
         "references": {name: spearman(reference, fair) for name, reference in references.items()},
     }
