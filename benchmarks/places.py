@@ -1,10 +1,10 @@
 """Where does a token stand? ``python -m benchmarks.places``; about ten minutes of CPU time.
 
 Two attention-only layers learn to go on with a piece that came before (``mha_lib.models.positional``), with places that
-are rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps. Then
-they are asked at lengths and with padding that they were not trained on. Writes places.json into the library, where
-notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run again: delete the
-file to measure anew.
+are rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps.
+Then they are asked at lengths and with padding that they were not trained on. Writes places.json into the library,
+where notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run again:
+delete the file to measure anew.
 """
 
 import json
