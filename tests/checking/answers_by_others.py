@@ -395,41 +395,14 @@ def _(X, num_heads):
     return torch.stack(X.tensor_split(num_heads, dim=2), dim=1).flatten(0, 1)
 
 
-@wrong("lengths_for_heads", "The examples take turns")
-def _(valid_lens, num_heads):
-    """The whole list is repeated head by head; each example's length should stand num_heads times in a row."""
-    return torch.cat([valid_lens] * num_heads, dim=0)
-
-
-@wrong("lengths_for_heads", "Does each table get the whole row of its example?")
-def _(valid_lens, num_heads):
-    """Without dim=0, repeat_interleave flattens lengths of shape (batch, queries) into one long row."""
-    return torch.repeat_interleave(valid_lens, num_heads)
-
-
-@wrong("lengths_for_heads", "The examples take turns")
-def _(valid_lens, num_heads):
-    """The form (batch, queries) is repeated as a whole (repeat), so its rows go head by head instead of example by
-    example."""
-    if valid_lens.dim() == 1:
-        return valid_lens.repeat_interleave(num_heads)
-    else:
-        return valid_lens.repeat(num_heads, 1)
-
-
-@right("lengths_for_heads")
-def _(valid_lens, num_heads):
-    return valid_lens[torch.arange(len(valid_lens) * num_heads) // num_heads]
-
-
-@wrong("split_fused", "The first third of the rows is given out as W_q")
+@wrong("split_fused", "W is divided into three thirds")
 def _(W, num_heads):
     """It cuts the matrix into three thirds, as if all of W_q came first, though the rows go head by head."""
     W_q, W_k, W_v = W.chunk(3, dim=0)
     return W_q, W_k, W_v
 
 
-@wrong("split_fused", "The rows are dealt out in turn")
+@wrong("split_fused", "W_q, W_k and W_v get every third row")
 def _(W, num_heads):
     """The axis of the three matrices stands inside the head's rows instead of outside: it takes every third row, as if
     the rows of W_q, W_k, W_v took turns."""
@@ -438,7 +411,7 @@ def _(W, num_heads):
     return tuple(blocks[:, :, i].reshape(-1, W.shape[1]) for i in range(3))
 
 
-@wrong("split_fused", "there the heads alternate")
+@wrong("split_fused", "the heads alternate there")
 def _(W, num_heads):
     """The heads' blocks are stacked along dim 1, so the rows of the heads take turns instead of standing one head
     after the other."""

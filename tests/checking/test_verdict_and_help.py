@@ -140,7 +140,18 @@ def test_a_mistake_that_nobody_listed_is_described_by_what_it_does(change, words
     assert verdict.state == "wrong" and words in verdict.text, verdict
 
 
-Place = collections.namedtuple("Place", ["example", "token", "feature"])
+@exercise(
+    trials=lambda: [(7, 2), (23, 5)],
+    praise="So.",
+    idea="Think.",
+    begin="Begin.",
+    mistakes="number // divisor, number % divisor -> number % divisor, number // divisor => Two are exchanged.",
+)
+def division(number, divisor):
+    return number // divisor, number % divisor, number
+
+
+Division = collections.namedtuple("Division", ["quotient", "remainder", "number"])
 FORMS = {
     "a list": ("goes_on", lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
     "nested": (
@@ -158,18 +169,13 @@ FORMS = {
         lambda X: X.numpy(),
         "come as a NumPy array of shape (5,); a tensor of shape (5,) is needed.",
     ),
-    "other": (
-        "lengths_for_heads",
-        lambda X: X.tolist(),
-        "come as a list of 4 numbers; a tensor of shape (4,) is needed.",
-    ),
     "named": (
         "split_fused",
         lambda X: dict(zip("qkv", X, strict=True)),
         "come as a dict of 3; 3 matrices of shape (6, 6)",
     ),
     "matrices": ("split_fused", lambda X: [W.tolist() for W in X], "come as a list of 3, each a list of 6; 3 matrices"),
-    "in order": ("origin", lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
+    "in order": ("division", lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
     "one": (
         "honest_gain",
         lambda X: torch.tensor([X]),
@@ -181,16 +187,16 @@ FORMS = {
 
 @pytest.mark.parametrize(("name", "pack", "words"), FORMS.values(), ids=FORMS)
 def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(name, pack, words):
-    right = COURSE[name].right
-    text = COURSE[name](lambda *arguments: pack(right(*arguments))).text
+    asked_for = division if name == "division" else COURSE[name]
+    text = asked_for(lambda *arguments: pack(asked_for.right(*arguments))).text
     assert text.startswith(("The numbers are right, but they", "The number is right, but it")) and words in text
-    wrong = COURSE[name].mistakes[0][1]
-    assert "right, but" not in COURSE[name](lambda *arguments: pack(wrong(*arguments))).text
+    wrong = asked_for.mistakes[0][1]
+    assert "right, but" not in asked_for(lambda *arguments: pack(wrong(*arguments))).text
 
 
-@pytest.mark.parametrize("form", [lambda X: Place(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
+@pytest.mark.parametrize("form", [lambda X: Division(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
 def test_several_numbers_may_come_in_anything_that_has_an_order(form):
-    assert COURSE["origin"](lambda *arguments: form(COURSE["origin"].right(*arguments)))
+    assert division(lambda *arguments: form(division.right(*arguments)))
 
 
 def asked(trials, mistakes):
