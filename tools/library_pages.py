@@ -23,7 +23,7 @@ BEHIND = {
     "heads": {
         "ablation": "constant_patch hook_heads",
         "interactions": "most_redundant_pair frozen_downstream_costs direct_effects",
-        "controls": "controls beside_chance",
+        "controls": "beside_chance mean_worth",
         "kept_columns": "SmallModelResults LanguageModelResults",
     },
     "pictures": {},
