@@ -24,6 +24,7 @@ from mha_lib.heads.intervals import mean_and_ci95
 from mha_lib.heads.seeds import sweep
 from research.kept import kept_file, rounded, write_compact
 from research.league import MEASURES, Measure, compare, planted_controls, summarise
+from research.relations import interaction_report
 from research.signs import controls
 
 SEEDS, TUNED_SEEDS = range(30), range(8)

@@ -5,7 +5,7 @@ import torch
 
 from mha_lib import heads
 from mha_lib.models import find_task, shipped_model
-from research.relations import MEASURES, agreement_within, exact_references
+from research.relations import MEASURES, agreement_within, exact_references, interaction_report
 
 
 def test_agreement_is_asked_for_in_each_block_alone():
