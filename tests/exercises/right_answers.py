@@ -208,7 +208,6 @@ RIGHT = {
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
     ],
-    "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.203, 0.199])],
     "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "find_head": [head_by_sentences],
