@@ -23,7 +23,7 @@ BEHIND = {
     "heads": {
         "ablation": "always heads_seen_by",
         "company": "natural_twins costs_with_later_frozen heard_by",
-        "controls": "controls beside_chance",
+        "controls": "beside_chance mean_worth",
         "kept_columns": "SmallModels LanguageModelCuts",
     },
     "pictures": {},

@@ -59,7 +59,7 @@ def on_demand(
                 "call the layer again"
             )
         with torch.no_grad():
-            return weights(queries, keys, masks.joined())
+            return weights(queries, keys, masks.joined()).detach()
 
     before = versions(queries, keys, masks.attn_mask)
     return weights_of_the_call
@@ -75,7 +75,4 @@ def nothing_was_kept() -> Tensor:
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
     """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-    counters: list[int | None] = []
-    for X in tensors:
-        counters.append(None if X is None or X.is_inference() else X._version)
-    return counters
+    return [None if X is None or X.is_inference() else X._version for X in tensors]

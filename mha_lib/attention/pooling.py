@@ -25,6 +25,13 @@ def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
 
 
+def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
+    """Keys or values, for each head of the queries those that it shares: (b, g, k, d) -> (b, h, k, d)."""
+    if X.dim() < 4 or X.shape[1] == queries.shape[1]:
+        return X
+    return X.unsqueeze(2).expand(-1, -1, queries.shape[1] // X.shape[1], -1, -1).flatten(1, 2)
+
+
 def in_float32(X: Tensor) -> Tensor:
     """Turn 16-bit numbers into 32-bit ones, as torch's kernel does for its scores: float16 ends at 65,504."""
     return X.float() if X.dtype in (torch.float16, torch.bfloat16) else X
@@ -94,7 +101,8 @@ class AttentionPooling(KeptWeights):
         Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
         """
         self.remember(None)
-        arguments.check_sequences(queries, keys, values)
+        arguments.check_sequences(queries, keys, values, groups=self.takes_groups)
+        keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         shape = *queries.shape[:-1], keys.shape[-2]  # (b, q, k)
         mask = Masks(shape, queries, valid_lens, attn_mask, causal).joined()
         weights = self.weights(queries, keys, mask)  # (b, q, k)
@@ -170,8 +178,7 @@ class AdditiveAttention(AttentionPooling):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        given = ("queries", queries, self.W_q, "query_size"), ("keys", keys, self.W_k, "key_size")
-        arguments.check_projections(*given)
+        arguments.check_projections(queries=(queries, self.W_q), keys=(keys, self.W_k))
         features = self.W_q(queries).unsqueeze(-2) + self.W_k(keys).unsqueeze(-3)  # (b, q, k, num_hiddens)
         return self.w_v(torch.tanh(features)).squeeze(-1)  # (b, q, k, 1) -> (b, q, k)
 

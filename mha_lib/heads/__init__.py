@@ -29,8 +29,6 @@ from mha_lib.heads.coalitions import (
 from mha_lib.heads.intervals import interval, removable
 from mha_lib.heads.kept_results import load_results
 from mha_lib.heads.known_heads import Planted, plant
-from mha_lib.heads.league import compare, planted_controls, summarise, sweep
-from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
@@ -42,4 +40,5 @@ from mha_lib.heads.measures import (
     path_gradient,
 )
 from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.seeds import sweep
 from mha_lib.heads.statistics import entropy, mean_distance, strongest_inside, weight_on_self, weight_on_token

@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -20,18 +19,6 @@ def pooling_by_loops(queries, keys, values, sigma):
         for height, value in zip(heights / heights.sum(), values, strict=True):
             output[i] += height * value
     return output
-
-
-def hour_out_after_softmax(hours, sigma):
-    """Masked after the softmax, but divided by the sum again."""
-    apart = torch.cdist(hours[:, None], hours[:, None])
-    return F.normalize(torch.softmax(-(apart**2) / 2 / sigma**2, dim=1) * (apart > 1), p=1, dim=1)
-
-
-def line_by_numpy(queries, keys, values, sigma):
-    roots = torch.exp(-((queries[:, None] - keys) ** 2) / (4 * sigma**2)).double()
-    fits = [np.polyfit(keys.double(), values.double(), 1, w=root) for root in roots]
-    return torch.tensor(np.array([np.polyval(fit, query) for fit, query in zip(fits, queries.tolist(), strict=True)]))
 
 
 def mask(scores, valid_lens):
@@ -164,17 +151,10 @@ def block_from_numbers(X, layer):
 
 
 RIGHT = {
-    "triangle": [
-        lambda d: torch.where(d.abs() < 2, 1 - 0.5 * d.abs(), 0.0),
-        lambda d: torch.tensor([max(0.0, 1 - abs(x) / 2) for x in d.flatten().tolist()]).reshape(d.shape),
-    ],
-    "effective_number": [lambda w: 1 / torch.diagonal(w @ w.T)],
     "gaussian_pooling": [
         pooling_by_loops,
         lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
     ],
-    "leave_hour_out": [hour_out_after_softmax],
-    "local_line": [line_by_numpy],
     "scaled_scores": [lambda q, k, std: torch.einsum("bqd,bkd->bqk", q / std, k / std) * q.shape[2] ** -0.5],
     "masked_softmax_1d": [
         softmax_by_rows,
@@ -191,10 +171,8 @@ RIGHT = {
     "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
     "operation_count": [operations_by_torch],
     "sum_over_heads": [heads_by_concatenation],
-    "origin": [lambda t, row, column, h, p: torch.tensor([t // h, row, t % h * p + column])],
     "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
-    "lengths_for_heads": [lambda lens, h: torch.stack([lens] * h, dim=1).flatten(0, 1).float()],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "every_map": [maps_from_torch],
     "mask_for_torch": [mask_by_loops],

@@ -1,4 +1,4 @@
-"""Natural twins are found, frozen heads say what they said, and agreement is asked for within each block."""
+"""Natural twins are found, frozen heads say what they said, and who hears a head is told by its absence."""
 
 import copy
 
@@ -10,13 +10,9 @@ from on_device import DEVICE
 from mha_lib import heads
 from mha_lib.heads.ablation import head_outputs
 from mha_lib.heads.company import (
-    MEASURES,
-    agreement_within,
     costs_with_later_frozen,
-    exact_references,
     heard_by,
     natural_twins,
-    relations,
 )
 from mha_lib.models import find_task, shipped_model
 
@@ -67,35 +63,6 @@ def test_heads_that_are_heard_only_through_later_ones_cost_nothing_when_these_ar
     losses = heads.evaluate(model, batch, task, gates).loss
     torch.testing.assert_close(found["free"], losses[1:] - losses[0], rtol=0, atol=1e-5)
     assert found["free"][2] > 0.3 and found["frozen"][2].abs() < 0.01  # head 2 counts, and later heads pass it on
-
-
-def test_agreement_is_asked_for_in_each_block_alone():
-    reference = torch.tensor([[10.0, 11, 12], [1, 2, 3]])
-    measure = torch.tensor([[1.0, 2, 3], [30, 20, 10]])
-    assert agreement_within({"one": measure}, reference) == {"one": [pytest.approx(1), pytest.approx(-1)]}
-
-
-def test_each_reference_adds_up_to_its_own_score(case):
-    """What all heads add to the accuracy, or take from the loss, where absent ones are replaced in that way."""
-    model, batch, task = case
-    batch = batch[:16]
-    none_and_all = torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])
-    references = exact_references(model, batch, task)
-    for ablation in ("zero", "mean", "resample"):
-        scores = heads.evaluate(model, batch, task, none_and_all, heads.substitutes_for(model, batch, ablation))
-        for score, (without, whole) in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
-            assert references[f"{score}, {ablation}"].sum().item() == pytest.approx((whole - without).item(), abs=1e-6)
-    assert len(references) == 6
-
-
-@pytest.mark.cpu
-@pytest.mark.slow
-def test_relations_hold_all_of_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("MHA_CACHE", str(tmp_path))
-    found = relations(0, num_examples=16, steps=30)
-    assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
-    assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
-    assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6
 
 
 def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():

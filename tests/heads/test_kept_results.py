@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks import compare_measures, places, pruning_speed
+from benchmarks import pruning_speed
 from mha_lib.heads import coalitions, kept_columns, kept_results
 from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.heads.intervals import removable
@@ -12,11 +12,6 @@ from mha_lib.heads.intervals import removable
 def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
     kept = [(row["shape"], row["kept"]) for row in kept_results.load_results("pruning_speed")]
     assert kept == [(str(cell), num_kept) for cell, num_kept in pruning_speed.CUTS]
-
-
-@pytest.mark.parametrize(("name", "bench"), [("heads", compare_measures), ("places", places)])
-def test_the_report_shows_the_kept_results(name, bench):
-    assert bench.report(kept_results.load_results(name)) == bench.REPORT.read_text(encoding="utf-8")
 
 
 def test_unknown_results_are_refused():

@@ -9,7 +9,6 @@ from head_models import TASK, encoder, encoder_decoder, examples
 
 from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitutes_for
 from mha_lib.heads.coalitions import shapley
-from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
@@ -23,8 +22,7 @@ from mha_lib.heads.measures import (
 
 MODELS = {"encoder": encoder, "decoder": encoder_decoder}
 ALL = [
-    leave_one_out, gate_gradient, path_gradient, confidence, negative_entropy, output_norm,
-    monte_carlo_shapley, lambda *arguments: hard_concrete(*arguments, steps=2),
+    leave_one_out, gate_gradient, path_gradient, confidence, negative_entropy, output_norm, monte_carlo_shapley
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 from mha_lib.heads.intervals import interval
 
-KEPT = json.loads((notebook_tools.ROOT / "benchmarks" / "results" / "why_heads.json").read_text(encoding="utf-8"))
+KEPT = json.loads((notebook_tools.ROOT / "research" / "results" / "why_heads.json").read_text(encoding="utf-8"))
 TEXT = notebook_tools.text_of("03_multi_head_attention")
 
 

@@ -14,7 +14,7 @@ from tools.nbgrader_course import ASSIGNMENT, NBGRADER, Course
 
 DAMAGED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
 WRITTEN = {"explain-a-map", "defend-a-cut"}
-LOST = {"cells_deleted": {"origin-check"}, "cells_split": {"origin-check"}}
+LOST = {"cells_deleted": {"transpose-output-check"}, "cells_split": {"transpose-output-check"}}
 BY_HAND = """
 from nbgrader.api import Gradebook
 with Gradebook("sqlite:///gradebook.db") as book:

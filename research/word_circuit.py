@@ -3,7 +3,7 @@
 The head looks at the token before. Its absence costs some five nats where tokens come again, and none of them if all
 later heads are frozen, so that they say what they say with everybody there. Which of them must be? Both directions are
 tried: some heads *frozen* in the model without it, and in the whole model some heads that say what they *say without
-it*. Five heads are chosen on other sequences than those that are judged. One part of ``benchmarks.real_heads``.
+it*. Five heads are chosen on other sequences than those that are judged. One part of ``research.real_heads``.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from benchmarks.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
 from mha_lib import heads
 from mha_lib.heads.ablation import measuring, saying
 from mha_lib.models.smollm2 import SmolLM2
 from mha_lib.models.tasks import Batch
+from research.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
 
 Place = tuple[int, int]  # layer, head
 

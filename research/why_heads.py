@@ -1,4 +1,4 @@
-"""What several heads bring: ``python -m benchmarks.why_heads``, some minutes; goes on where it was interrupted.
+"""What several heads bring: ``python -m research.why_heads``, some minutes; goes on where it was interrupted.
 
 Small models learn to tell one to four messages at once (``mha_lib.models.neighbours``), with 1 to 24 heads and a
 read-out that is linear or has 64 hidden units, all from the seeds 0 to 4. Writes results/why_heads.json: for each
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.kept import rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.heads.intervals import interval
 from mha_lib.models.neighbours import train_neighbours
+from research.kept import rounded, write_compact
 
 RESULTS = Path(__file__).with_name("results") / "why_heads.json"
 SEEDS = range(5)

@@ -1,32 +1,25 @@
-"""The comparison of measures: what it counts, and that it counts the same on processes, threads and a Dask cluster."""
+"""The comparison of measures: what it counts."""
 
 import copy
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from functools import partial
-from unittest.mock import patch
 
-import dask
 import pytest
 import torch
-from distributed import Client, LocalCluster
 from head_models import TASK, encoder, examples
 from scipy import stats
 
-from mha_lib.heads import coalitions, league
+from mha_lib.heads import coalitions
 from mha_lib.heads.ablation import evaluate_all, head_shape
 from mha_lib.heads.coalitions import sets_kept, shapley, spearman
 from mha_lib.heads.known_heads import Planted, plant
-from mha_lib.heads.league import compare, planted_controls, summarise, sweep, taken_again, training_data
 from mha_lib.heads.measures import leave_one_out, output_norm
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Lookups, find_task
 from mha_lib.models.training import trained, tune
 from mha_lib.models.transformer import Encoder, TokenEmbedding
+from research import league
+from research.league import compare, planted_controls, summarise, taken_again, training_data
 
 pytestmark = pytest.mark.xdist_group("league")
 
@@ -243,67 +236,6 @@ def test_planted_heads_of_equal_importance_share_their_mean_place():
     found = league.places_of(planted, importance)
     shared = {"twins": [2.5, 6.5], "cancelling": [1.0, 6.5], "dead": [2.5], "constant": [6.5], "unheard": [6.5]}
     assert found == shared
-
-
-def on_threads():
-    return ThreadPoolExecutor(max_workers=2)
-
-
-@contextmanager
-def on_dask():
-    dask.config.set({"distributed.comm.timeouts.connect": "1 hour"})  # a busy machine takes its time
-    # It sets MALLOC_TRIM_THRESHOLD_ for good; what is started later would take twice as long.
-    with (
-        patch.dict(os.environ),
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as workers,
-        Client(workers) as client,
-    ):
-        yield client.get_executor()
-
-
-@pytest.mark.cpu
-@pytest.mark.parametrize(
-    "executor",
-    [
-        pytest.param(on_threads, id="threads"),
-        pytest.param(on_dask, marks=pytest.mark.long, id="Dask"),
-        pytest.param(nullcontext, id="processes"),
-    ],
-)
-def test_a_sweep_equals_a_plain_loop(executor, result):
-    with executor() as pool:
-        assert sweep(quick, [0], pool) == [result]
-
-
-def test_results_come_in_the_order_of_the_seeds():
-    with ThreadPoolExecutor() as threads:
-        assert sweep(lambda seed: {"seed": seed}, [3, 1, 2], threads) == [{"seed": 3}, {"seed": 1}, {"seed": 2}]
-
-
-def test_the_script_in_the_docstring_works(tmp_path):
-    lines = [line[4:] for line in league.__doc__.splitlines() if line.startswith("    ")]
-    small = "def compare(seed):\n    return {'orders': {'one': {'area': 0.25, 'kept': seed}}}\n\n"
-    script = tmp_path / "script.py"
-    script.write_text("\n".join(lines).replace("if __", f"{small}if __").replace("range(30)", "range(1)"))
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True)
-    assert ended.stdout.startswith("{'one': {'area': 0.25,"), ended.stderr
-
-
-def test_a_process_that_ends_early_is_explained():
-    with pytest.raises(RuntimeError, match=r"sweep: a process ended before it had a result.* below if __name__ =="):
-        sweep(os._exit, [3])
-
-
-def test_each_result_is_handed_over_before_a_later_one_fails():
-    def fails_at_two(seed):
-        if seed == 2:
-            raise ValueError("two")
-        return {"seed": seed}
-
-    kept = {}
-    with ThreadPoolExecutor(max_workers=1) as thread, pytest.raises(ValueError, match="two"):
-        sweep(fails_at_two, [3, 1, 2], thread, kept.__setitem__)
-    assert kept == {3: {"seed": 3}, 1: {"seed": 1}}
 
 
 @pytest.mark.cpu

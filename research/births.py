@@ -1,4 +1,4 @@
-"""Do heads come into being with every seed? ``python -m benchmarks.births``; about three minutes of CPU time.
+"""Do heads come into being with every seed? ``python -m research.births``; about three minutes of CPU time.
 
 For each of eight seeds: two layers, one layer, and one layer whose keys are made from the token before. Writes
 births.json into the library, where notebook 11 reads it, and the same as a table, births.md. A seed that stands in
@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.models.induction import NUM_STEPS, BirthRun, repeat_loss, train_on_repeats
+from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(8)
 RESULTS = kept_file("births")

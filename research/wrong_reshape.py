@@ -1,6 +1,6 @@
 """A reshape where a permute belongs, in a model that has learned without it and in one that learns with it.
 
-``python -m benchmarks.wrong_reshape``, under a minute, writes wrong_reshape.md. The mistake is that of published code
+``python -m research.wrong_reshape``, under a minute, writes wrong_reshape.md. The mistake is that of published code
 (reczoo/FuxiCTR, issue 30): the projected queries, keys and values go to the heads by a reshape alone.
 """
 

@@ -1,6 +1,6 @@
 """Why heads become different: the look-ups learned as usual, by heads that begin alike, and by one layer.
 
-``python -m benchmarks.alike_heads``, some minutes, writes alike_heads.md: the share of right answers to each question,
+``python -m research.alike_heads``, some minutes, writes alike_heads.md: the share of right answers to each question,
 for three seeds. Where heads begin alike, all six of a layer are copies of one. Dropout draws for each head on its own,
 which makes copies differ; so it is off but where it is named.
 """

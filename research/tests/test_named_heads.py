@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from benchmarks import named_heads
 from mha_lib.models import pretrained
+from research import named_heads
 
 
 def test_every_pair_is_of_the_words_that_its_role_says():

@@ -1,4 +1,4 @@
-"""What SmolLM2 reads in ``benchmarks.real_heads``: texts that cuts are judged on, texts that measures see, and repeats.
+"""What SmolLM2 reads in ``research.real_heads``: texts that cuts are judged on, texts that measures see, and repeats.
 
 A row is the first 64 tokens of a text. Cuts are judged on sixteen rows: eight paragraphs of this project, as they once
 were, and eight of scikit-learn's descriptions of data sets. Measures see other texts, of two kinds: *prose*, other
@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.models.prose import descriptions, own_prose
 from mha_lib.models.smollm2 import NextToken, SmolLM2
 from mha_lib.models.tasks import Batch
+from research.prose import descriptions, own_prose
 
 TASK = NextToken()
 ROW = 64  # tokens

@@ -1,4 +1,4 @@
-"""Where does a token stand? ``python -m benchmarks.places``; about ten minutes of CPU time.
+"""Where does a token stand? ``python -m research.places``; about ten minutes of CPU time.
 
 Two attention-only layers learn to go on with a piece that came before (``mha_lib.models.placed``), with places that are
 rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps. Then
@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
 from mha_lib.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, RepeatedPieces, held_out_repeats
 from mha_lib.models.placed import KINDS, Placed, right_letters, train_placed
+from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(5)
 RESULTS = kept_file("places")

@@ -1,9 +1,9 @@
-"""Every measure of a head's importance on small models, over thirty seeds: ``python -m benchmarks.compare_measures``.
+"""Every measure of a head's importance on small models, over thirty seeds: ``python -m research.compare_measures``.
 
 Takes hours of CPU time, on two processes. Writes heads.json into the library, where notebooks read it, and the same as
 tables, compare_measures.md. Each seed is written as soon as it is done, and nothing that stands there is run again:
 delete the file to measure anew, or name the parts and measures that have changed:
-``python -m benchmarks.compare_measures --again planted "gate gradient"``.
+``python -m research.compare_measures --again planted "gate gradient"``.
 Training after a cut, which takes longest, is done for the first eight seeds. Times are not in the files, so that
 another run on one machine changes nothing.
 """
@@ -19,12 +19,13 @@ from statistics import median
 
 import torch
 
-from benchmarks.kept import kept_file, rounded, write_compact
 from benchmarks.report import markdown
-from mha_lib.heads.company import relations
-from mha_lib.heads.controls import controls
 from mha_lib.heads.intervals import interval
-from mha_lib.heads.league import MEASURES, Measure, compare, planted_controls, summarise, sweep
+from mha_lib.heads.seeds import sweep
+from research.kept import kept_file, rounded, write_compact
+from research.league import MEASURES, Measure, compare, planted_controls, summarise
+from research.relations import relations
+from research.signs import controls
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
 RESULTS = kept_file("heads")
@@ -57,7 +58,7 @@ BY_MEASURE = {"planted": "ranks"} | dict.fromkeys(TASKS, "orders")  # where in a
 def main() -> None:
     """Measure what is missing, keeping each seed as it comes, and write the report."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.compare_measures", description="Measure what is not kept yet."
+        prog="python -m research.compare_measures", description="Measure what is not kept yet."
     )
     parser.add_argument(
         "--again",

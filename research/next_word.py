@@ -1,4 +1,4 @@
-"""Is it these five heads? What SmolLM2 says next, on texts that nobody chose, ``python -m benchmarks.next_word``.
+"""Is it these five heads? What SmolLM2 says next, on texts that nobody chose, ``python -m research.next_word``.
 
 The next-word explorer shows eight texts that were chosen because something is to be seen in them. This measures the
 same on others, written down before they were looked at: sixteen names in three frames, and twelve phrases, in all of
@@ -19,12 +19,12 @@ from safetensors.numpy import save
 from torch import Tensor
 
 import mha_lib
-from benchmarks.kept import kept_file, rounded, write_compact
 from mha_lib.heads.kept_results import load_results
 from mha_lib.models import next_words as says
 from mha_lib.models.next_words import ALL_HEADS, GROUPS, NUM_HEADS, Cut, NextWords, next_words
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.smollm2 import PACKAGE, SmolLM2, smollm2
+from research.kept import kept_file, rounded, write_compact
 
 FOLDER = Path(mha_lib.__file__).with_name("models") / "sentences"
 DRAWS = 20

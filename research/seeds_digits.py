@@ -1,4 +1,4 @@
-"""What heads of the digits model do, over five seeds: ``python -m benchmarks.seeds_digits``, about two minutes.
+"""What heads of the digits model do, over five seeds: ``python -m research.seeds_digits``, about two minutes.
 
 Writes seeds_digits.md beside this file. Times are not in it, so that another run on the same machine changes nothing.
 """
@@ -65,7 +65,7 @@ def report(accuracies: dict[int, float], trained: dict[int, dict], untrained: di
     lines = [
         "# The digits model over five seeds",
         "",
-        "Made by `python -m benchmarks.seeds_digits` with torch "
+        "Made by `python -m research.seeds_digits` with torch "
         f"{torch.__version__.split('+')[0]}, on the 360 held-out images. Distances are in patches, between patches "
         f"only (the class token has no place); entropy is in nats, at most ln {NUM_TOKENS} = "
         f"{math.log(NUM_TOKENS):.3f}; each is a mean over images and queries.",

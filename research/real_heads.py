@@ -1,4 +1,4 @@
-"""What survives on a real language model: heads of SmolLM2 measured and cut, ``python -m benchmarks.real_heads``.
+"""What survives on a real language model: heads of SmolLM2 measured and cut, ``python -m research.real_heads``.
 
 Each part is written as soon as it is done, so that a run that was cut short goes on where it stopped; at the end all
 parts become real_heads.json in the library, where notebooks read them. Delete that file to measure anew. Parts may be
@@ -19,10 +19,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmarks import real_cuts as cuts
-from benchmarks.kept import kept_file, rounded, write_compact
-from benchmarks.real_cuts import SHAPE, loss_of
-from benchmarks.real_texts import (
+from mha_lib import heads
+from mha_lib.heads.ablation import always, heads_seen_by, measuring
+from mha_lib.heads.controls import OF_EACH, SIGNED
+from mha_lib.models.smollm2 import SmolLM2, smollm2
+from mha_lib.models.tasks import Batch
+from research import real_cuts as cuts
+from research.kept import kept_file, rounded, write_compact
+from research.real_cuts import SHAPE, loss_of
+from research.real_texts import (
     CHOSEN_ON,
     JUDGED_ON,
     REPEATED,
@@ -33,12 +38,7 @@ from benchmarks.real_texts import (
     repeats,
     second_time,
 )
-from benchmarks.word_circuit import TELLER, circuit, without
-from mha_lib import heads
-from mha_lib.heads.ablation import always, heads_seen_by, measuring
-from mha_lib.heads.controls import OF_EACH, SIGNED
-from mha_lib.models.smollm2 import SmolLM2, smollm2
-from mha_lib.models.tasks import Batch
+from research.word_circuit import TELLER, circuit, without
 
 PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "real_heads"  # git ignores it
 DIGITS = 4  # after the point

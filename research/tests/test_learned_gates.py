@@ -5,7 +5,7 @@ import math
 import torch
 from head_models import TASK, encoder, examples
 
-from mha_lib.heads.learned_gates import hard_concrete, probability_open, sample_gates
+from research.learned_gates import hard_concrete, probability_open, sample_gates
 
 
 def hard_concrete_gate(uniform, log_alpha):
@@ -51,3 +51,12 @@ def test_the_same_seed_gives_the_same_importance_whatever_was_drawn_before():
     torch.rand(3)
     assert torch.equal(hard_concrete(model, batch, TASK, steps=5), first)
     assert not torch.equal(hard_concrete(model, batch, TASK, steps=5, seed=1), first)
+
+
+def test_it_has_the_shape_of_the_heads_and_leaves_no_trace():
+    model = encoder().float().train()
+    importance = hard_concrete(model, examples(model), TASK, steps=2)
+    assert (tuple(importance.shape), importance.dtype) == ((2, 3), torch.float64)
+    assert not importance.requires_grad and importance.isfinite().all()
+    assert model.training and all(parameter.grad is None for parameter in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())

@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks import real_cuts as cuts
-from benchmarks import real_texts
-from mha_lib.models.prose import descriptions, own_prose
+from research import real_cuts as cuts
+from research import real_texts
+from research.prose import descriptions, own_prose
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ some of these are old and often quoted, so that a language model may know them b
 
 import re
 from importlib.resources import files
-
-from mha_lib.models.package_data import package_data
+from pathlib import Path
 
 NOT_PROSE = r"::|>>>|\|  |:Number|=====|-----|http|\*\*|^`"  # tables, code and lists among the descriptions
 FEWEST_WORDS, FEWEST_LETTERS = 12, 300  # in a paragraph that counts as prose; in a description that is used
@@ -15,7 +14,7 @@ FEWEST_WORDS, FEWEST_LETTERS = 12, 300  # in a paragraph that counts as prose; i
 
 def own_prose() -> list[str]:
     """Eleven paragraphs of these notebooks, as they once were, so that what is measured on them stays the same."""
-    return package_data("models/sentences/prose.txt", "git checkout mha_lib/models/sentences").decode().splitlines()
+    return Path(__file__).with_name("own_prose.txt").read_text(encoding="utf-8").splitlines()
 
 
 def descriptions() -> list[str]:

@@ -6,7 +6,7 @@ that are gone give zeros (one reference of several that one could take), and the
 This script asks it in two processes of one machine. Each of them imports the script, so the call stands below
 ``if __name__``:
 
-    from mha_lib.heads.league import compare, summarise, sweep
+    from research.league import compare, summarise, sweep
 
     if __name__ == "__main__":
         results = sweep(compare, seeds=range(30))
@@ -18,11 +18,8 @@ On your own Dask cluster: ``sweep(compare, range(500), executor=distributed.Clie
 import copy
 import inspect
 import math
-import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 import torch
@@ -45,7 +42,6 @@ from mha_lib.heads.coalitions import (
     worst_sets,
 )
 from mha_lib.heads.known_heads import HeadIndex, Planted, plant
-from mha_lib.heads.learned_gates import hard_concrete
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
@@ -59,6 +55,7 @@ from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained, tune
 from mha_lib.models.transformer import Transformer
+from research.learned_gates import hard_concrete
 
 Measure = Callable[[Transformer, Batch, Task], Tensor]
 RepeatableMeasure = Callable[..., Tensor]  # a measure that takes ``kept``, too
@@ -79,63 +76,10 @@ MEASURES: Mapping[str, Measure] = {
 }
 TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
-GUESS = "the layers alone"  # every head counts as the mean of its block
-PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
-    "leave one out, zero, loss": "N + 1 forward",
-    "gate gradient": "1 forward, 1 backward",
-    "leave one out, zero, loss, taken again": "N (N + 1) / 2 forward",
-    "path gradient": "20 forward, 20 backward",
-    "path gradient, taken again": "20 N forward, 20 N backward",
-    "confidence": "1 forward",
-    "output norm": "1 forward",
-    "hard-concrete gates": "600 forward, 600 backward, of 32 examples",
-    "Shapley, 50 orders": "50 N forward",
-    "Shapley, exact": "2^N forward",
-    "greedy": "N (N + 1) / 2 forward",
-    "oracle": "2^N forward",
-    GUESS: "2^N forward",
-    "random": "none",
-}
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 
 # Training draws from torch's one generator and sets its one number of threads: within a process, runs take turns.
 _turn = threading.Lock()
-
-
-def sweep(
-    run: Callable[[int], dict],
-    seeds: Iterable[int],
-    executor: Executor | None = None,
-    done: Callable[[int, dict], object] | None = None,
-) -> list[dict]:
-    """The results of ``run(seed)``, wherever the executor runs it, in the order of ``seeds``.
-
-    Args:
-        run: a function that can be pickled, such as ``compare`` or a ``functools.partial`` of it; for processes it has
-            to stand in a file, not in a notebook.
-        executor: left out, a pool of two processes. Threads work, too, but take turns.
-        done: called with a seed and its result as soon as that is there, in whatever order they come. Write the result
-            to a file, and leave out the seeds that stand there: then a sweep that is cut short goes on where it was.
-
-    Raises:
-        RuntimeError: a process of the pool ended before it had a result.
-    """
-    if executor is None:
-        with ProcessPoolExecutor(max_workers=2, mp_context=multiprocessing.get_context("spawn")) as pool:
-            try:
-                return sweep(run, seeds, pool, done)
-            except BrokenProcessPool as error:
-                raise RuntimeError(
-                    "sweep: a process ended before it had a result. Each process imports the script that called sweep, "
-                    'so in a script the call must stand below if __name__ == "__main__": and in a notebook run must '
-                    "come from a file. Or memory ran out"
-                ) from error
-    futures = {executor.submit(run, seed): seed for seed in seeds}
-    for future in as_completed(futures):
-        result = future.result()
-        if done is not None:
-            done(futures[future], result)
-    return [future.result() for future in futures]
 
 
 def compare(

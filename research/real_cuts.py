@@ -1,6 +1,6 @@
 """Cuts of SmolLM2's heads beside every control: signs, chance of the same shape, calibration texts, kinds of "gone".
 
-Every function here measures one part of ``benchmarks.real_heads`` and says what it needs. Losses are those of the
+Every function here measures one part of ``research.real_heads`` and says what it needs. Losses are those of the
 sixteen judged texts, in nats, by cut and text. Cuts run in products of bfloat16 where the processor has them, which
 moves a loss by less than 0.005 nats; gradients in single precision, for the path's would be noise otherwise.
 """
@@ -12,7 +12,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.real_texts import TASK, drawn
 from mha_lib import heads
 from mha_lib.heads.ablation import blend, heads_seen_by
 from mha_lib.heads.coalitions import guess_by_blocks, shuffled_in_blocks
@@ -20,6 +19,7 @@ from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_lib.heads.measures import gate_gradients
 from mha_lib.models.smollm2 import SmolLM2
 from mha_lib.models.tasks import Batch
+from research.real_texts import TASK, drawn
 
 SHAPE = (30, 9)
 NUM_HEADS = 270

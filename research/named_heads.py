@@ -1,4 +1,4 @@
-"""What the named heads of MiniLM do on sentences that nobody chose: ``python -m benchmarks.named_heads``.
+"""What the named heads of MiniLM do on sentences that nobody chose: ``python -m research.named_heads``.
 
 The sentences are drawn from a small grammar, so that it is known which word belongs to which. A head is right where its
 strongest weight, [CLS] and [SEP] aside, falls on that word. Beside it stand what one fixed distance would reach, which
