@@ -1,34 +1,34 @@
 """What a head does, what it is worth by every measure and in truth, and how to take it out."""
 
 from mha_lib.heads.ablation import (
-    Scores,
+    Evaluation,
     evaluate,
     evaluate_all,
     head_means,
     head_outputs,
-    head_shape,
+    head_grid,
     losses_without_each,
-    saying,
-    substitutes_for,
+    patch_heads,
+    ablation_values,
 )
 from mha_lib.heads.coalitions import (
-    area,
+    area_under_curve,
     best_sets,
     greedy,
-    heads_in,
-    mean_curve,
+    set_members,
+    random_pruning_curve,
     mean_ranks,
     pruning_curve,
     ranks,
     sampled_shapley,
-    sets_kept,
+    top_k_sets,
     shapley,
     spearman,
     worst_sets,
 )
-from mha_lib.heads.intervals import interval, removable
+from mha_lib.heads.intervals import mean_and_ci95, num_prunable
 from mha_lib.heads.kept_results import load_results
-from mha_lib.heads.known_heads import Planted, plant
+from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
@@ -37,8 +37,8 @@ from mha_lib.heads.measures import (
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    path_gradient,
+    integrated_gradients,
 )
 from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
 from mha_lib.heads.seeds import sweep
-from mha_lib.heads.statistics import entropy, mean_distance, strongest_inside, weight_on_self, weight_on_token
+from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
-from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
+from mha_lib.heads.measures import monte_carlo_shapley, integrated_gradients
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -191,5 +191,5 @@ RIGHT = {
     "find_head": [head_by_sentences],
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
-    "own_importance": [path_gradient, monte_carlo_shapley],
+    "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

@@ -13,7 +13,7 @@ from mha_lib.heads import (
     head_outputs,
     leave_one_out,
     output_norm,
-    path_gradient,
+    integrated_gradients,
     prune,
     prune_attention,
 )
@@ -63,7 +63,7 @@ def test_evaluate_all(model, inside):
 
 
 def test_gradients_of_gates(model, inside):
-    for measure in (gate_gradient, lambda *given: path_gradient(*given, steps=2)):
+    for measure in (gate_gradient, lambda *given: integrated_gradients(*given, steps=2)):
         torch.testing.assert_close(measure(inside, BATCH, TASK), measure(model, BATCH, TASK), rtol=1e-3, atol=1e-5)
 
 
