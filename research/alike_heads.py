@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.report import markdown
 from mha_lib.heads.removal import select_heads
 from mha_lib.models.tasks import Lookups
-from mha_lib.models.training import seeded, single_thread, finetune
+from mha_lib.models.training import finetune, seeded, single_thread
 from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")

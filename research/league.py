@@ -25,35 +25,35 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_grid, ablation_values
+from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
 from mha_lib.heads.coalitions import (
     area_under_curve,
     best_sets,
     block_baseline_correlation,
     greedy,
-    set_members,
-    random_pruning_curve,
     mean_ranks,
     pruning_curve,
+    random_pruning_curve,
     ranks,
-    top_k_sets,
+    set_members,
     shapley,
     spearman,
+    top_k_sets,
     worst_sets,
 )
-from mha_lib.heads.planted_heads import HeadIndex, Planted, plant_heads
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    integrated_gradients,
 )
+from mha_lib.heads.planted_heads import HeadIndex, Planted, plant_heads
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import trained, finetune
+from mha_lib.models.training import finetune, trained
 from mha_lib.models.transformer import Transformer
 from research.learned_gates import hard_concrete
 

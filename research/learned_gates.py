@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import head_grid, eval_mode
+from mha_lib.heads.ablation import eval_mode, head_grid
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.heads.ablation import interpolate_heads, hook_heads
+from mha_lib.heads.ablation import hook_heads, interpolate_heads
 from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_lib.heads.measures import gate_gradients

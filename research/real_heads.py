@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib import heads
-from mha_lib.heads.ablation import constant_patch, hook_heads, eval_mode
+from mha_lib.heads.ablation import constant_patch, eval_mode, hook_heads
 from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch

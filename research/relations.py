@@ -13,10 +13,10 @@ from mha_lib.heads.interactions import frozen_downstream_costs, most_redundant_p
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     negative_entropy,
     output_norm,
-    integrated_gradients,
 )
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained

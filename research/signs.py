@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from mha_lib.heads.ablation import evaluate_all
-from mha_lib.heads.coalitions import area_under_curve, best_sets, greedy, block_mean_baseline
+from mha_lib.heads.coalitions import area_under_curve, best_sets, block_mean_baseline, greedy
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SHAPED_DRAWS, SIGNED, beside_chance, mean_worth
 from mha_lib.heads.intervals import num_prunable
 from mha_lib.heads.kept_columns import BLOCK_MEANS
@@ -55,8 +55,8 @@ def controls(
 
     Returns:
         What JSON can hold: ``task`` and ``seed``; ``orders``, by name, and ``forms``, of everything that has a sign, by
-        name and by sign. Each has ``area``; ``num_prunable``, the mean over the orders that equals could have; where heads
-        have an importance, ``spearman``, its rank correlation with exact Shapley values (of absolute values with
+        name and by sign. Each has ``area``; ``num_prunable``, the mean over the orders that equals could have; where
+        heads have an importance, ``spearman``, its rank correlation with exact Shapley values (of absolute values with
         absolute values); ``shaped_area``, the mean area of orders that are shuffled in their blocks, and
         ``shaped_ahead``, the share of these whose area is higher. ``negatives`` counts the heads whose signed
         importance is below 0, by name. ``path_sums`` has what path gradients add up to, by number of steps, and the

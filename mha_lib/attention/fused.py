@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
-from mha_lib.attention.kept_weights import nothing_was_kept, lazy_weights
+from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
 from mha_lib.attention.masks import Masks, is_allowed
 from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
 

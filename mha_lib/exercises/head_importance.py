@@ -96,26 +96,28 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-    random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill: chosen and judged
-        on the seen examples. On which should it be judged?
+    random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
+        chosen and judged on the seen examples. On which should it be judged?
     best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
-    best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] =>
-        Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+    best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
+        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and judged on the seen ones. Which table may be
+        used for what?
     best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
-    unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random heads are judged on
-        different examples. Can the two be compared?
+    unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
+        heads are judged on different examples. Can the two be compared?
     - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
         unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
         set, not with the mean over sets of this size. What would chance have chosen?
-    heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] -> random_pruning_curve(unseen).mean() => This
-        compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
+    heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. How many heads does a
+        fair opponent keep?
     - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
     unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
         Which difference is asked for?
-    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] -> random_pruning_curve(unseen)[-1 -
-        number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] || best_sets(seen)[number] ->
-        best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] -> random_pruning_curve(unseen)[number - 1] => Another number of
-        heads is kept. Which set stands at place 0?
+    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
+        best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Which set stands at place 0?
     best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
         top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
         chosen one by one, by a number for each. What can a table of all sets tell by itself?

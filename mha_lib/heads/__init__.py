@@ -2,43 +2,43 @@
 
 from mha_lib.heads.ablation import (
     Evaluation,
+    ablation_values,
     evaluate,
     evaluate_all,
+    head_grid,
     head_means,
     head_outputs,
-    head_grid,
     losses_without_each,
     patch_heads,
-    ablation_values,
 )
 from mha_lib.heads.coalitions import (
     area_under_curve,
     best_sets,
     greedy,
-    set_members,
-    random_pruning_curve,
     mean_ranks,
     pruning_curve,
+    random_pruning_curve,
     ranks,
     sampled_shapley,
-    top_k_sets,
+    set_members,
     shapley,
     spearman,
+    top_k_sets,
     worst_sets,
 )
 from mha_lib.heads.intervals import mean_and_ci95, num_prunable
 from mha_lib.heads.kept_results import load_results
-from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    integrated_gradients,
 )
+from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
 from mha_lib.heads.seeds import sweep
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token

@@ -93,7 +93,8 @@ def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
     """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
 
-    ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is ``random_pruning_curve(values)``.
+    ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is
+    ``random_pruning_curve(values)``.
     """
     flat, num_heads = importance.flatten(), _num_heads(values)
     if len(flat) != num_heads:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.heads.coalitions import area_under_curve, pruning_curve, top_k_sets, permute_within_blocks, spearman
+from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
 from mha_lib.heads.intervals import num_prunable
 
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"

@@ -6,7 +6,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import constant_patch, evaluate, head_outputs, head_grid, hook_heads, eval_mode, patch_heads
+from mha_lib.heads.ablation import constant_patch, eval_mode, evaluate, head_grid, head_outputs, hook_heads, patch_heads
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from mha_lib.heads.ablation import (
-    evaluate,
-    head_outputs,
-    head_grid,
-    mean_over_tokens,
-    eval_mode,
     ablation_values,
+    eval_mode,
+    evaluate,
     head_contributions,
+    head_grid,
+    head_outputs,
+    mean_over_tokens,
 )
 from mha_lib.heads.coalitions import sampled_shapley
 from mha_lib.models.tasks import Batch, Task

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.training import training_loop, rising_steps, seeded, single_thread
+from mha_lib.models.training import rising_steps, seeded, single_thread, training_loop
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14

@@ -20,12 +20,12 @@ from mha_lib.models.induction import (
     NUM_STEPS,
     AttentionOnly,
     InductionBatch,
-    sample_induction_batch,
     letter_losses,
     rope_cos_sin,
+    sample_induction_batch,
 )
 from mha_lib.models.shipped import shipped
-from mha_lib.models.training import training_loop, seeded, single_thread
+from mha_lib.models.training import seeded, single_thread, training_loop
 
 SCHEMES = ("rotated", "learned", "sines", "none")
 LONGEST = 64  # as many places as the tables have
@@ -96,7 +96,7 @@ def weights_name(kind: str) -> str:
 
 
 def shipped_positional_model(kind: str) -> PositionalModel:
-    """The model of one of ``SCHEMES`` as it ships, trained from seed 0; errors as in ``shipped`` and ``PositionalModel``."""
+    """Return the model of one of ``SCHEMES`` that ships, trained from seed 0; errors as in ``shipped``."""
     return shipped(weights_name(kind), lambda: PositionalModel(kind))
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import AdditiveAttention
 from mha_lib.models.shipped import shipped
-from mha_lib.models.training import training_loop, seeded, single_thread
+from mha_lib.models.training import seeded, single_thread, training_loop
 
 ALPHABET = string.ascii_lowercase
 LONGEST = 16  # letters of the longest word in training

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lib.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
 from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.heat_maps import draw_maps, draw_over_image
-from mha_lib.pictures.live import LivePicture, Place, choice, pack_uint16, pack, refuse
+from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 

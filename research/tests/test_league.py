@@ -11,15 +11,15 @@ from scipy import stats
 
 from mha_lib.heads import coalitions
 from mha_lib.heads.ablation import evaluate_all, head_grid
-from mha_lib.heads.coalitions import top_k_sets, shapley, spearman
-from mha_lib.heads.planted_heads import Planted, plant_heads
+from mha_lib.heads.coalitions import shapley, spearman, top_k_sets
 from mha_lib.heads.measures import leave_one_out, output_norm
+from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Lookups, find_task
-from mha_lib.models.training import trained, finetune
+from mha_lib.models.training import finetune, trained
 from mha_lib.models.transformer import Encoder, TokenEmbedding
 from research import league
-from research.league import compare, planted_controls, summarise, iterative_importance, training_data
+from research.league import compare, iterative_importance, planted_controls, summarise, training_data
 
 pytestmark = pytest.mark.xdist_group("league")
 

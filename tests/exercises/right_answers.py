@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
-from mha_lib.heads.measures import monte_carlo_shapley, integrated_gradients
+from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
 def pooling_by_loops(queries, keys, values, sigma):

@@ -9,15 +9,15 @@ from torch import nn
 
 from mha_lib.heads.ablation import (
     TOKENS_AT_ONCE,
+    ablation_values,
     evaluate,
     evaluate_all,
+    head_grid,
     head_means,
     head_outputs,
-    head_grid,
     hook_heads,
     losses_without_each,
     patch_heads,
-    ablation_values,
 )
 from mha_lib.heads.coalitions import set_members
 

@@ -11,9 +11,9 @@ from mha_lib.heads import (
     evaluate_all,
     gate_gradient,
     head_outputs,
+    integrated_gradients,
     leave_one_out,
     output_norm,
-    integrated_gradients,
     prune,
     prune_attention,
 )

@@ -10,18 +10,18 @@ from scipy import stats
 from mha_lib.heads.coalitions import (
     area_under_curve,
     best_sets,
-    greedy,
     block_mean_baseline,
-    set_members,
-    random_pruning_curve,
+    greedy,
     mean_ranks,
+    permute_within_blocks,
     pruning_curve,
+    random_pruning_curve,
     ranks,
     sampled_shapley,
-    top_k_sets,
+    set_members,
     shapley,
-    permute_within_blocks,
     spearman,
+    top_k_sets,
     worst_sets,
 )
 

@@ -10,8 +10,8 @@ from on_device import DEVICE
 from mha_lib import heads
 from mha_lib.heads.ablation import head_outputs
 from mha_lib.heads.interactions import (
-    frozen_downstream_costs,
     direct_effects,
+    frozen_downstream_costs,
     most_redundant_pair,
 )
 from mha_lib.models import find_task, shipped_model

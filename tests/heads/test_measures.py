@@ -7,17 +7,17 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_grid, ablation_values
+from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
 from mha_lib.heads.coalitions import shapley
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    integrated_gradients,
 )
 
 MODELS = {"encoder": encoder, "decoder": encoder_decoder}

@@ -11,10 +11,10 @@ from mha_lib.heads.ablation import evaluate_all, losses_without_each
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     negative_entropy,
     output_norm,
-    integrated_gradients,
 )
 from mha_lib.heads.removal import best_heads, prune
 from mha_lib.models.training import training_loop

@@ -9,10 +9,10 @@ from mha_lib.models.induction import (
     NUM_HIDDENS,
     NUM_TOKENS,
     RotaryAttention,
-    sample_induction_batch,
     held_out_repeats,
     letter_losses,
     rotate,
+    sample_induction_batch,
 )
 
 SEED, LAST = 2, 250  # notebook 11 trains to the end and asserts that the heads come into being

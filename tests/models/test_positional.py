@@ -8,14 +8,14 @@ import torch
 from on_device import DEVICE
 
 from mha_lib.heads.kept_results import load_results
-from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, sample_induction_batch, held_out_repeats
+from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, held_out_repeats, sample_induction_batch
 from mha_lib.models.package_data import package_data
 from mha_lib.models.positional import (
     SCHEMES,
     STEPS_TO_SHIP,
     PositionalModel,
-    shipped_positional_model,
     right_letters,
+    shipped_positional_model,
     train_positional,
     weights_name,
 )
