@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-measures bench-births bench-places bench-real bench-next-word \
-	bench-notebooks bench-widgets bench-class bench-damaged mutants weights kept-maps real-models try-real-models lint clean \
+.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
+	research-measures research-births research-places research-real research-next-word test-research mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -76,20 +76,20 @@ bench-full: install ## the same in all cells, and write the results: half an hou
 bench-gpu: install ## the layer beside torch's, the bare kernel and d2l's on a GPU, and whether its calls wait; where there is none, says so
 	@$(PY) -m benchmarks.gpu
 
-bench-measures: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
-	@$(PY) -m benchmarks.compare_measures
+research-measures: install ## hold every measure of a head's importance against the truth, thirty seeds: two hours; goes on where it stopped
+	@$(PY) -m research.compare_measures
 
-bench-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.births
+research-births: install ## see heads come into being with eight seeds: three minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m research.births
 
-bench-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.places
+research-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m research.places
 
-bench-real: install ## measure and cut the heads of SmolLM2, and keep the results: two hours; goes on where it stopped; needs make real-models
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.real_heads
+research-real: install ## measure and cut the heads of SmolLM2, and keep the results: two hours; goes on where it stopped; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m research.real_heads
 
-bench-next-word: install ## cut heads of SmolLM2 and see what it says next, on 78 texts: eleven minutes; needs make real-models
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.next_word
+research-next-word: install ## cut heads of SmolLM2 and see what it says next, on 78 texts: eleven minutes; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m research.next_word
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks
@@ -130,6 +130,9 @@ lint: install ## check the style of all code, the types of the library, and the 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
+
+test-research: install ## the tests of research/, which no notebook needs
+	$(PYTEST) research/tests
 
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
 	$(PYTEST) tests/browser/firefox_and_webkit.py

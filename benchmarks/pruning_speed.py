@@ -6,17 +6,18 @@ besides.
 
 import argparse
 import json
+from pathlib import Path
 
 import torch
 
+import mha_lib
 from benchmarks import measure
 from benchmarks.contenders import Cell
-from benchmarks.kept import kept_file
 from benchmarks.report import markdown
 from mha_lib.heads.removal import select_heads
 from mha_lib.models.transformer import Block
 
-RESULTS = kept_file("pruning_speed")
+RESULTS = Path(mha_lib.__file__).with_name("heads") / "results" / "pruning_speed.json"
 # What is measured: a cell, and how many of its heads are kept.
 CUTS = (
     (Cell(32, 64, 256, 8), 4),

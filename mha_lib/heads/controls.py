@@ -5,124 +5,23 @@ matters, and nothing else. An order that is *shuffled in its blocks* cuts as man
 at every size: what a measure is worth beyond that, it owes to telling heads of one block apart.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import evaluate_all
-from mha_lib.heads.coalitions import (
-    area,
-    best_sets,
-    greedy,
-    guess_by_blocks,
-    pruning_curve,
-    sets_kept,
-    shuffled_in_blocks,
-    spearman,
-)
-from mha_lib.heads.intervals import removable
-from mha_lib.heads.league import (
-    GREEDY,
-    GUESS,
-    MEASURES,
-    NUM_SEARCHES,
-    ORACLE,
-    RANDOM,
-    SHAPLEY,
-    Measure,
-    all_importances,
-    drawing_with,
-)
-from mha_lib.heads.measures import completeness_residual, gate_gradient, path_gradient
-from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import trained
-from mha_lib.models.transformer import Transformer
+from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
+from mha_lib.heads.intervals import num_prunable
 
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
-GRADIENTS: Mapping[str, Mapping[str, Measure]] = {  # what has a sign in every example
-    "gate gradient": {SIGNED: partial(gate_gradient, signed=True), OF_EACH: gate_gradient},
-    "path gradient": {SIGNED: path_gradient, OF_EACH: partial(path_gradient, signed=False)},
-}
-COSTS = (  # what has a sign, and is known as a mean over examples alone
-    "leave one out, zero, accuracy",
-    "leave one out, zero, loss",
-    "leave one out, mean, loss",
-    "leave one out, resample, loss",
-    "Shapley, 50 orders",
-    SHAPLEY,
-)
-PATH_STEPS = (20, 40)
-RANDOM_DRAWS, SHAPED_DRAWS = 500, 100
-
-
-def controls(
-    seed: int,
-    task: Task | str = "lookups",
-    num_examples: int = 128,
-    measures: Mapping[str, Measure] = MEASURES,
-    steps: int | None = None,
-) -> dict:
-    """Every measure on one trained model, beside its other signs and beside chance of its own shape.
-
-    Model, examples and draws are those of ``league.compare``.
-
-    Returns:
-        What JSON can hold: ``task`` and ``seed``; ``orders``, by name, and ``forms``, of everything that has a sign, by
-        name and by sign. Each has ``area``; ``removable``, the mean over the orders that equals could have; where heads
-        have an importance, ``spearman``, its rank correlation with exact Shapley values (of absolute values with
-        absolute values); ``shaped_area``, the mean area of orders that are shuffled in their blocks, and
-        ``shaped_ahead``, the share of these whose area is higher. ``negatives`` counts the heads whose signed
-        importance is below 0, by name. ``path_sums`` has what path gradients add up to, by number of steps, and the
-        ``due``.
-    """
-    task = find_task(task) if isinstance(task, str) else task
-    model = trained(task, seed, steps, progress=False)
-    seen, rest = task.held_out[:num_examples], task.held_out[num_examples : 2 * num_examples]
-    table, values = (evaluate_all(model, batch, task).accuracy for batch in (rest, seen))
-    importances = all_importances(model, seen, task, values, drawing_with(seed, measures), seed)
-    fair = importances[SHAPLEY]
-    best = table[best_sets(table)]
-    orders = {
-        ORACLE: {"area": area(best), "removable": float(removable(best))},
-        GREEDY: mean_worth(table, [greedy(values, search) for search in range(NUM_SEARCHES)]),
-        GUESS: mean_worth(table, [guess_by_blocks(fair)], draws=SHAPED_DRAWS),
-        RANDOM: mean_worth(table, [torch.zeros_like(fair)], draws=RANDOM_DRAWS),
-    }
-    forms = {name: {SIGNED: importances[name]} for name in COSTS if name in importances}
-    for name, by_sign in GRADIENTS.items():
-        forms[name] = {form: measure(model, seen, task) for form, measure in by_sign.items()}
-    unsigned = {name: importance for name, importance in importances.items() if name not in (*forms, GREEDY)}
-    orders |= {name: beside_chance(table, importance, fair) for name, importance in unsigned.items()}
-    return {
-        "task": task.name,
-        "seed": seed,
-        "orders": orders,
-        "forms": {
-            name: {
-                form: beside_chance(table, importance, fair if form == SIGNED else fair.abs())
-                for form, importance in (by_sign | {OF_MEAN: by_sign[SIGNED].abs()}).items()
-            }
-            for name, by_sign in forms.items()
-        },
-        "negatives": {name: int((by_sign[SIGNED] < 0).sum()) for name, by_sign in forms.items()},
-        "path_sums": path_sums(model, seen, task),
-    }
-
-
-def path_sums(model: Transformer, batch: Batch, task: Task) -> dict[str, float]:
-    """What path gradients add up to with each of two grids, and what is due: L(no head) − L(all heads)."""
-    paths = {steps: path_gradient(model, batch, task, steps) for steps in PATH_STEPS}
-    due = completeness_residual(paths[PATH_STEPS[0]], model, batch, task) + paths[PATH_STEPS[0]].sum().item()
-    return {"due": due} | {str(steps): path.sum().item() for steps, path in paths.items()}
+SHAPED_DRAWS = 100
 
 
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
     """What an order is worth, what chance of its shape is worth, and how it agrees with exact Shapley values."""
     own = mean_worth(table, [importance])
-    shuffled = [shuffled_in_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
-    areas = torch.tensor([area(pruning_curve(table, order)) for order in shuffled])
+    shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
+    areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])
     return own | {
         "spearman": spearman(importance, fair),
         "shaped_area": areas.mean().item(),
@@ -133,8 +32,8 @@ def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, 
 def mean_worth(table: Tensor, importances: Sequence[Tensor], draws: int = 20) -> dict[str, float]:
     """Mean area, and mean number of heads that can go, over several orders and ``draws`` ways to break their ties."""
     curves = [pruning_curve(table, importance) for importance in importances]
-    numbers = [removable(table[sets_kept(importance, draw)]) for importance in importances for draw in range(draws)]
+    numbers = [num_prunable(table[top_k_sets(importance, draw)]) for importance in importances for draw in range(draws)]
     return {
-        "area": torch.tensor([area(curve) for curve in curves]).mean().item(),
-        "removable": sum(numbers) / len(numbers),
+        "area": torch.tensor([area_under_curve(curve) for curve in curves]).mean().item(),
+        "num_prunable": sum(numbers) / len(numbers),
     }

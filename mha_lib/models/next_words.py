@@ -23,14 +23,14 @@ MOST_NATS = 65.0  # what costs more is kept as this
 MOST_TOKENS = 40
 ALL_HEADS = range(NUM_LAYERS * NUM_HEADS)
 AT_ONCE = 24  # cuts that are run together
-GROUPS = {  # chosen on other texts: make bench-next-word says how each does on texts that nobody chose
+GROUPS = {  # chosen on other texts: make research-next-word says how each does on texts that nobody chose
     "induction": (156, 157, 158, 168, 169),
     "the token before": (144,),
     "her or his": (227,),
     "which country": (211,),
     "sums": (188,),
 }
-COMMAND = "make bench-next-word"
+COMMAND = "make research-next-word"
 Cut = Sequence[int]
 
 

@@ -45,7 +45,7 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
     r"encoder\.layer\.(\d)\.output\.dense": r"blocks.layer \1.feed_forward.2",
     r"encoder\.layer\.(\d)\.output\.LayerNorm": r"blocks.layer \1.feed_forward_norm",
 }
-NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; benchmarks/named_heads.md says how reliably
+NAMED_HEADS = {  # (layer, head), both from 0, and where it looks; research/named_heads.md says how reliably
     (0, 2): "the word before",
     (1, 8): "the word after",
     (1, 3): "he or she → the person",
@@ -170,4 +170,4 @@ def kept_figures() -> list[dict]:
     Raises:
         FileNotFoundError: this copy of the library lacks them; the message says how to get them.
     """
-    return json.loads(package_data("models/sentences/named_heads.json", "python -m benchmarks.named_heads"))
+    return json.loads(package_data("models/sentences/named_heads.json", "python -m research.named_heads"))

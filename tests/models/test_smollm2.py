@@ -4,10 +4,14 @@ import pytest
 import torch
 
 from mha_lib import heads
-from mha_lib.models.prose import own_prose
 from mha_lib.models.smollm2 import FILE, PACKAGE, NextToken, smollm2
 
 TEXTS = ["In 1969 the queen's old waiter,\n\nnaïve as ever,", "Once upon a time there was a head that looked back"]
+PROSE = (
+    "The old bridge had been closed for a year when the council decided to repair it. Engineers measured every arch "
+    "and found that only two of them had to be built again. The work began in spring, and people from both sides of "
+    "the river came to watch. By the end of the summer the first carts could cross, and the baker sold more bread."
+)
 TASK = NextToken()
 
 pytestmark = pytest.mark.xdist_group("smollm2")  # one process loads it, once
@@ -87,7 +91,7 @@ def test_scores_are_those_of_an_independent_forward_pass(model, batch):
 
 
 def test_it_expects_english_and_not_noise(model):
-    rows = torch.tensor([model.tokenize(text)[:64] for text in own_prose()[:2]])
+    rows = torch.tensor([model.tokenize(PROSE)[:64]])
     noise = rows[:, torch.randperm(64, generator=torch.Generator().manual_seed(0))]
     prose, shuffled = (TASK.loss(model, TASK.examples(ids)).mean() for ids in (rows, noise))
     assert prose < 5.5 < shuffled

@@ -19,7 +19,7 @@ NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_heads_at_work.ipynb")
 
 def test_models_that_learned_with_the_shortcut_do_what_04_says():
     text = (ROOT / "notebooks" / "04_transpose_qkv.ipynb").read_text(encoding="utf-8")
-    report = (ROOT / "benchmarks" / "wrong_reshape.md").read_text(encoding="utf-8").splitlines()[4:]
+    report = (ROOT / "research" / "wrong_reshape.md").read_text(encoding="utf-8").splitlines()[4:]
     digits, lookups, _ = ([float(share) for share in row.split("|")[2:5]] for row in report)
     (said,) = re.findall(r"digits model then gets ([\d.]+) of the images .* fall from (\d.\d+) to (\d.\d+)", text)
     assert said == tuple(f"{share:.2f}" for share in (digits[2], lookups[0], lookups[2]))
@@ -96,7 +96,7 @@ def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
     text = notebook_tools.text_of("06_heads_at_work")
     assert "None of the six learned all five questions, and five of them never learned *recall*." in text
     assert "with three seeds, get 0.97 of *count* right, and all the rest" in text
-    report = (ROOT / "benchmarks" / "alike_heads.md").read_text(encoding="utf-8").splitlines()[4:]
+    report = (ROOT / "research" / "alike_heads.md").read_text(encoding="utf-8").splitlines()[4:]
     right = {}  # of each variant, a row for each seed and a column for each question
     for variant, _, *shares in (map(str.strip, row.strip("|").split("|")) for row in report):
         right.setdefault(variant, []).append([float(share) for share in shares])

@@ -1,18 +1,12 @@
 """The benchmarks compare like with like, and report what they found."""
 
-import json
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib.util import find_spec
 
 import pytest
 import torch
 
-from benchmarks import compare_measures, gpu, layer, measure, memory, places, report
+from benchmarks import gpu, layer, measure, memory, report
 from benchmarks.contenders import CONTENDERS, Cell, contenders
-from benchmarks.kept import kept_file, rounded, write_compact
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models.induction import held_out_repeats
 
 SMALL = Cell(2, 8, 16, 4)
 
@@ -102,90 +96,3 @@ def test_a_floor_is_held_against_the_lowest_number(number, holds, monkeypatch):
     assert lines[2:] == [
         ["output only, against d2l", "1.25", f"{number:.2f}", holds, "paragraphs, forward, valid_lens", ""]
     ]
-
-
-def test_kept_results_are_rounded_however_deep_and_small_differences_may_stay(tmp_path):
-    found = {"costs": torch.tensor([[0.123456, 2.0]]).double(), "pairs": [(1, 0.00012345)], "none": None}
-    assert rounded(found, 3) == {"costs": [[0.123, 2.0]], "pairs": [[1, 0.0]], "none": None}
-    assert rounded(found, 3, small=1e-3)["pairs"] == [[1, 0.00012345]]
-    write_compact(tmp_path / "found.json", rounded(found, 3))
-    assert (tmp_path / "found.json").read_text() == '{"costs":[[0.123,2.0]],"pairs":[[1,0.0]],"none":null}\n'
-    assert json.loads(kept_file("births").read_text()) == load_results("births")
-
-
-def fake_run(seed, task, measures, version):
-    """What a part might say: random numbers that the seed, the name and the version of the code decide."""
-    orders = {name: {"area": hash((seed, name, version)) % 997} for name in measures}
-    return {"task": task, "seed": seed, "orders": {"oracle": {"area": seed}} | orders}
-
-
-@pytest.fixture
-def few_heads(tmp_path, monkeypatch):
-    """Two measures of two seeds of one task, on threads; gives what completes the results, at some version."""
-    monkeypatch.setattr(compare_measures, "RESULTS", tmp_path / "heads.json")
-    monkeypatch.setattr(compare_measures, "MEASURES", {"gates": None, "norm": None})
-    monkeypatch.setattr(compare_measures, "SEEDS", range(2))
-
-    def complete(results, run):
-        monkeypatch.setattr(compare_measures, "RUNS", {"lookups": partial(run, task="lookups")})
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            compare_measures.complete(results, thread)
-        return json.loads(compare_measures.RESULTS.read_text())
-
-    return complete
-
-
-def test_a_measure_is_taken_again_alone_and_goes_on_where_it_was_cut_short(few_heads):
-    def cut_short(seed, **options):
-        if seed == 1:
-            raise KeyboardInterrupt
-        return new(seed, **options)
-
-    def only_the_gates(seed, measures, **options):
-        assert (seed, list(measures)) == (1, ["gates"])
-        return new(seed, measures=measures, **options)
-
-    old, new = (partial(fake_run, measures=compare_measures.MEASURES, version=version) for version in (1, 2))
-    results = few_heads({}, old)
-    assert results["lookups"] == [old(seed, task="lookups") for seed in range(2)]
-    compare_measures.forget(results, ["gates"])
-    with pytest.raises(KeyboardInterrupt):
-        few_heads(results, cut_short)
-    again = few_heads(json.loads(compare_measures.RESULTS.read_text()), only_the_gates)
-    for seed, result in enumerate(again["lookups"]):
-        orders = [run(seed, task="lookups")["orders"] for run in (old, new)]
-        assert result["orders"] == {
-            "oracle": orders[0]["oracle"],
-            "norm": orders[0]["norm"],
-            "gates": orders[1]["gates"],
-        }
-
-
-def test_a_whole_part_is_measured_again(few_heads):
-    old, new = (partial(fake_run, measures=compare_measures.MEASURES, version=version) for version in (1, 2))
-    results = few_heads({}, old)
-    compare_measures.forget(results, ["lookups"])
-    assert few_heads(results, new)["lookups"] == [new(seed, task="lookups") for seed in range(2)]
-
-
-def test_a_measure_of_another_model_is_not_put_beside_the_others(few_heads):
-    def other_model(seed, task, measures):
-        return {"task": task, "seed": seed, "orders": {"oracle": {"area": -1}, "gates": {"area": 5}}}
-
-    results = few_heads({}, partial(fake_run, measures=compare_measures.MEASURES, version=1))
-    compare_measures.forget(results, ["gates"])
-    with pytest.raises(ValueError, match=r"lookups, seed 0: .* trains another model\. Delete"):
-        few_heads(results, other_model)
-
-
-def test_a_guess_is_split_by_where_the_right_key_stands_and_how_far_back():
-    """Token by token, against what ``places.guesses`` keeps."""
-    guesses = {"longer": [], "early": [], "late": [], "near": [], "far": []}
-    rows = held_out_repeats(places.NUM_ROWS, places.LONGER)
-    for t, key, letters in ((t, rows.right_keys[row, t], rows.letters[row]) for row, t in rows.predictable.nonzero()):
-        for part in ("longer", "late" if key > 22 else "early", "far" if t - key > 22 else "near"):
-            guesses[part].append(1 / len(set(letters[: t + 1].tolist())))
-    found = places.guesses()
-    assert {part: found[part] for part in guesses} == pytest.approx(
-        {part: sum(shares) / len(shares) for part, shares in guesses.items()}, abs=1e-4
-    )

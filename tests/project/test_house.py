@@ -1,6 +1,7 @@
 """import mha_lib is light, and its rooms import one another in one direction only."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ MAY_IMPORT = {
     "museum": {"attention", "models", "checking"},
     "exercises": {"attention", "models", "heads", "checking", "museum"},
 }
+ANNEXES = {"research", "classroom"}  # they import the house, and are never imported by it
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -67,6 +69,15 @@ def test_every_file_stands_in_a_room():
 def test_a_room_imports_only_rooms_to_its_left(path):
     room = path.parts[0]
     assert own_imports((PACKAGE / path).read_text(encoding="utf-8")) <= MAY_IMPORT[room] | {room}
+
+
+def test_the_house_imports_no_annex():
+    code = [path for folder in ("mha_lib", "benchmarks", "tools", "golden") for path in ROOT.glob(f"{folder}/**/*.py")]
+    texts = {path: path.read_text(encoding="utf-8") for path in [*code, *ROOT.glob("tests/**/*.py")]}
+    for path in ROOT.glob("notebooks/**/*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        texts[path] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert [path.name for path, text in texts.items() if imported(text) & ANNEXES] == []
 
 
 def test_benchmarks_need_no_file_of_the_tests():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = "pytester"
-CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text()
+CONFTEST = (Path(__file__).parents[2] / "conftest.py").read_text()
 SAMPLE = """
 import pytest
 
