@@ -10,6 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib.attention import arguments, split_heads
 
+__all__ = ["count_copies", "tagged_tokens", "trace_heads"]
+
 AXES = ("batch", "tokens", "heads", "features")
 RIGHT = (0, 2, 1, 3)  # heads before tokens
 

@@ -19,6 +19,8 @@ from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import single_thread
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
+__all__ = ["constant_patch", "hook_heads"]
+
 ABLATIONS = ("zero", "mean", "resample")
 TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more would leave the processor's cache
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
 from mha_lib.heads.intervals import num_prunable
 
+__all__ = ["beside_chance", "mean_worth"]
+
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
 SHAPED_DRAWS = 100
 

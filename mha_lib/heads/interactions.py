@@ -10,6 +10,8 @@ from mha_lib.heads.ablation import constant_patch, eval_mode, evaluate, head_gri
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
+__all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
+
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
     """The two heads of a block whose single costs say least about what both cost together, in accuracy.

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from mha_lib.models.neighbours import NeighbourModel, fit_neighbours, held_out_rows, weights_on_messages
 from mha_lib.models.one_head import NUM_TOKENS
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import COMMAND
+from mha_lib.models.shipped import COMMAND, package_data
 from mha_lib.models.training import single_thread
 
 NUM_MESSAGES, HEAD_COUNTS, SEEDS = (2, 4), (1, 2, 3, 4, 6, 8, 12), range(5)

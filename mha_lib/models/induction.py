@@ -22,6 +22,8 @@ from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.training import rising_steps, seeded, single_thread, training_loop
 
+__all__ = ["held_out_repeats", "letter_losses", "sample_induction_batch"]
+
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
 BATCH_SIZE, LEARNING_RATE, NUM_STEPS = 32, 4e-3, 1500

@@ -14,8 +14,10 @@ import torch
 from safetensors.numpy import load
 from torch import Tensor
 
-from mha_lib.models.package_data import package_data
+from mha_lib.models.shipped import package_data
 from mha_lib.models.smollm2 import NUM_HEADS, NUM_LAYERS, SmolLM2
+
+__all__ = ["kept_next_words", "next_words"]
 
 START = 0  # <|endoftext|>
 NUM_WORDS = 10

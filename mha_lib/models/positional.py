@@ -27,6 +27,8 @@ from mha_lib.models.induction import (
 from mha_lib.models.shipped import shipped
 from mha_lib.models.training import seeded, single_thread, training_loop
 
+__all__ = ["right_letters", "shipped_positional_model", "train_positional"]
+
 SCHEMES = ("rotated", "learned", "sines", "none")
 LONGEST = 64  # as many places as the tables have
 STEPS_TO_SHIP = 3 * NUM_STEPS

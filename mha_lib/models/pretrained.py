@@ -18,10 +18,11 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import filled
+from mha_lib.models.shipped import filled, package_data
 from mha_lib.models.transformer import Encoder
 from mha_lib.models.weights_package import WeightsPackage, renamed
+
+__all__ = ["kept_figures", "kept_maps", "minilm"]
 
 PACKAGE = WeightsPackage(
     "MiniLM",

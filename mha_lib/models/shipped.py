@@ -6,12 +6,12 @@ and how good it is.
 
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from typing import TypeVar
 
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from mha_lib.models.package_data import package_data
 from mha_lib.models.tasks import Task, find_task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Transformer
@@ -78,3 +78,22 @@ def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool 
         raise ValueError(f"the weights of {what} do not fit its model, in {len(wrong)} places: {examples}")
     model.load_state_dict(weights, assign=assign)
     return model.eval()
+
+
+def package_data(path: str, made_by: str) -> bytes:
+    """The bytes of a file inside the library, for the functions that hand its data to the notebooks.
+
+    Args:
+        path: where it lies below ``mha_lib``, such as "models/weights/digits.safetensors".
+        made_by: the command that makes the file, for the error.
+
+    Raises:
+        FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
+    """
+    file = files("mha_lib").joinpath(*path.split("/"))
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"mha_lib/{path} is missing from this copy of mha_lib. Install mha_lib again, or make the file: run "
+            f"`{made_by}` in its repository"
+        )
+    return file.read_bytes()

@@ -26,6 +26,8 @@ from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Block, Encoder, Transformer
 from mha_lib.models.weights_package import WeightsPackage, renamed
 
+__all__ = ["NextToken", "smollm2"]
+
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PACKAGE = WeightsPackage(
     "SmolLM2",

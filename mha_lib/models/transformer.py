@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from mha_lib.attention import MultiHeadAttention, arguments
 from mha_lib.models.any_layer import attend, weights_of
 
+__all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
+
 
 class TokenEmbedding(nn.Module):
     """Token ids below ``vocab_size`` → vectors of size ``num_hiddens``: what the token is, plus where it stands."""

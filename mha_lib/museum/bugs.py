@@ -8,6 +8,8 @@ from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.museum import layer_tests
 from mha_lib.museum.layer_tests import TESTS, Implementation, Test
 
+__all__ = ["check_fix", "guess", "reveal", "score"]
+
 HEARD, ELSEWHERE = "padding, or a later token, is heard", "numbers land with the wrong token, head or example"
 SUMS, SCORES = "the weights of a query do not sum to 1", "weights are too flat or too sharp"
 NO_SAY, NAN = "the query has no say", "NaN spreads"

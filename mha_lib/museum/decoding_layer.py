@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from mha_lib import attention
 from mha_lib.models.induction import rotate
 
+__all__ = ["DecodingLayer"]
+
 
 class DecodingLayer(nn.Module):
     """Causal multi-head self-attention that reads a text piece by piece and keeps keys and values.

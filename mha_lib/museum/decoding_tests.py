@@ -15,6 +15,17 @@ from mha_lib.models.induction import ROTATION_BASE
 from mha_lib.museum.decoding_layer import DecodingLayer
 from mha_lib.museum.layer_tests import Implementation, Test, check_shape, isolated, with_random_parameters
 
+__all__ = [
+    "behind_padding",
+    "bfloat16",
+    "in_pieces",
+    "later_tokens",
+    "reference",
+    "second_text",
+    "shape",
+    "some_texts_end",
+]
+
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from mha_lib import attention
 
+__all__ = ["AdditiveLayer", "Layer"]
+
 
 class Layer(nn.Module):
     """Multi-head attention on tokens of one size.

@@ -29,6 +29,8 @@ from mha_lib.museum.layer_calls import SHARED, LayerCalls, causal, formula, tran
 from mha_lib.museum.layer_notes import PROMISES, notes_on
 from mha_lib.museum.wrong_attention import programs
 
+__all__ = ["assert_layer", "check_layer"]
+
 NEXT = {  # first stage that is wrong → what to look at
     "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
     "several heads": "Check how the features are split into heads, and how the heads are merged.",

@@ -16,13 +16,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.attention import edge_cases
 from mha_lib.checking.comparing import CLOSE, differences, first_difference
 from mha_lib.checking.running import MistakeError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import kind_of
 from mha_lib.models.training import seeded
+from mha_lib.museum import edge_cases
 from mha_lib.museum.editable_layer import Layer
+
+__all__ = [
+    "Report",
+    "all_ones",
+    "as_text",
+    "build",
+    "by_formula",
+    "gradient",
+    "matrix",
+    "ragged_batch",
+    "random_reference",
+    "round_trip",
+    "run",
+    "shape",
+    "token_perturbation",
+    "verdict",
+]
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])

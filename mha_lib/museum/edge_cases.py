@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention, converters, masked_softmax, merge_heads, split_heads, valid_keys
 
+__all__ = ["as_text", "behaviour_table"]
+
 NUM_HEADS, NUM_KEYS = 2, 4
 NUM_HIDDENS = NUM_HEADS * NUM_KEYS
 
