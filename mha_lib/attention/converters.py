@@ -123,7 +123,7 @@ _OUR_NAMES = {
 
 
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Our layer with the weights of torch's (mode, dropout and what is trained are kept).
+    """Return our layer with the weights of torch's (mode, dropout and what is trained are kept).
 
     Raises:
         TypeError: ``peer`` is not torch's layer.
@@ -160,7 +160,7 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
-    """Our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
+    """Return our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
 
     It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
 
@@ -193,7 +193,7 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 
 
 def load_d2l() -> ModuleType:
-    """The book's own package, ``d2l.torch``.
+    """Return the book's own package, ``d2l.torch``.
 
     The package imports torchvision, although its attention needs none of it. A torchvision built for another torch
     stops that import over a missing operator; then the operators are declared, and the import goes through.
@@ -245,7 +245,7 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
 
 
 def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
-    """Our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
+    """Return our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
 
     Raises:
         TypeError: ``peer`` is not d2l's layer.

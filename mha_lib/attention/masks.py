@@ -36,12 +36,12 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
 
 
 def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-    """Which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
+    """Return which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
 
 
 def is_allowed(mask: Tensor) -> Tensor:
-    """A mask as bool."""
+    """Return a mask as bool."""
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
@@ -69,7 +69,7 @@ class Masks:
         self._joined: Tensor | None = None
 
     def joined(self) -> Tensor | None:
-        """One mask: None, bool, or a bias that is −∞ at all keys that may not be attended to."""
+        """Return one mask: None, bool, or a bias that is −∞ at all keys that may not be attended to."""
         if self._joined is not None:
             return self._joined
         allowed, bias = [], self.attn_mask

@@ -88,7 +88,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads get: queries (b, h, q, d), and keys and values (b, g, k, d) with g heads.
+        """Return what the heads get: queries (b, h, q, d), and keys and values (b, g, k, d) with g heads.
 
         This is the one place between projection and attention. Override it to rotate queries and keys, or to put keys
         and values from a cache before the new ones: the three are projected together, so that what changes the number

@@ -86,7 +86,7 @@ class AttentionPooling(KeptWeights):
         raise NotImplementedError
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """How each query divides its attention, 1 in all, among the keys: (b, q, d), (b, k, d) -> (b, q, k).
+        """Return how each query divides its attention, 1 in all, among the keys: (b, q, d), (b, k, d) -> (b, q, k).
 
         ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
         """
@@ -96,7 +96,7 @@ class AttentionPooling(KeptWeights):
         return softmax_of_allowed(in_float32(scores), mask).to(queries.dtype)
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
-        """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none.
+        """Return what ``forward`` returns, and the weights: for compiled and exported layers, which keep none.
 
         Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
         """
@@ -202,7 +202,7 @@ class LazyLinear(nn.LazyLinear):
 
 
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
-    """A linear map whose input size may be left open until the first call."""
+    """Return a linear map whose input size may be left open until the first call."""
     if in_features is None:
         return LazyLinear(out_features, bias, device, dtype)
     arguments.check_size(name, in_features)

@@ -66,7 +66,7 @@ class CopyCounter(TorchDispatchMode):
 
 
 def count_copies(function: Callable, *args: Any) -> int:
-    """How many tensors ``function(*args)`` copies to another place in memory.
+    """Return how many tensors ``function(*args)`` copies to another place in memory.
 
     >>> count_copies(lambda X: X.transpose(0, 1), torch.zeros(2, 3))
     0
@@ -101,6 +101,6 @@ def read_tag(tag: int) -> tuple[int, int, int, int]:
 
 
 def spell_out(tag: int) -> str:
-    """What the digits of a number made by ``tagged_tokens`` mean, in words."""
+    """Return what the digits of a number made by ``tagged_tokens`` mean, in words."""
     example, token, head, feature = read_tag(tag)
     return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"

@@ -28,20 +28,20 @@ class Prediction:
             kept_work.keep(f"prediction {self.name}", {"text": self.predicted})
 
     def page(self) -> Page:
-        """The prediction as text."""
+        """Return the prediction as text."""
         if not self.predicted:
             return Page("Your prediction: …", "<i>Your prediction:</i> …")
         return Page(f"You predicted: {self.predicted}", f"<b>You predicted:</b> {html.escape(self.predicted)}")
 
     def still(self) -> dict[str, str]:
-        """The same as text and HTML, for pages on which nothing can be typed."""
+        """Return the same as text and HTML, for pages on which nothing can be typed."""
         return {"text/plain": repr(self.page()), "text/html": self.page()._repr_html_()}
 
     def __repr__(self) -> str:
         return repr(self.page())
 
     def asking(self, take: Callable[[str], None]) -> Any:
-        """An input that hands over what is typed."""
+        """Return an input that hands over what is typed."""
         import ipywidgets
 
         placeholder = "Type what you expect, then press Enter (opened again: run this cell first)"
@@ -96,10 +96,10 @@ def answer(name: str, *shown: object) -> Page:
 
 
 def predicted(name: str) -> str:
-    """What was predicted under this name; "" where nothing was."""
+    """Return what was predicted under this name; "" where nothing was."""
     return kept_work.kept().get(f"prediction {name}", {}).get("text", "")
 
 
 def as_html(part: Any) -> str:
-    """Part of an answer as a notebook shows it; what has no HTML of its own as text."""
+    """Return part of an answer as a notebook shows it; what has no HTML of its own as text."""
     return part._repr_html_() if hasattr(part, "_repr_html_") else f"<pre>{html.escape(str(part))}</pre>"

@@ -44,7 +44,7 @@ def evaluate(
     substitutes: list[Tensor] | None = None,
     label: str | None = None,
 ) -> Evaluation:
-    """How well the model does under each of many settings of its gates.
+    """Return how well the model does under each of many settings of its gates.
 
     What comes before the last attention runs once for all settings that agree there; the last attention, which is
     linear in its gates, gives all its settings in one product.
@@ -136,7 +136,7 @@ def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") ->
 
 
 def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
-    """What every head says, before its gate and W_o: for each block (batch, num_heads, num_queries, head_size).
+    """Return what every head says, before its gate and W_o: for each block (batch, num_heads, num_queries, head_size).
 
     ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
     """
@@ -159,7 +159,7 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
 
 def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """What every head says on average over tokens: for each block (num_heads, head_size)."""
+    """Return what every head says on average over tokens: for each block (num_heads, head_size)."""
     return mean_over_tokens(model, batch, head_outputs(model, batch))
 
 
@@ -200,12 +200,12 @@ def eval_mode(model: Transformer) -> Iterator[None]:
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``hook_heads`` that puts these heads in the place of those it sees."""
+    """Return an observer for ``hook_heads`` that puts these heads in the place of those it sees."""
     return lambda _: heads
 
 
 def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``hook_heads``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
+    """Return an observer for ``hook_heads``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
     return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
 
 

@@ -37,7 +37,7 @@ def shapley(values: Tensor) -> Tensor:
 
 
 def set_members(sets: Tensor, num_heads: int) -> Tensor:
-    """Which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
+    """Return which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
     return (sets[..., None] >> torch.arange(num_heads, device=sets.device) & 1).bool()
 
 
@@ -74,7 +74,7 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def mean_ranks(importance: Tensor) -> Tensor:
-    """The same, but equals share the mean of their places: float64, in the shape of ``importance``."""
+    """Return the same, but equals share the mean of their places: float64, in the shape of ``importance``."""
     flat = importance.flatten()
     above = (flat[:, None] < flat).sum(dim=1)
     equal = (flat[:, None] == flat).sum(dim=1)  # with the head itself
@@ -82,7 +82,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
 
 
 def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
-    """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+    """Return numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
 
     ``importance`` is (N,), or (num_blocks, num_heads); ``seed`` draws which of equals is kept longer.
     """
@@ -91,7 +91,7 @@ def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
-    """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
+    """Return what is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
 
     ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is
     ``random_pruning_curve(values)``.
@@ -127,7 +127,7 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
 
 
 def area_under_curve(curve: Tensor) -> float:
-    """Mean of a curve over its sizes 0, 1, …, N: one number for a whole order of heads."""
+    """Return mean of a curve over its sizes 0, 1, …, N: one number for a whole order of heads."""
     return curve.mean().item()
 
 
@@ -143,7 +143,7 @@ def block_mean_baseline(shares: Tensor) -> Tensor:
 
 
 def block_baseline_correlation(shares: Tensor) -> float:
-    """How good ``block_mean_baseline`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
+    """Return how good ``block_mean_baseline`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
     return spearman(block_mean_baseline(shares), shares)
 
 

@@ -14,7 +14,7 @@ __all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
 
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
-    """The two heads of a block whose single costs say least about what both cost together, in accuracy.
+    """Return the two heads of a block whose single costs say least about what both cost together, in accuracy.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """

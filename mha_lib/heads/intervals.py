@@ -7,7 +7,7 @@ NORMAL = 1.959964  # 97.5 % of a normal distribution lie below
 
 
 def mean_and_ci95(values: Tensor) -> tuple[float, float, float]:
-    """Mean of a sample, and the ends of its 95 % interval (Student's t), as three numbers.
+    """Return mean of a sample, and the ends of its 95 % interval (Student's t), as three numbers.
 
     Args:
         values: (n,), one number for each seed or text, at least four.

@@ -40,7 +40,7 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
 
 
 def load_results(name: str) -> dict | list:
-    """What a long run found, for notebooks that show it without running it.
+    """Return what a long run found, for notebooks that show it without running it.
 
     Args:
         name: "heads", what was found over thirty seeds: for "lookups" and "dates" the results of ``compare`` in
@@ -88,7 +88,7 @@ class SmallModelResults:
         return torch.tensor([self._row(compared, controlled, order, form)[key] for compared, controlled in of_each])
 
     def forms(self, measure: str) -> list[str]:
-        """The forms that a measure with a sign is kept in."""
+        """Return the forms that a measure with a sign is kept in."""
         return list(self.controlled[0]["forms"][measure])
 
     @staticmethod
@@ -114,10 +114,10 @@ class LanguageModelResults:
         return torch.tensor(self.real["cuts"][order][str(cut)]) - self.whole
 
     def drawn(self, kind: str | Sequence[Mapping[str, list]], cut: int) -> Tensor:
-        """The mean over texts of each draw of a kind of chance, or of any other draws: (20,)."""
+        """Return the mean over texts of each draw of a kind of chance, or of any other draws: (20,)."""
         draws = self.chance[kind] if isinstance(kind, str) else kind
         return torch.tensor([draw[str(cut)] for draw in draws]).mean(dim=1) - self.whole.mean()
 
     def better(self, kind: str, order: str, cut: int) -> int:
-        """How many draws of a kind of chance lose less than an order."""
+        """Return how many draws of a kind of chance lose less than an order."""
         return int((self.drawn(kind, cut) < self.lost(order, cut).mean()).sum())

@@ -51,7 +51,7 @@ class Planted:
 
 
 def plant_heads(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
-    """A copy of a model of two blocks, with three more heads in each; what it computes stays the same.
+    """Return a copy of a model of two blocks, with three more heads in each; what it computes stays the same.
 
     The twins are made of the head without which most accuracy is lost on ``batch``. The cancelling pair is in the same
     block, and the rest is in the other one.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
-    """How far away the attended tokens are, averaged by their weights, in units of ``places``.
+    """Return how far away the attended tokens are, averaged by their weights, in units of ``places``.
 
     Args:
         weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.
@@ -27,12 +27,12 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 def weight_on_self(weights: Tensor) -> Tensor:
-    """The weight that a token gives to itself; 1 / n if a head looks everywhere alike."""
+    """Return the weight that a token gives to itself; 1 / n if a head looks everywhere alike."""
     return weights.diagonal(dim1=-2, dim2=-1).mean(dim=(0, 2))
 
 
 def weight_on_token(weights: Tensor, token: int) -> Tensor:
-    """The weight that all tokens give to the one numbered ``token``; 1 / n if a head looks everywhere alike."""
+    """Return the weight that all tokens give to the one numbered ``token``; 1 / n if a head looks everywhere alike."""
     return weights[..., token].mean(dim=(0, 2))
 
 
@@ -42,7 +42,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def top1_hit_rate(weights: Tensor, wanted: Tensor) -> Tensor:
-    """How often the token attended to most is a wanted one, as a share of the queries that want any.
+    """Return how often the token attended to most is a wanted one, as a share of the queries that want any.
 
     Args:
         wanted: bool, (batch, num_queries, num_keys).

@@ -38,7 +38,7 @@ class HeadsNeeded:
     answers: Tensor
 
     def weights(self, valid_len: int) -> Tensor:
-        """Attention weights of the row with this many valid keys, (num_heads, n, n); with none, all are 0."""
+        """Return attention weights of the row with this many valid keys, (num_heads, n, n); with none, all are 0."""
         scores = self.scores.clone()
         scores[:, :, valid_len:] = -torch.inf
         return scores.softmax(dim=-1).nan_to_num(0)
@@ -46,7 +46,7 @@ class HeadsNeeded:
 
 @functools.cache
 def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
-    """All that is kept, by (num_messages, num_heads).
+    """Return all that is kept, by (num_messages, num_heads).
 
     Raises:
         FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
@@ -74,7 +74,7 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: NeighbourModel) -> Tensor:
-    """Share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
+    """Return share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
     return torch.stack([(answer == truth).all(dim=-1).double().mean() for answer in answers])
@@ -82,7 +82,7 @@ def accuracy(model: NeighbourModel) -> Tensor:
 
 @torch.no_grad()
 def measure(model: NeighbourModel) -> dict[str, Tensor]:
-    """Where the heads of one model attend, and its answers for the first held-out row."""
+    """Return where the heads of one model attend, and its answers for the first held-out row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)
     weights = model.attention.attention_weights

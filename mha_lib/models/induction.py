@@ -70,14 +70,14 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """What each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
+    """Return what each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    """Return the same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
@@ -125,7 +125,7 @@ class AttentionOnly(nn.Module):
         return self.read(self.embedding(letters), head_mask)
 
     def read(self, X: Tensor, head_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor:
-        """The same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
+        """Return the same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
         for number, (layer, norm) in enumerate(zip(self.layers, self.norms[:-1], strict=True)):
             Y = norm(X)
             heard = None if head_mask is None else head_mask[number]
@@ -138,7 +138,7 @@ class AttentionOnly(nn.Module):
         return torch.stack([layer.attention_weights for layer in self.layers])
 
     def all_but(self, *heads: tuple[int, int]) -> Tensor:
-        """A ``head_mask`` that switches off these heads, each given as (layer, head)."""
+        """Return a ``head_mask`` that switches off these heads, each given as (layer, head)."""
         mask = torch.ones(len(self.layers), self.layers[0].num_heads, device=self.output.weight.device)
         for layer, head in heads:
             mask[layer, head] = 0
@@ -172,7 +172,7 @@ class BirthRun:
     sizes: dict[str, Any]
 
     def model_at(self, step: int) -> AttentionOnly:
-        """The model as it was after one of the kept steps.
+        """Return the model as it was after one of the kept steps.
 
         Raises:
             ValueError: this step was not kept.
@@ -233,7 +233,7 @@ def train_on_repeats(
 
 
 def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Rows, always the same, that no training run has seen."""
+    """Return rows, always the same, that no training run has seen."""
     return sample_induction_batch(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 
@@ -245,7 +245,7 @@ def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | Non
 
 @torch.no_grad()
 def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
-    """Mean cross-entropy, in nats, over the predictable letters of the held-out rows.
+    """Return mean cross-entropy, in nats, over the predictable letters of the held-out rows.
 
     Args:
         model: such as ``BirthRun.model_at`` gives.

@@ -64,18 +64,18 @@ class NeighboursRun:
 
 
 def draw_rows(batch_size: int, num_messages: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random letters (batch_size, n), and the right answers (batch_size, n, num_messages)."""
+    """Return random letters (batch_size, n), and the right answers (batch_size, n, num_messages)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, torch.stack([letters.roll(shift, dims=1) for shift in SHIFTS[:num_messages]], dim=2)
 
 
 def held_out_rows(num_messages: int) -> tuple[Tensor, Tensor]:
-    """Rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
+    """Return rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
     return draw_rows(HELD_OUT, num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
 
 
 def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
-    """The weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
+    """Return the weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
     queries = torch.arange(weights.shape[-1])
     keys = (queries[:, None] - torch.tensor(SHIFTS[:num_messages])) % len(queries)
     return weights[:, :, queries[:, None], keys]

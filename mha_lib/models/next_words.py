@@ -69,7 +69,7 @@ class NextWords:
         return np.insert(nats.numpy(), NUM_WORDS, self.first.numpy(), axis=1).astype("<u2")
 
     def triangles(self) -> np.ndarray:
-        """The lower triangle of every head's map in 255ths, (270, n (n + 1) / 2): no token sees a later one."""
+        """Return the lower triangle of every head's map in 255ths, (270, n (n + 1) / 2): no token sees a later one."""
         rows, columns = np.tril_indices(len(self.tokens))
         return (255 * self.maps.flatten(0, 1)[:, rows, columns]).round().numpy().astype(np.uint8, order="C")
 
@@ -115,7 +115,7 @@ def next_words(
 
 
 def spell(model: SmolLM2, token: int) -> str:
-    """A token as text, with the space that it may begin with."""
+    """Return a token as text, with the space that it may begin with."""
     return model.tokenizer.decode([token], skip_special_tokens=False)
 
 

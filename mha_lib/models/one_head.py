@@ -59,12 +59,12 @@ class OneHeadRun:
 
 
 def target_keys(num_tokens: int) -> Tensor:
-    """The token that each query has to attend to: the one before it; for token 0 itself."""
+    """Return the token that each query has to attend to: the one before it; for token 0 itself."""
     return torch.arange(-1, num_tokens - 1).clamp(min=0)
 
 
 def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random letters and the right answers, both (batch_size, n)."""
+    """Return random letters and the right answers, both (batch_size, n)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, letters[:, target_keys(NUM_TOKENS)]
 

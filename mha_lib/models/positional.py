@@ -84,7 +84,7 @@ class PositionalModel(AttentionOnly):
 
 
 def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> PositionalModel:
-    """A model of one of ``SCHEMES``, trained as ``train_on_repeats`` does, in eval mode."""
+    """Return a model of one of ``SCHEMES``, trained as ``train_on_repeats`` does, in eval mode."""
     with single_thread(), seeded(seed) as generator:
         model = PositionalModel(kind)
         batches = (sample_induction_batch(BATCH_SIZE, generator).letters for _ in range(steps))
@@ -93,7 +93,7 @@ def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> Positional
 
 
 def weights_name(kind: str) -> str:
-    """The name under which such a model ships."""
+    """Return the name under which such a model ships."""
     return f"places_{kind}"
 
 

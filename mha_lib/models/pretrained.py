@@ -118,7 +118,7 @@ class MiniLM(Encoder):
         return nn.utils.rnn.pad_sequence(ids, batch_first=True), lengths
 
     def maps(self, sentence: str) -> SentenceMaps:
-        """Where every head looks in ``sentence``."""
+        """Return where every head looks in ``sentence``."""
         ids, _ = self.tokenize([sentence])
         with torch.no_grad():
             self(ids)
@@ -145,7 +145,7 @@ def minilm() -> MiniLM:
 
 
 def kept_maps() -> list[SentenceMaps]:
-    """Where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
+    """Return where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
 
     Weights were kept in 255ths, each of them off by at most one, in rows that sum to 1. ``sentences.json``, beside the
     file, holds source and licence.
@@ -160,7 +160,7 @@ def kept_maps() -> list[SentenceMaps]:
 
 
 def kept_figures() -> list[dict]:
-    """How reliably each of ``NAMED_HEADS`` does what its name says, on 400 sentences that nobody chose, kept.
+    """Return how reliably each of ``NAMED_HEADS`` does what its name says, on 400 sentences that nobody chose, kept.
 
     Returns:
         For each head a dict: "layer", "head", "where it looks"; "right", in which share of the pairs of words its

@@ -67,7 +67,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def write(self, word: str) -> tuple[str, Tensor | None]:
-        """What the model writes for one word, and its weights, (n, n): a row for each written letter.
+        """Return what the model writes for one word, and its weights, (n, n): a row for each written letter.
 
         Raises:
             ValueError: ``word`` is empty, or has other characters than the letters a to z.
@@ -81,7 +81,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
 
 def draw_words(number: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Words of random letters, and the same backwards, both (number, length)."""
+    """Return words of random letters, and the same backwards, both (number, length)."""
     letters = torch.randint(len(ALPHABET), (number, length), generator=generator)
     return letters, letters.flip(dims=[1])
 
@@ -95,7 +95,7 @@ def right_words(model: RecurrentEncoderDecoder, length: int) -> float:
 
 
 def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> RecurrentEncoderDecoder:
-    """A new model in eval mode, trained on words of 1 to 16 letters, in half a minute.
+    """Return a new model in eval mode, trained on words of 1 to 16 letters, in half a minute.
 
     Steps are those of ``fit``; the words of one step are equally long, so that none needs padding.
     """
@@ -115,12 +115,12 @@ def _losses(model: RecurrentEncoderDecoder, steps: int, generator: torch.Generat
 
 
 def weights_name(attends: bool) -> str:
-    """What the model is called among those that ship."""
+    """Return what the model is called among those that ship."""
     return f"backwards_with{'' if attends else 'out'}_attention"
 
 
 def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
-    """The model as it ships, trained by ``fit_recurrent`` with seed 0; in eval mode, with memory of its own.
+    """Return the model as it ships, trained by ``fit_recurrent`` with seed 0; in eval mode, with memory of its own.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.

@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def shipped_model(task: Task | str) -> Transformer:
-    """The model of a task as it ships, for whoever needs a trained model and not the training.
+    """Return the model of a task as it ships, for whoever needs a trained model and not the training.
 
     Args:
         task: a task of this library, or its name: "digits", "lookups" or "dates".
@@ -37,7 +37,7 @@ def shipped_model(task: Task | str) -> Transformer:
 
 
 def shipped_figures(task: Task | str) -> dict:
-    """How the model of a task that ships was trained, and how good it is.
+    """Return how the model of a task that ships was trained, and how good it is.
 
     It holds ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number; and
     ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1. Errors as in ``shipped_model``.
@@ -47,7 +47,7 @@ def shipped_figures(task: Task | str) -> dict:
 
 
 def shipped(name: str, make: Callable[[], Model]) -> Model:
-    """A new model, made by ``make``, with the weights that ship under this name; in eval mode.
+    """Return a new model, made by ``make``, with the weights that ship under this name; in eval mode.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
@@ -60,7 +60,7 @@ def shipped(name: str, make: Callable[[], Model]) -> Model:
 
 
 def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool = False) -> Model:
-    """The same model with weights from a file, in eval mode.
+    """Return the same model with weights from a file, in eval mode.
 
     Args:
         weights: exactly those that the model's code has a place for.
@@ -81,7 +81,7 @@ def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool 
 
 
 def package_data(path: str, made_by: str) -> bytes:
-    """The bytes of a file inside the library, for the functions that hand its data to the notebooks.
+    """Return the bytes of a file inside the library, for the functions that hand its data to the notebooks.
 
     Args:
         path: where it lies below ``mha_lib``, such as "models/weights/digits.safetensors".

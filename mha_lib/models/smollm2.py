@@ -113,7 +113,7 @@ class RotaryBlock(nn.Module):
         return self.after_attention(X, self.attention(X, context, context, valid_lens, gates))
 
     def after_attention(self, X: Tensor, attended: Tensor) -> Tensor:
-        """The rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
+        """Return the rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
         X = X + attended
         return X + self.feed_forward(X)
 
@@ -137,7 +137,7 @@ class SmolLM2(Encoder):
         self.tokenizer = tokenizer
 
     def tokenize(self, text: str) -> list[int]:
-        """The ids of a text, without a first token before it."""
+        """Return the ids of a text, without a first token before it."""
         return self.tokenizer.encode(text).ids
 
 
@@ -181,7 +181,7 @@ def smollm2() -> SmolLM2:
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
-    """A ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
+    """Return a ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
     library = PACKAGE.reader("tokenizers")
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = library.Tokenizer(library.models.BPE(ids, [tuple(merge.split(" ")) for merge in merges]))

@@ -40,7 +40,7 @@ class Batch:
         return self._each(lambda X: X[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same examples on the device of a model."""
+        """Return the same examples on the device of a model."""
         return self._each(lambda X: X.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -60,7 +60,7 @@ class Task:
     learning_rate = 3e-3
 
     def model(self) -> Transformer:
-        """A fresh model, untrained."""
+        """Return a fresh model, untrained."""
         raise NotImplementedError
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch]:
@@ -77,7 +77,7 @@ class Task:
         raise NotImplementedError
 
     def logits(self, output: Tensor) -> Tensor:
-        """A model's output in the shape ``(*targets.shape, number of classes)``."""
+        """Return a model's output in the shape ``(*targets.shape, number of classes)``."""
         return output
 
     def losses(self, output: Tensor, targets: Tensor) -> Tensor:
@@ -86,15 +86,15 @@ class Task:
         return F.cross_entropy(logits.flatten(end_dim=-2), targets.flatten(), reduction="none").view_as(targets)
 
     def correct(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Whether each answer is right, in the shape of ``targets``."""
+        """Return whether each answer is right, in the shape of ``targets``."""
         return self.logits(output).argmax(dim=-1) == targets
 
     def accuracy(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Share of right answers (default: on the held-out data), between 0 and 1."""
+        """Return share of right answers (default: on the held-out data), between 0 and 1."""
         return self._correct(model, batch, head_mask).double().mean().item()
 
     def exact_match(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Share of examples of which every answer is right, between 0 and 1.
+        """Return share of examples of which every answer is right, between 0 and 1.
 
         For a decoder this is the same as when it writes token by token: as long as all that it has written is right, it
         is what the decoder is given here.
@@ -312,7 +312,7 @@ TASKS = {task.name: task for task in (Digits(), Lookups(), Dates())}
 
 
 def find_task(name: str) -> Task:
-    """The task of that name.
+    """Return the task of that name.
 
     Raises:
         ValueError: there is none; the message lists those there are.

@@ -7,7 +7,7 @@ from mha_lib.models.transformer import Block
 
 
 def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.TransformerEncoderLayer:
-    """A block of self-attention as ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
+    """Return a block of self-attention as ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
 
     Norms and feed-forward network are the block's own modules, the attention is a copy.
 

@@ -110,7 +110,7 @@ class Block(nn.Module):
         return self.after_attention(X, attend(self.attention, X, context, valid_lens, gates))
 
     def after_attention(self, X: Tensor, attended: Tensor) -> Tensor:
-        """The rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
+        """Return the rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
         X = self.norm(X + attended)
         return X if self.feed_forward is None else self.feed_forward_norm(X + self.feed_forward(X))
 
@@ -163,14 +163,14 @@ class Transformer(nn.Module):
     def before_last_attention(
         self, inputs, valid_lens: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the last attention gets: queries, context (its keys and values) and valid_lens.
+        """Return what the last attention gets: queries, context (its keys and values) and valid_lens.
 
         Arguments as in ``forward``; the last block's gates have no effect here.
         """
         raise NotImplementedError
 
     def after_last_attention(self, queries: Tensor, attended: Tensor) -> Tensor:
-        """The model's outputs, from the last attention's queries and output, both (batch, n, num_hiddens)."""
+        """Return the model's outputs, from the last attention's queries and output, both (batch, n, num_hiddens)."""
         last = list(self.blocks.values())[-1]
         return self.output(last.after_attention(queries, attended))
 

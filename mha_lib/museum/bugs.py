@@ -40,7 +40,7 @@ class Guess(Prediction):
     """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
 
     def asking(self, take: Callable[[str], None]) -> Any:
-        """The list, and a button that hands over what is picked."""
+        """Return the list, and a button that hands over what is picked."""
         import ipywidgets
 
         options = [("What is wrong? Pick one …", ""), *((suspect, suspect) for suspect in SUSPECTS)]
@@ -62,7 +62,7 @@ def reveal(room: int, *shown: object) -> Page:
 
 
 def score() -> str:
-    """How many rooms were guessed at, and in how many of them the guess named what is wrong."""
+    """Return how many rooms were guessed at, and in how many of them the guess named what is wrong."""
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""

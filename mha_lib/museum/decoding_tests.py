@@ -33,13 +33,13 @@ LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 def layer_and_text(
     implementation: Implementation, batch_size: int = BATCH_SIZE, num_tokens: int = NUM_TOKENS
 ) -> tuple[DecodingLayer, Tensor]:
-    """A layer with random parameters, and random texts."""
+    """Return a layer with random parameters, and random texts."""
     layer = with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED), std=0.4)
     return layer, torch.randn(batch_size, num_tokens, NUM_HIDDENS)
 
 
 def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int], padding: Tensor | int = 0) -> Tensor:
-    """The layer's output for texts that it reads in pieces, behind so many columns of padding."""
+    """Return the layer's output for texts that it reads in pieces, behind so many columns of padding."""
     layer.start(padding)
     with torch.no_grad():
         return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)

@@ -51,11 +51,11 @@ class Layer(nn.Module):
         return attention.merge_heads(X)
 
     def scores(self, Q: Tensor, K: Tensor) -> Tensor:
-        """How well every key answers every query, in each head: (batch, num_heads, num_queries, num_keys)."""
+        """Return how well every key answers every query, in each head: (batch, num_heads, num_queries, num_keys)."""
         return Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
 
     def masked_softmax(self, scores: Tensor, valid_lens: Tensor) -> Tensor:
-        """Weights of the shape of ``scores``; rows sum to 1 over the valid keys, or to 0 where there is none."""
+        """Return weights of the shape of ``scores``; rows sum to 1 over the valid keys, or to 0 where there is none."""
         return attention.masked_softmax(scores, valid_lens)
 
 

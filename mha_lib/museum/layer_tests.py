@@ -51,7 +51,7 @@ Test = Callable[[Implementation], str | None]
 
 
 def isolated(test: Test) -> Test:
-    """A test that starts from the same random state every time, leaves the caller's as it was, and never raises.
+    """Return a test that starts from the same random state every time, leaves the caller's as it was, and never raises.
 
     What an implementation raises is what the test sees; one that does not end is cut short where the system can.
     """
@@ -67,7 +67,7 @@ def isolated(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """What a test sees, with the same random numbers each time; an error of the implementation counts, too."""
+    """Return what a test sees, with the same random numbers each time; an error of the implementation counts, too."""
     try:
         with seeded(0):
             return test(implementation)
@@ -247,7 +247,7 @@ def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Re
 
 
 def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
-    """What each test sees, all of them in one process: forking takes longer than a test.
+    """Return what each test sees, all of them in one process: forking takes longer than a test.
 
     Raises:
         MistakeError: the process was cut short.
@@ -257,7 +257,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
+    """Return whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
@@ -279,7 +279,7 @@ def matrix(
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """The matrix in aligned columns, with the number that each test catches in the last line."""
+    """Return the matrix in aligned columns, with the number that each test catches in the last line."""
     cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
     tests = next(iter(caught.values()), {})
     totals = {test: str(sum(row[test] for row in caught.values())) for test in tests}
@@ -296,7 +296,7 @@ def matrices_of(layer: Any) -> Sequence[Tensor]:
 
 @torch.no_grad()
 def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
-    """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
+    """Return what ``layer`` should compute, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
@@ -320,12 +320,12 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """A layer with random parameters."""
+    """Return a layer with random parameters."""
     return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
 
 
 def with_random_parameters(layer: Any, std: float) -> Any:
-    """The same layer with new parameters, large enough for weights that are far from uniform."""
+    """Return the same layer with new parameters, large enough for weights that are far from uniform."""
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(std=std)
@@ -333,12 +333,12 @@ def with_random_parameters(layer: Any, std: float) -> Any:
 
 
 def random_inputs() -> list[Tensor]:
-    """Queries, keys and values."""
+    """Return queries, keys and values."""
     return [torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in (NUM_QUERIES, NUM_KEYS, NUM_KEYS)]
 
 
 def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
-    """The layer's output, if it has the shape and the type of numbers of the queries."""
+    """Return the layer's output, if it has the shape and the type of numbers of the queries."""
     output, queries = layer(*inputs), inputs[0]
     check_shape("the output", output, tuple(queries.shape))
     if output.dtype != queries.dtype:
@@ -353,21 +353,21 @@ def check_shape(name: str, got: Any, shape: tuple[int, ...]) -> None:
 
 
 def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
-    """A copy of X in which one token is replaced."""
+    """Return a copy of X in which one token is replaced."""
     X = X.clone()
     X[example, token] = torch.randn(X.shape[-1])
     return X
 
 
 def difference(name: str, got: Any, right: Tensor) -> str | None:
-    """The first example and token at which two tensors differ; NaN is equal to nothing."""
+    """Return the first example and token at which two tensors differ; NaN is equal to nothing."""
     check_shape(name, got, tuple(right.shape))
     place = first_difference(got, right, equal_nan=False)
     return None if place is None else f"{name} is not the formula's, first at {place}"
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
-    """The first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
+    """Return the first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
     must_change = torch.zeros(before.shape[:2], dtype=torch.bool)
     if place:
         must_change[place] = True
@@ -380,7 +380,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
 
 
 def dropped_otherwise(implementation: Implementation) -> str | None:
-    """What is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
+    """Return what is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
 
     With two keys of chosen values, the weights that reach the values can be worked out from the output.
     """

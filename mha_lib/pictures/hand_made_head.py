@@ -56,7 +56,7 @@ class HandMadeHead(LivePicture):
         super().__init__("A head made by hand", data, **{"numbers": given, "query": min(1, n - 1), **first})
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What torch makes of the present numbers: queries and keys (num_words, d), weights (words, words)."""
+        """Return what torch makes of the present numbers: queries and keys (num_words, d), weights (words, words)."""
         queries, keys = (self.X @ torch.tensor(self.numbers[name]).T for name in self.shapes)
         attention = DotProductAttention()
         attention(queries[None], keys[None], keys[None])

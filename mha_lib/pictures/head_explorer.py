@@ -100,14 +100,14 @@ class HeadExplorer(LivePicture):
         return image.tolist()
 
     def batch(self) -> Batch:
-        """The example that is shown, as a batch of one."""
+        """Return the example that is shown, as a batch of one."""
         batch = self.learned.held_out[self.example : self.example + 1]
         if self.drawn is None:
             return batch
         return Batch(to_patches(torch.tensor(self.drawn).reshape(1, 8, 8)), None, batch.targets)
 
     def answer(self) -> tuple[Tensor, list[Tensor]]:
-        """What torch makes of the present state.
+        """Return what torch makes of the present state.
 
         The logits are ``(*targets.shape, number of classes)``, each block's weights (num_heads, num_queries, num_keys).
         """

@@ -91,7 +91,7 @@ class KernelExplorer(LivePicture):
         return proposal["value"]
 
     def pool(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """What torch makes of queries (n,): their values (n,), and their weights (n, number of points)."""
+        """Return what torch makes of queries (n,): their values (n,), and their weights (n, number of points)."""
         pool = KernelPooling(self.bandwidth)
         with torch.no_grad():
             values = pool(queries[None, :, None], self.x[None, :, None], self.y[None, :, None])

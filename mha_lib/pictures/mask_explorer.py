@@ -74,7 +74,7 @@ class MaskExplorer(LivePicture):
         return checked_lengths(plain, num_queries, num_keys, need)
 
     def weights(self) -> Tensor:
-        """What ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
+        """Return what ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
         scores = self.scores[self.example : self.example + 1].double() / self.divisor + self.shift
         lengths = None if self.valid_lens is None else torch.tensor([self.valid_lens])
         return masked_softmax(scores, lengths)[0]

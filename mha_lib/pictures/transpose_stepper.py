@@ -44,12 +44,12 @@ class TransposeStepper(LivePicture):
         super().__init__("Numbers on their way through transpose_qkv", {"orders": list(ORDERS)}, **first)
 
     def steps(self) -> list[Step]:
-        """The start and what torch makes of it with every move, there and back."""
+        """Return the start and what torch makes of it with every move, there and back."""
         X = tagged_tokens(self.batch_size, self.num_tokens, self.num_heads, self.head_size)
         return trace_heads(X, self.num_heads, ORDERS[self.axes])
 
     def strangers(self) -> int:
-        """How many numbers the layer would take for those of another example, head or token."""
+        """Return how many numbers the layer would take for those of another example, head or token."""
         tables = self.steps()[3].tensor
         where = [
             (*divmod(table, self.num_heads), token) for table, token, _ in torch.ones_like(tables).nonzero().tolist()
@@ -70,7 +70,7 @@ class TransposeStepper(LivePicture):
 
 
 def draw_tables(step: Step) -> Canvas:
-    """The tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+    """Return the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
     tables = tables_of(step)
     height = max(table_height(rows) for _, rows in tables) * CELL + 54
     width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
@@ -110,7 +110,7 @@ def table_height(rows: list[list[list[int]]]) -> float:
 
 
 def row_pitch(rows: list[list[list[int]]]) -> float:
-    """How far down in cells the next row begins."""
+    """Return how far down in cells the next row begins."""
     return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
 
 
