@@ -24,7 +24,7 @@ def loop_over_heads(
     layer: MultiHeadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
     head_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """What ``layer`` computes (without dropout), written as the formula: one example, one head, one query at a time.
+    """Compute ``layer`` by the formula, without dropout: one example, one head, one query at a time.
 
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
 
@@ -74,7 +74,7 @@ def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's layer with the weights of ours (batch first; mode, dropout and what is trained are kept).
+    """Convert our layer to ``nn.MultiheadAttention`` (batch first), weights, mode and dropout included.
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -123,7 +123,7 @@ _OUR_NAMES = {
 
 
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Return our layer with the weights of torch's (mode, dropout and what is trained are kept).
+    """Convert ``nn.MultiheadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``peer`` is not torch's layer.
@@ -160,7 +160,7 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
-    """Return our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
+    """Wrap our layer so that it is called like ``nn.MultiheadAttention``, with torch's masks (True: masked).
 
     It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
 
@@ -176,7 +176,7 @@ def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeT
 def call_torch(
     peer: nn.MultiheadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run torch's layer (batch first) with ``valid_lens``, which it only knows as masks.
+    """Run ``nn.MultiheadAttention`` (batch first) with ``valid_lens``, which it only knows as masks.
 
     It returns output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
     """
@@ -185,7 +185,7 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """``valid_lens`` as the mask argument of ``torch.nn.MultiheadAttention`` (there, True means: not allowed)."""
+    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked)."""
     forbidden = ~valid_keys(valid_lens, num_keys)
     if valid_lens.dim() == 1:
         return {"key_padding_mask": forbidden.squeeze(1)}
@@ -193,7 +193,7 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 
 
 def load_d2l() -> ModuleType:
-    """Return the book's own package, ``d2l.torch``.
+    """Import the book's own package, ``d2l.torch``.
 
     The package imports torchvision, although its attention needs none of it. A torchvision built for another torch
     stops that import over a missing operator; then the operators are declared, and the import goes through.
@@ -229,7 +229,7 @@ def _import_d2l() -> ModuleType:
 
 
 def to_d2l(layer: MultiHeadAttention) -> nn.Module:
-    """``d2l.MultiHeadAttention`` with the weights of ours (mode, dropout and what is trained are kept).
+    """Convert our layer to ``d2l.MultiHeadAttention``, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -245,7 +245,7 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
 
 
 def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
-    """Return our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
+    """Convert ``d2l.MultiHeadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``peer`` is not d2l's layer.
@@ -280,6 +280,6 @@ def _fill(layer: nn.Module, parameters: dict[str, Tensor]) -> None:
 def call_d2l(
     peer: D2lLayer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run d2l's layer; returns what ``call_torch`` does."""
+    """Run d2l's layer; the arguments and the results are those of ``call_torch``."""
     output = peer(queries, keys, values, valid_lens)
     return output, peer.attention.attention_weights.unflatten(0, (-1, peer.num_heads))

@@ -28,7 +28,7 @@ INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Pat
 
 
 def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
-    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q); of 4 ``axes``, (b, 1, …, k)."""
+    """Return which keys are valid: bool, (b, 1, k) for lengths (b,), (b, q, k) for (b, q); of 4 ``axes``, (b, 1, …)."""
     batch_size, *queries = valid_lens.shape
     lengths = valid_lens.reshape(batch_size, *[1] * (axes - 3), *(queries or [1]), 1)  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.
@@ -36,7 +36,7 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
 
 
 def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-    """Return which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
+    """Return the causal mask, True where a key is not later than the query: bool, (q, k), aligned at the last key."""
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
 
 

@@ -37,7 +37,7 @@ A_CLASS = "This is a class. Give a function, or an instance of the class."
 
 
 class Exercise:
-    """A check of answers to one exercise: called with an answer it gives a ``Verdict`` and never raises.
+    """Check answers to one exercise: called with an answer, it returns a ``Verdict`` and never raises.
 
     It always draws the same numbers, and leaves the learner's random state as it was. An answer that is still None or
     an ellipsis is not examined.

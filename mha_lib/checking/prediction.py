@@ -71,7 +71,7 @@ class Prediction:
 
 
 def predict(name: str) -> Prediction:
-    """Ask for a prediction before the answer is seen, and keep it; ``answer`` with the same name shows it again.
+    """Ask for a prediction and store it; ``answer`` with the same name shows it again.
 
     Each question of the course has a name of its own.
     """
@@ -79,7 +79,7 @@ def predict(name: str) -> Prediction:
 
 
 def answer(name: str, *shown: object) -> Page:
-    """Show what ``predict`` asked for: folded where nothing was predicted, else open, beside the prediction.
+    """Show the answer to a prediction: folded if nothing was predicted yet, else beside the prediction.
 
     It can be unfolded on a page without a kernel, too.
 

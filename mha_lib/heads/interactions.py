@@ -14,7 +14,7 @@ __all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
 
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
-    """Return the two heads of a block whose single costs say least about what both cost together, in accuracy.
+    """Find the two heads of a block whose joint ablation cost exceeds their single costs most, in accuracy.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
@@ -31,7 +31,7 @@ def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int
 
 
 def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """What each head of a block costs, in nats, while later heads may react to its absence, and while they are frozen.
+    """Return each head's ablation cost, in nats, with later heads free and with their outputs held fixed.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
     Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it
@@ -59,7 +59,7 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
 def direct_effects(
     model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
-    """Who hears a head? The loss of every answer, in nats, where only some later heads hear of its absence, or all but.
+    """Measure which later heads depend on a head, by path patching: the loss of every answer, in nats.
 
     Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, without the head; ``frozen``, without it,
     but the listeners say what they say with it; ``misled``, with it, but the listeners say what they say without it.

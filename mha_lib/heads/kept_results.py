@@ -40,7 +40,7 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
 
 
 def load_results(name: str) -> dict | list:
-    """Return what a long run found, for notebooks that show it without running it.
+    """Load the kept results of a long run.
 
     Args:
         name: "heads", what was found over thirty seeds: for "lookups" and "dates" the results of ``compare`` in
@@ -66,7 +66,7 @@ def load_results(name: str) -> dict | list:
 
 
 class SmallModelResults:
-    """What was measured on thirty small models of a task, as columns over them, for notebooks and reports.
+    """Read the kept results of thirty small models of a task, as columns over the models.
 
     Args:
         task: "lookups" or "dates".
@@ -101,7 +101,7 @@ class SmallModelResults:
 
 
 class LanguageModelResults:
-    """What SmolLM2 lost on sixteen texts where heads were cut, for notebooks and reports; in nats."""
+    """Read the kept results of pruning SmolLM2 on sixteen texts, in nats."""
 
     def __init__(self):
         self.real = cast(dict, load_results("real_heads"))

@@ -31,7 +31,7 @@ ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling) 
 
 
 class HeadlessAttention(nn.Module):
-    """What is left of an attention without heads: every query gets W_o's bias, and the residual path does the rest.
+    """Return W_o's bias for every query: an attention from which all heads were removed.
 
     ``bias`` is (num_hiddens,), or None for zeros.
     """
@@ -67,7 +67,7 @@ class HeadlessAttention(nn.Module):
 
 
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
-    """Return a copy of the model with only the planned heads, in the order in which they stood.
+    """Return a copy of the model with only the planned heads, in their former order.
 
     The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
@@ -96,7 +96,7 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
 def prune_attention(
     attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int], means: Tensor | None = None
 ) -> MultiHeadAttention | HeadlessAttention:
-    """Return a layer with only these heads, in the order in which they stood; arguments and errors as in ``prune``."""
+    """Return a layer with only these heads, in their former order; arguments and errors as in ``prune``."""
     _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
@@ -117,7 +117,7 @@ def prune_attention(
 
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
-    """Return a layer whose heads are copies of these, in this order; a head may come more than once."""
+    """Return a layer whose heads are copies of these, in this order; a head may occur more than once."""
     if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
     if not isinstance(attention, MultiHeadAttention):

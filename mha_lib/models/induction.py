@@ -33,7 +33,7 @@ HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with i
 
 @dataclass(frozen=True)
 class InductionBatch:
-    """Rows of letters in which one piece comes again.
+    """Hold rows of letters in which one piece is repeated.
 
     Attributes:
         letters: (b, n + 1) integers, with n = NUM_TOKENS unless asked otherwise.
@@ -47,7 +47,7 @@ class InductionBatch:
 
 
 def sample_induction_batch(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Draw rows of different letters, then let a piece of each row come again at a random place behind itself."""
+    """Sample rows of different letters in which one piece occurs twice, at random positions."""
     count = num_tokens + 1
     letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
     length = torch.randint(SHORTEST_PIECE, LONGEST_PIECE + 1, (batch_size,), generator=generator)
@@ -61,7 +61,7 @@ def sample_induction_batch(batch_size: int, generator: torch.Generator, num_toke
 
 
 def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by which the pairs of features of tokens at these places are turned.
+    """Return cosine and sine of the angles of rotary position embeddings (RoPE) at these positions.
 
     places (n,) -> two of (n, size / 2).
     """
@@ -110,7 +110,7 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class AttentionOnly(nn.Module):
-    """Letters → layers of causal self-attention, each added to what came before → logits for the next letter."""
+    """Predict the next letter with layers of causal self-attention, each added to the residual stream."""
 
     def __init__(self, num_layers: int = 2, num_heads: int = 2, keys_from_before: bool = False) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class AttentionOnly(nn.Module):
 
 @dataclass(frozen=True)
 class BirthRun:
-    """What ``train_on_repeats`` kept: the model at some steps, and what it then did on rows that it never saw.
+    """Hold what ``train_on_repeats`` kept: the model at some steps, and its results on held-out rows.
 
     Attributes:
         steps: the kept steps.
@@ -193,7 +193,7 @@ def train_on_repeats(
     keys_from_before: bool = False,
     progress: bool | str = True,
 ) -> BirthRun:
-    """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
+    """Train a model on rows in which a piece is repeated, and keep it at several steps of the training.
 
     Steps are those of ``training_loop`` at a constant rate, on the loss over all letters.
 
@@ -233,19 +233,19 @@ def train_on_repeats(
 
 
 def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Return rows, always the same, that no training run has seen."""
+    """Return the held-out rows, always the same, which no training run has seen."""
     return sample_induction_batch(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 
 def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
-    """Cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
+    """Return the cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
     logits = model(letters[:, :-1], head_mask)
     return F.cross_entropy(logits.transpose(1, 2), letters[:, 1:], reduction="none")
 
 
 @torch.no_grad()
 def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
-    """Return mean cross-entropy, in nats, over the predictable letters of the held-out rows.
+    """Return the mean cross-entropy, in nats, on the predictable letters of the held-out rows.
 
     Args:
         model: such as ``BirthRun.model_at`` gives.

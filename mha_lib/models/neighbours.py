@@ -48,7 +48,7 @@ class NeighbourModel(nn.Module):
 
 @dataclass(frozen=True)
 class NeighboursRun:
-    """What a trained model does with rows that the training never saw.
+    """Hold the results of a trained model on held-out rows.
 
     Attributes:
         right: share of right answers to each message, (num_messages,).
@@ -84,7 +84,7 @@ def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
 def train_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighboursRun:
-    """Train a model by ``fit_neighbours``, and evaluate it on rows that the training never saw; arguments as there."""
+    """Train a model by ``fit_neighbours`` and evaluate it on held-out rows; arguments as there."""
     with single_thread():
         return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
 

@@ -83,7 +83,7 @@ def next_words(
     each: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NextWords:
-    """What the model says after a text: whole, without each of ``cuts``, and with ``each`` without every single head.
+    """Compute the likeliest next words after a text, with all heads, without each set in ``cuts``, without each head.
 
     Args:
         model: from ``smollm2()``.
@@ -162,7 +162,7 @@ def _last(model: SmolLM2, X: Tensor) -> Tensor:
 
 
 def kept_next_words() -> list[NextWords]:
-    """Eight texts of our own, kept: every single cut, all sets of the heads in ``GROUPS``, and draws of five others.
+    """Return the kept results for eight texts: all single ablations, all subsets of ``GROUPS``, and random sets.
 
     No package is needed. Nats are kept in thousandths, weights in 255ths; ``next_words.json``, beside the numbers,
     holds source and licence.

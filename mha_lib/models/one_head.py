@@ -39,7 +39,7 @@ class OneHead(nn.Module):
 
 @dataclass(frozen=True)
 class OneHeadRun:
-    """What ``train_one_head`` saw at each kept step, on examples that the training never saw.
+    """Hold the results of ``train_one_head`` at each kept step, on held-out examples.
 
     Attributes:
         steps: the kept steps.
@@ -70,7 +70,7 @@ def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, T
 
 
 def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
-    """Train one head with Adam (Kingma & Ba 2015) up to the last kept step, and note what it does at each of them.
+    """Train a single head with Adam (Kingma & Ba 2015), and keep its results at several steps.
 
     Args:
         seed: where all randomness comes from.

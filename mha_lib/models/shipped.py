@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def shipped_model(task: Task | str) -> Transformer:
-    """Return the model of a task as it ships, for whoever needs a trained model and not the training.
+    """Return the trained model of a task that ships with the library.
 
     Args:
         task: a task of this library, or its name: "digits", "lookups" or "dates".
@@ -37,7 +37,7 @@ def shipped_model(task: Task | str) -> Transformer:
 
 
 def shipped_figures(task: Task | str) -> dict:
-    """Return how the model of a task that ships was trained, and how good it is.
+    """Return how the shipped model of a task was trained, and its accuracy.
 
     It holds ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number; and
     ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1. Errors as in ``shipped_model``.

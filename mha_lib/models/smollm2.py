@@ -142,7 +142,7 @@ class SmolLM2(Encoder):
 
 
 class NextToken(Task):
-    """What comes next? The targets of a text are its own tokens, one place on."""
+    """Predict the next token: the targets of a text are its own tokens, shifted by one position."""
 
     name = "next token"
 
@@ -158,7 +158,7 @@ class NextToken(Task):
 
 
 def smollm2() -> SmolLM2:
-    """SmolLM2 from its package, in eval mode; some 540 MB, in a few seconds.
+    """Load SmolLM2 from its package, in eval mode; some 540 MB, in a few seconds.
 
     Raises:
         ImportError: its package, gguf or tokenizers is not installed; the message says how to get them.

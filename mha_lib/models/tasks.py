@@ -23,7 +23,7 @@ HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples: what a model is called with, ``model(inputs, valid_lens)``, and the right answers.
+    """Hold examples: what a model is called with, ``model(inputs, valid_lens)``, and the right answers.
 
     ``inputs`` is a tensor or a pair of tensors, ``valid_lens`` None or (batch,), ``targets`` (batch, …) integers.
     """
@@ -52,7 +52,7 @@ class Batch:
 
 
 class Task:
-    """What all tasks share; a subclass says what the data and the model are."""
+    """Define a task: the base class, whose subclasses make the data and the model."""
 
     name: str
     steps: int
@@ -160,7 +160,7 @@ def to_patches(images: Tensor) -> Tensor:
 
 
 def to_images(patches: Tensor) -> Tensor:
-    """Undo ``to_patches``: (batch, 16, 4) → (batch, 8, 8)."""
+    """Invert ``to_patches``: (batch, 16, 4) → (batch, 8, 8)."""
     return patches.reshape(-1, 4, 4, 2, 2).transpose(2, 3).reshape(-1, 8, 8)
 
 

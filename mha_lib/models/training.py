@@ -46,7 +46,7 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
 
 
 def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
-    """Return a new model of a task, trained, in eval mode.
+    """Train a new model of a task, and return it in eval mode.
 
     Args:
         task: a task, or the name of one.
@@ -68,7 +68,7 @@ def finetune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; returns it in eval mode.
+    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; return it in eval mode.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
@@ -123,7 +123,7 @@ def rising_steps(keep: Iterable[int]) -> list[int]:
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
-    """Return the model that ``fit`` makes; for a task of this library, kept after the first time.
+    """Return the model that ``fit`` makes, from the cache if it was trained before.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
     of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A model

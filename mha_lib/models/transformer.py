@@ -17,7 +17,7 @@ __all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
 
 
 class TokenEmbedding(nn.Module):
-    """Token ids below ``vocab_size`` → vectors of size ``num_hiddens``: what the token is, plus where it stands."""
+    """Embed token ids below ``vocab_size`` as vectors of size ``num_hiddens``, with learned positions."""
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
@@ -39,7 +39,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """Patches of an image → vectors, behind a class token that collects what the image shows.
+    """Embed the patches of an image, behind a class token.
 
     Source: Dosovitskiy et al. 2021, section 3.1; d2l 11.8.
     """
@@ -80,7 +80,7 @@ def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
 
 
 class Block(nn.Module):
-    """An attention, and a feed-forward network unless ``ffn_num_hiddens`` is None; each is added, then normalised.
+    """Apply attention and, unless ``ffn_num_hiddens`` is None, a feed-forward network, each with add & norm.
 
     In training, attention weights are dropped with the probability ``dropout``. Source: Vaswani et al. 2017, section
     3.1 (normalised after the addition, as there).
@@ -116,7 +116,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """What all these models share: named blocks in the order of computation, and a linear map to the outputs.
+    """Define what all these models share: named blocks in the order of computation, and an output layer.
 
     ``blocks[name].attention`` may be replaced by a layer with fewer heads, or of another class (``any_layer``). The
     last attention is computed apart: its output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all
@@ -189,7 +189,7 @@ class Transformer(nn.Module):
 
 
 class Encoder(Transformer):
-    """Blocks of self-attention over one sequence; ``inputs`` is what ``embedding`` takes.
+    """Apply blocks of self-attention to one sequence; ``inputs`` is what ``embedding`` takes.
 
     Args:
         embedding: inputs → (batch, n, num_hiddens).
@@ -224,7 +224,7 @@ class Encoder(Transformer):
 
 
 class EncoderDecoder(Transformer):
-    """One encoder block and one decoder layer; ``inputs`` is a pair (source, target) of what the embeddings take.
+    """Apply an encoder block and a decoder layer to a pair (source, target) of what the embeddings take.
 
     Three kinds of attention: ``encoder`` (the source looks at itself), ``decoder`` (each target token looks at itself
     and those before it), ``cross`` (target tokens look at the source). ``valid_lens`` counts the source's tokens.

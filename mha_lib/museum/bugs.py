@@ -51,18 +51,18 @@ class Guess(Prediction):
 
 
 def guess(room: int) -> Guess:
-    """Ask what is wrong in a room, and keep what is picked; ``reveal`` and ``score`` know it then."""
+    """Ask what is wrong in a room, and store the guess for ``reveal`` and ``score``."""
     return Guess(_name(room))
 
 
 def reveal(room: int, *shown: object) -> Page:
-    """Show what is wrong in a room, and then ``shown``: folded where nothing was guessed, else beside the guess."""
+    """Show what is wrong in a room, and then ``shown``: folded if there is no guess yet."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
 
 
 def score() -> str:
-    """Return how many rooms were guessed at, and in how many of them the guess named what is wrong."""
+    """Return how many rooms were guessed, and in how many the guess was right."""
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
@@ -70,7 +70,7 @@ def score() -> str:
 
 
 def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Whether a repair is clean; it says what is left to do only when the repair is no longer the exhibit itself."""
+    """Check whether a repaired layer passes the tests, and if not, name what is left to do."""
     if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
         return Verdict("not yet", "The panel sees in it what it sees in the room.")
     return layer_tests.verdict(repair, tests)

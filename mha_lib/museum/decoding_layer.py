@@ -16,7 +16,7 @@ __all__ = ["DecodingLayer"]
 
 
 class DecodingLayer(nn.Module):
-    """Causal multi-head self-attention that reads a text piece by piece and keeps keys and values.
+    """Attend causally with several heads, reading a text in pieces with a key-value cache.
 
     Args:
         num_hiddens: size of the tokens; divisible by ``num_heads``, with an even quotient.

@@ -69,7 +69,7 @@ def later_tokens(implementation: Implementation) -> str | None:
 
 
 def in_pieces(cuts: Sequence[int]) -> Test:
-    """A test: does the text give the same outputs in these pieces as all at once?"""
+    """Make a test: does the text give the same outputs in these pieces as all at once?"""
 
     @isolated
     def look(implementation: Implementation) -> str | None:

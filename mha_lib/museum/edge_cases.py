@@ -42,7 +42,7 @@ class Candidate:
 
 
 def behaviour_table() -> dict[str, dict[str, str]]:
-    """Return what every candidate does in every case, in a few words: case → candidate → verdict.
+    """Run every implementation on every edge case: case → implementation → what it does, in a few words.
 
     "–" means that the candidate has nothing to which the case applies. There is no column for d2l where it is not
     installed.

@@ -69,7 +69,7 @@ def check_layer(
     head_mask: bool = False,
     promises: Iterable[str] = (),
 ) -> Verdict:
-    """Compare a layer with the formula, and name its mistake, or where it begins, with the smallest call that shows it.
+    """Compare a layer with the formula, and name its mistake, with the smallest call that shows it.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
@@ -108,7 +108,7 @@ def check_layer(
 
 
 def assert_layer(*arguments: Any, **named: Any) -> None:
-    """For tests: raise an AssertionError with what ``check_layer`` says, unless the layer is right."""
+    """Raise an AssertionError with the verdict of ``check_layer`` unless the layer is right; for tests."""
     verdict = check_layer(*arguments, **named)
     if not verdict:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())

@@ -51,7 +51,7 @@ Test = Callable[[Implementation], str | None]
 
 
 def isolated(test: Test) -> Test:
-    """Return a test that starts from the same random state every time, leaves the caller's as it was, and never raises.
+    """Make a test that runs in a process of its own, from a fixed random state, and never raises.
 
     What an implementation raises is what the test sees; one that does not end is cut short where the system can.
     """
@@ -220,7 +220,7 @@ TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANE
 
 @dataclass(frozen=True)
 class Report:
-    """What each test of the panel sees: name of the test → None or one line. As text, a line for each test."""
+    """Hold the finding of each test of the panel: name of the test → None or one line."""
 
     name: str
     findings: Mapping[str, str | None]
@@ -257,7 +257,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Return whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
+    """Say whether an implementation passes all tests, or which ones find a fault, with the first finding."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
@@ -273,7 +273,7 @@ def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -
 def matrix(
     implementations: Mapping[str, Implementation], tests: Mapping[str, Test] = TESTS
 ) -> dict[str, dict[str, bool]]:
-    """Who catches what, found by running it: name of an implementation → name of a test → whether it sees a fault."""
+    """Run every test on every implementation: name of an implementation → name of a test → whether it finds a fault."""
     reports = {name: run(implementation, tests) for name, implementation in implementations.items()}
     return {name: {test: test in report.caught_by for test in tests} for name, report in reports.items()}
 
@@ -296,7 +296,7 @@ def matrices_of(layer: Any) -> Sequence[Tensor]:
 
 @torch.no_grad()
 def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
-    """Return what ``layer`` should compute, one example and one head at a time, on valid keys alone.
+    """Compute what ``layer`` should give, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
@@ -320,7 +320,7 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """Return a layer with random parameters."""
+    """Make a layer with random parameters."""
     return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
 
 

@@ -34,7 +34,7 @@ def regression_curves(
     points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
-    """Keys and values as dots, curves that predict between them, and, once it may be seen, the truth behind them.
+    """Draw training points, the curves that regress on them, and optionally the true function.
 
     Args:
         x_train, y_train: (n,), the dots.
@@ -122,7 +122,7 @@ def draw_pooling(
 def training_curves(
     steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
 ) -> Picture:
-    """Return how numbers change over the steps of a training run.
+    """Draw numbers over the steps of a training run.
 
     Args:
         steps: (n,), the steps at which they are known.
@@ -147,7 +147,7 @@ def training_curves(
 
 
 def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
-    """Return accuracy against the number of heads kept, for several orders of heads, inside what is possible at all.
+    """Draw accuracy against the number of heads kept, for several orders, with the best and the worst sets.
 
     Args:
         curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
@@ -175,7 +175,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
 
 
 def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
-    """Who comes first: for each measure of importance every head's rank, 1 for the most important; darker is higher.
+    """Draw the rank of every head by each measure of importance, 1 for the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.

@@ -15,7 +15,7 @@ MOST_WORDS, MOST_FEATURES, MOST_ROWS = 8, 16, 3
 
 
 class HandMadeHead(LivePicture):
-    """One head over words whose features have names, with every number of W_q and W_k to change.
+    """Edit every number of W_q and W_k of one head, over words whose features have names.
 
     For learners who want to write a head themselves: who asks, who is found, who looks at whom.
 

@@ -18,7 +18,7 @@ LINE, NAME, BAR = 19, 116, 110  # of the still picture, in pixels: a line's heig
 
 
 class HeadSwitches(LivePicture):
-    """All heads of a small model with a switch each, and what measures of importance keep of the model's accuracy.
+    """Switch the heads of a small model on and off, beside the sets that importance measures would keep.
 
     For learners who want to see that a head's worth depends on the heads beside it.
 

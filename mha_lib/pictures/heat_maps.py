@@ -26,7 +26,7 @@ def heatmaps(
     numbers: bool = False,
     caption: str | None = None,
 ) -> Picture:
-    """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched, NaN crossed.
+    """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
 
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).

@@ -14,7 +14,7 @@ from mha_lib.pictures.picture import Canvas
 
 
 class KernelExplorer(LivePicture):
-    """Training points as keys and values, a query to drag, and a bandwidth: curve, kernel and attention row.
+    """Explore kernel regression: drag the query and the bandwidth; see curve, kernel and attention weights.
 
     For learners who want to see what a bandwidth does before they learn one.
 

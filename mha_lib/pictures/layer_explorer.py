@@ -19,7 +19,7 @@ MOST_HEADS = 25
 
 
 class LayerExplorer(LivePicture):
-    """Every head's attention map of a layer, with sliders for ``num_heads`` and ``valid_lens``, live.
+    """Show the attention maps of a layer, with sliders for ``num_heads`` and ``valid_lens``.
 
     With another number of heads the layer's projections are split anew, and not trained anew.
 

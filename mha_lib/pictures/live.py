@@ -161,7 +161,7 @@ class OwnText(traitlets.Unicode):
 
 
 class LivePicture(anywidget.AnyWidget):
-    """A picture that the browser computes and Python can move. A subclass names its module and its choices.
+    """Compute a widget in the browser, with choices that Python can set: the base class of live pictures.
 
     Args:
         title: what the picture is, for screen readers and alt texts.
@@ -281,7 +281,7 @@ def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:
-    """Write a page that shows the picture, alive, in any browser: one file that needs no kernel and no network.
+    """Write an HTML page with the live picture: one file that needs no kernel and no network.
 
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """

@@ -18,7 +18,7 @@ MOST = 6
 
 
 class MaskExplorer(LivePicture):
-    """What ``valid_lens`` does to scores, and what becomes of masked keys with a low fill or with −∞.
+    """Show what ``valid_lens`` does to scores and weights, with −∞ or with a too small fill.
 
     For learners who want to see why ``masked_softmax`` is written as it is.
 

@@ -13,7 +13,7 @@ CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 
 
 class NamedTable:
-    """A table in a notebook, with its text twin. Zeros are dots, so that the other numbers stand out.
+    """Show a matrix whose rows and columns have names; zeros are dots.
 
     Args:
         matrix: (num_rows, num_columns).

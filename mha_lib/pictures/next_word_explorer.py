@@ -24,7 +24,7 @@ from mha_lib.pictures.shared_with_js import weight_colours
 
 
 class NextWordExplorer(LivePicture):
-    """Ten likeliest next words after a text, a switch for each of 270 heads, and where the chosen head looks.
+    """Show the ten likeliest next words of SmolLM2, with a switch and the attention map for each of 270 heads.
 
     For learners who want to see what heads are for: cut some, and see whether the word holds; then cut as many others.
     Eight texts are kept. Where SmolLM2 is installed, the page asks for other cuts, and for texts of the reader's own.

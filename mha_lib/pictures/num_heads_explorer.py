@@ -23,7 +23,7 @@ SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 6  # a map, its title, the space after 
 
 
 class NumHeadsExplorer(LivePicture):
-    """Bars for the models with 1 to 12 heads, and for the chosen one its attention maps and its answers for a row.
+    """Compare models with 1 to 12 heads: their accuracies as bars, attention maps and answers of the chosen one.
 
     Each token names the two letters before and the two after it, or one and one; the row is a ring. All models have 24
     hidden units and the same training, and are kept by ``make weights``.

@@ -33,7 +33,7 @@ Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name 
 
 
 class Picture:
-    """A finished drawing with its text twin: what it is, and a one-line reading of what it shows.
+    """Hold a finished figure, its title, and a one-line text alternative.
 
     In a notebook it shows as an image with alt text and a caption below it: what to notice, or, left out, the reading.
     ``print`` gives the text alone. The image travels inside the HTML, which is the one form whose alt text JupyterLab

@@ -11,7 +11,7 @@ from mha_lib.pictures.picture import Canvas
 
 
 class TrainingScrubber(LivePicture):
-    """Every head's map at each kept step, with a slider through the steps.
+    """Show the attention maps at each kept training step, with a slider over the steps.
 
     For learners who want to see a head come into being.
 

@@ -14,7 +14,7 @@ MOST_TOKENS = 40  # what a page shows without growing too long
 
 
 class SentenceExplorer(LivePicture):
-    """Words to choose from, and the weights of all heads from the chosen word; heads that have a name come first.
+    """Choose a word of a sentence and see its attention weights in all heads of a real model.
 
     For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
     the page asks for sentences of the reader's own.

@@ -18,7 +18,7 @@ CELL = 40  # pixels, the width of a number
 
 
 class TransposeStepper(LivePicture):
-    """The moves of ``transpose_qkv`` and of its inverse, one at a time, with any axes in its ``permute``.
+    """Step through ``transpose_qkv`` and its inverse, with any axes in ``permute``.
 
     For learners who want to see where each number goes.
 
