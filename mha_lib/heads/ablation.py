@@ -212,15 +212,15 @@ def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], T
 
 
 @contextmanager
-def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[tuple[int, int]]) -> Iterator[None]:
+def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[tuple[int, int]]) -> Iterator[None]:
     """Replace the outputs of these heads by given ones while the context is open (activation patching).
 
-    Heads that say what they say with all heads there are *frozen*: an earlier head's absence goes past them. In the
-    whole model, heads that say what they say without an earlier one hear of its absence alone.
+    With outputs of the whole model they are held fixed: the ablation of an earlier head does not reach them. With
+    outputs of a model without an earlier head, in the whole model, they alone are affected by its absence.
 
     Args:
-        words: for each block, what its heads are to say, as from ``head_outputs``.
-        places: (block, head) of each head that says it.
+        values: for each block, the outputs of its heads, as from ``head_outputs``.
+        heads: (block, head) of each head to patch.
 
     Raises:
         ValueError: there is no such head.
@@ -228,14 +228,14 @@ def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[
     Source: path patching, as in Wang et al. 2023, "Interpretability in the Wild".
     """
     by_block: dict[int, list[int]] = {}
-    for block, head in places:
+    for block, head in heads:
         if not (0 <= block < len(model.blocks) and 0 <= head < model.attentions[block].num_heads):
-            raise ValueError(f"places must be (block, head) of heads that the model has, got {(block, head)}")
+            raise ValueError(f"heads must be (block, head) of heads that the model has, got {(block, head)}")
         by_block.setdefault(block, []).append(head)
 
     def put(block: int) -> Callable[[Tensor], Tensor]:
-        chosen = torch.tensor(by_block[block], device=words[block].device)
-        return lambda said: said.index_copy(1, chosen, words[block][:, chosen])
+        chosen = torch.tensor(by_block[block], device=values[block].device)
+        return lambda outputs: outputs.index_copy(1, chosen, values[block][:, chosen])
 
     with hook_heads([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
         yield

@@ -57,29 +57,30 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
 
 
 def direct_effects(
-    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
+    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], receivers: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
     """Measure which later heads depend on a head, by path patching: the loss of every answer, in nats.
 
-    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, without the head; ``frozen``, without it,
-    but the listeners say what they say with it; ``misled``, with it, but the listeners say what they say without it.
-    If these listeners are all who hear the head, ``frozen`` is as low as ``whole``, and ``misled`` as high as ``cut``.
+    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, with the head ablated; ``frozen``, with it
+    ablated and the receivers' outputs held fixed; ``misled``, of the whole model, where the receivers are patched with
+    their outputs without the head. If only these receivers depend on the head, ``frozen`` is as low as ``whole``, and
+    ``misled`` as high as ``cut``.
 
     Args:
         head: (block, head).
-        listeners: (block, head) of later ones.
+        receivers: (block, head) of later ones.
     """
     gone = torch.ones(head_grid(model), device=model.device)
     gone[head] = 0
     with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
 
-    def losses(mask: Tensor | None, words: list[Tensor], places: Collection[tuple[int, int]]) -> Tensor:
-        with torch.no_grad(), eval_mode(model), patch_heads(model, words, places):
+    def losses(mask: Tensor | None, values: list[Tensor], patched: Collection[tuple[int, int]]) -> Tensor:
+        with torch.no_grad(), eval_mode(model), patch_heads(model, values, patched):
             return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
 
     return {
         "whole": losses(None, with_it, ()),
         "cut": losses(gone, with_it, ()),
-        "frozen": losses(gone, with_it, listeners),
-        "misled": losses(None, without_it, listeners),
+        "frozen": losses(gone, with_it, receivers),
+        "misled": losses(None, without_it, receivers),
     }
