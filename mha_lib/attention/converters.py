@@ -26,6 +26,10 @@ def loop_over_heads(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Compute ``layer`` by the formula, without dropout: one example, one head, one query at a time.
 
+    >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
+    >>> torch.allclose(loop_over_heads(layer, X, X, X)[0], layer(X, X, X), atol=1e-6)
+    True
+
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
 
     It takes the weights from ``layer``, and other arguments as ``MultiHeadAttention.forward`` does. It returns the
@@ -75,6 +79,10 @@ def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """Convert our layer to ``nn.MultiheadAttention`` (batch first), weights, mode and dropout included.
+
+    >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
+    >>> torch.allclose(to_torch(layer)(X, X, X)[0], layer(X, X, X), atol=1e-6)
+    True
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -178,6 +186,10 @@ def call_torch(
 ) -> tuple[Tensor, Tensor]:
     """Run ``nn.MultiheadAttention`` (batch first) with ``valid_lens``, which it only knows as masks.
 
+    >>> output, weights = call_torch(nn.MultiheadAttention(8, 2, batch_first=True), *[torch.randn(1, 3, 8)] * 3)
+    >>> output.shape, weights.shape
+    (torch.Size([1, 3, 8]), torch.Size([1, 2, 3, 3]))
+
     It returns output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
     """
     masks = {} if valid_lens is None else torch_masks(valid_lens, keys.shape[1], peer.num_heads)
@@ -185,7 +197,12 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked)."""
+    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked).
+
+    >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
+    {'key_padding_mask': tensor([[False,  True,  True],
+            [False, False, False]])}
+    """
     forbidden = ~valid_keys(valid_lens, num_keys)
     if valid_lens.dim() == 1:
         return {"key_padding_mask": forbidden.squeeze(1)}

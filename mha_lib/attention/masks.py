@@ -28,7 +28,12 @@ INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Pat
 
 
 def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
-    """Return which keys are valid: bool, (b, 1, k) for lengths (b,), (b, q, k) for (b, q); of 4 ``axes``, (b, 1, …)."""
+    """Return which keys are valid: bool, (b, 1, k) for lengths (b,), (b, q, k) for (b, q); of 4 ``axes``, (b, 1, …).
+
+    >>> valid_keys(torch.tensor([1, 3]), num_keys=3).squeeze(1)
+    tensor([[ True, False, False],
+            [ True,  True,  True]])
+    """
     batch_size, *queries = valid_lens.shape
     lengths = valid_lens.reshape(batch_size, *[1] * (axes - 3), *(queries or [1]), 1)  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.

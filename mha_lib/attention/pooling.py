@@ -127,6 +127,10 @@ class AttentionPooling(KeptWeights):
 class KernelPooling(AttentionPooling):
     """Average by a Gaussian kernel (Nadaraya–Watson): score(q, k) = −‖q − k‖² / (2 · bandwidth²).
 
+    >>> keys = values = torch.tensor([[[0.0], [1.0]]])
+    >>> KernelPooling(bandwidth=1.0)(torch.tensor([[[0.5]]]), keys, values)
+    tensor([[[0.5000]]])
+
     Args:
         bandwidth: width of the kernel, in the units of queries and keys; positive.
         learnable: whether training may change it (through its logarithm, so it stays positive).
@@ -157,6 +161,10 @@ class KernelPooling(AttentionPooling):
 class AdditiveAttention(AttentionPooling):
     """Score by addition: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
 
+    >>> attention = AdditiveAttention(num_hiddens=8)
+    >>> attention(torch.randn(2, 3, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 7)).shape
+    torch.Size([2, 3, 7])
+
     Args:
         num_hiddens: size of the hidden layer in which query and key meet.
         dropout: probability of dropping an attention weight in training.
@@ -184,7 +192,12 @@ class AdditiveAttention(AttentionPooling):
 
 
 class DotProductAttention(AttentionPooling):
-    """Score by scaled dot products: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3."""
+    """Score by scaled dot products: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3.
+
+    >>> X, attention = torch.randn(2, 5, 4), DotProductAttention()
+    >>> attention(X, X, X).shape, attention.attention_weights.shape
+    (torch.Size([2, 5, 4]), torch.Size([2, 5, 5]))
+    """
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)

@@ -28,6 +28,9 @@ class Step:
 def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
     """Return the steps of ``transpose_qkv`` and of its inverse, with the right axes in ``permute`` or with others.
 
+    >>> [step.operation for step in trace_heads(tagged_tokens(1, 2, 2, 2), num_heads=2)][:3]
+    ['start', 'reshape', 'permute']
+
     For learners who want to see what a wrong order of axes does, and that a round trip does not show it.
 
     Args:
@@ -80,6 +83,10 @@ def count_copies(function: Callable, *args: Any) -> int:
 
 def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: int) -> Tensor:
     """Return tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
+
+    >>> tagged_tokens(1, 2, 2, 2)
+    tensor([[[  0,   1,  10,  11],
+             [100, 101, 110, 111]]])
 
     They are integers, (batch_size, num_tokens, num_heads * head_size).
 

@@ -46,6 +46,10 @@ def evaluate(
 ) -> Evaluation:
     """Compute accuracy and loss of the model under many head masks at once.
 
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> evaluate(model, task.held_out[:32], task, torch.ones(3, *head_grid(model))).accuracy.shape
+    torch.Size([3])
+
     What comes before the last attention runs once for all settings that agree there; the last attention, which is
     linear in its gates, gives all its settings in one product.
 
@@ -140,6 +144,10 @@ def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") ->
 def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
     """Return the output of every head, before its gate and W_o: for each block (batch, num_heads, n, head_size).
 
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> [outputs.shape for outputs in head_outputs(model, task.held_out[:4])]
+    [torch.Size([4, 6, 12, 8]), torch.Size([4, 6, 12, 8])]
+
     ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
     """
     found: list[Tensor] = []
@@ -179,6 +187,9 @@ def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> 
 
 def head_grid(model: Transformer) -> tuple[int, int]:
     """Return (num_blocks, num_heads), the number of blocks and of heads in each.
+
+    >>> head_grid(models.shipped_model("lookups"))
+    (2, 6)
 
     Raises:
         ValueError: the blocks have different numbers of heads, so that no table can hold them.

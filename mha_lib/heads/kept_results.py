@@ -42,6 +42,9 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
 def load_results(name: str) -> dict | list:
     """Load the kept results of a long run.
 
+    >>> len(load_results("heads")["lookups"])
+    30
+
     Args:
         name: "heads", what was found over thirty seeds: for "lookups" and "dates" the results of ``compare`` in
             ``research/league.py`` (with training after cuts for the first eight), for "planted" those of
@@ -67,6 +70,9 @@ def load_results(name: str) -> dict | list:
 
 class SmallModelResults:
     """Read the kept results of thirty small models of a task, as columns over the models.
+
+    >>> SmallModelResults("lookups").column("greedy").shape
+    torch.Size([30])
 
     Args:
         task: "lookups" or "dates".

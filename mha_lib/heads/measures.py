@@ -35,6 +35,10 @@ def leave_one_out(
 ) -> Tensor:
     """Return the cost of ablating each head alone: v(all) − v(all but h).
 
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> leave_one_out(model, task.held_out[:32], task).shape
+    torch.Size([2, 6])
+
     Args:
         ablation: what takes its place: "zero", "mean" or "resample", see ``ablation_values``.
         score: what v is: "accuracy", or "loss" for minus the loss.
@@ -58,6 +62,10 @@ def gate_gradient(
     signed: bool = False,
 ) -> Tensor:
     """Return the sensitivity of the loss to the head's gate: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> gate_gradient(model, task.held_out[:32], task).shape
+    torch.Size([2, 6])
 
     The absolute value is taken for each example, since the mean of the gradient itself vanishes where training has
     ended. One backward pass gives all, since each example has gates of its own.
@@ -95,6 +103,10 @@ def integrated_gradients(
     signed: bool = True,
 ) -> Tensor:
     """Compute integrated gradients along all gates together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> integrated_gradients(model, task.held_out[:8], task, steps=4).shape
+    torch.Size([2, 6])
 
     The values add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints that stands for
     the integral. They are the Aumann–Shapley values of the gates, the Shapley values' counterpart for heads that join

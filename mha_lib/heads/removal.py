@@ -69,6 +69,10 @@ class HeadlessAttention(nn.Module):
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
     """Return a copy of the model with only the planned heads, in their former order.
 
+    >>> model = models.shipped_model("lookups")
+    >>> [attention.num_heads for attention in prune(model, plan_from(model, torch.eye(2, 6))).attentions]
+    [1, 1]
+
     The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
     Args:
@@ -117,7 +121,11 @@ def prune_attention(
 
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
-    """Return a layer whose heads are copies of these, in this order; a head may occur more than once."""
+    """Return a layer whose heads are copies of these, in this order; a head may occur more than once.
+
+    >>> select_heads(MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), [1, 1, 0]).num_heads
+    3
+    """
     if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
     if not isinstance(attention, MultiHeadAttention):
@@ -203,6 +211,9 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
 
 def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
     """Return the plan that keeps the ``number`` most important heads, by ``importance`` (num_blocks, num_heads).
+
+    >>> best_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=3)
+    {'layer 0': [], 'layer 1': [3, 4, 5]}
 
     ``seed`` draws which of equals are kept.
     """

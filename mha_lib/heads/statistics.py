@@ -11,6 +11,9 @@ from torch import Tensor
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
     """Return the mean distance of the attended tokens, weighted by attention, in units of ``places``.
 
+    >>> mean_distance(torch.tensor([[[[0.5, 0.5], [1.0, 0.0]]]]))
+    tensor([0.7500])
+
     Args:
         weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.
         places: (n, number of coordinates), where each token stands; left out, 0, 1, 2, … on a line.
@@ -27,7 +30,11 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 def weight_on_self(weights: Tensor) -> Tensor:
-    """Return the weight that a token gives to itself; 1 / n for uniform attention."""
+    """Return the weight that a token gives to itself; 1 / n for uniform attention.
+
+    >>> weight_on_self(torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]]]))
+    tensor([0.6500])
+    """
     return weights.diagonal(dim1=-2, dim2=-1).mean(dim=(0, 2))
 
 
@@ -37,7 +44,11 @@ def weight_on_token(weights: Tensor, token: int) -> Tensor:
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Return the entropy of the attention weights, in nats: 0 if concentrated on one token, ln n if uniform."""
+    """Return the entropy of the attention weights, in nats: 0 if concentrated on one token, ln n if uniform.
+
+    >>> entropy(torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]]))
+    tensor([0.3466])
+    """
     return torch.special.entr(weights).sum(dim=-1).mean(dim=(0, 2))
 
 

@@ -47,7 +47,11 @@ class InductionBatch:
 
 
 def sample_induction_batch(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Sample rows of different letters in which one piece occurs twice, at random positions."""
+    """Sample rows of different letters in which one piece occurs twice, at random positions.
+
+    >>> sample_induction_batch(2, torch.Generator().manual_seed(0)).predictable.shape
+    torch.Size([2, 32])
+    """
     count = num_tokens + 1
     letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
     length = torch.randint(SHORTEST_PIECE, LONGEST_PIECE + 1, (batch_size,), generator=generator)
@@ -233,7 +237,11 @@ def train_on_repeats(
 
 
 def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Return the held-out rows, always the same, which no training run has seen."""
+    """Return the held-out rows, always the same, which no training run has seen.
+
+    >>> held_out_repeats(4).letters.shape
+    torch.Size([4, 33])
+    """
     return sample_induction_batch(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 

@@ -23,6 +23,9 @@ Model = TypeVar("Model", bound=nn.Module)
 def shipped_model(task: Task | str) -> Transformer:
     """Return the trained model of a task that ships with the library.
 
+    >>> [block.attention.num_heads for block in shipped_model("lookups").blocks.values()]
+    [6, 6]
+
     Args:
         task: a task of this library, or its name: "digits", "lookups" or "dates".
 
@@ -38,6 +41,9 @@ def shipped_model(task: Task | str) -> Transformer:
 
 def shipped_figures(task: Task | str) -> dict:
     """Return how the shipped model of a task was trained, and its accuracy.
+
+    >>> sorted(shipped_figures("lookups"))
+    ['accuracy', 'exact_match', 'parameters', 'seed', 'steps', 'torch']
 
     It holds ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number; and
     ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1. Errors as in ``shipped_model``.

@@ -155,12 +155,20 @@ class Digits(Task):
 
 
 def to_patches(images: Tensor) -> Tensor:
-    """Cut 8×8 images into 2×2 patches, row by row: (batch, 8, 8) → (batch, 16, 4)."""
+    """Cut 8×8 images into 2×2 patches, row by row: (batch, 8, 8) → (batch, 16, 4).
+
+    >>> to_patches(torch.zeros(3, 8, 8)).shape
+    torch.Size([3, 16, 4])
+    """
     return images.unflatten(2, (4, 2)).unflatten(1, (4, 2)).transpose(2, 3).reshape(-1, 16, 4)
 
 
 def to_images(patches: Tensor) -> Tensor:
-    """Invert ``to_patches``: (batch, 16, 4) → (batch, 8, 8)."""
+    """Invert ``to_patches``: (batch, 16, 4) → (batch, 8, 8).
+
+    >>> to_images(torch.zeros(3, 16, 4)).shape
+    torch.Size([3, 8, 8])
+    """
     return patches.reshape(-1, 4, 4, 2, 2).transpose(2, 3).reshape(-1, 8, 8)
 
 
@@ -313,6 +321,9 @@ TASKS = {task.name: task for task in (Digits(), Lookups(), Dates())}
 
 def find_task(name: str) -> Task:
     """Return the task of that name.
+
+    >>> find_task("lookups").name
+    'lookups'
 
     Raises:
         ValueError: there is none; the message lists those there are.

@@ -9,6 +9,9 @@ from mha_lib.models.transformer import Block
 def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.TransformerEncoderLayer:
     """Convert a block of self-attention to ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
 
+    >>> type(torch_encoder_layer(models.shipped_model("lookups").blocks["layer 0"])).__name__
+    'TransformerEncoderLayer'
+
     Norms and feed-forward network are the block's own modules, the attention is a copy.
 
     Args:

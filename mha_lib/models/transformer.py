@@ -17,7 +17,11 @@ __all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
 
 
 class TokenEmbedding(nn.Module):
-    """Embed token ids below ``vocab_size`` as vectors of size ``num_hiddens``, with learned positions."""
+    """Embed token ids below ``vocab_size`` as vectors of size ``num_hiddens``, with learned positions.
+
+    >>> TokenEmbedding(vocab_size=10, max_tokens=16, num_hiddens=8)(torch.tensor([[1, 2, 3]])).shape
+    torch.Size([1, 3, 8])
+    """
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()

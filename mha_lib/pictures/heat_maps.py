@@ -28,6 +28,9 @@ def heatmaps(
 ) -> Picture:
     """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
 
+    >>> heatmaps(torch.tensor([[0.9, 0.1], [0.5, 0.5]]))
+    Heat maps of attention weights, 1 × (2 queries × 2 keys). Strongest link, query → key: head 0: 0 → 0 0.90.
+
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
         valid_lens: the example's own: None, a scalar, or (num_queries,); keys beyond it are hatched.

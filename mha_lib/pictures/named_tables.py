@@ -15,6 +15,11 @@ CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 class NamedTable:
     """Show a matrix whose rows and columns have names; zeros are dots.
 
+    >>> NamedTable(torch.eye(2), rows=["cat", "dog"], columns=["animal", "big"])
+         animal  big
+    cat       1    ·
+    dog       ·    1
+
     Args:
         matrix: (num_rows, num_columns).
         rows, columns: their names.
