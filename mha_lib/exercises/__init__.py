@@ -1,6 +1,6 @@
 """Exercises: each checks an answer and names the mistake; with hints, worked answers and a record of what is solved.
 
-An exercise goes by its name, as in ``exercises.triangle(triangle)``; the modules of the subjects hold them.
+An exercise goes by its name, as in ``exercises.every_map(every_map)``; the modules of the subjects hold them.
 """
 
 from mha_lib.checking.exercise import Exercise

@@ -114,7 +114,7 @@ class Game:
     def __init__(self, num_heads: int) -> None:
         self.num_heads = num_heads
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
-        sets = heads.heads_in(torch.arange(2**num_heads), num_heads).float()
+        sets = heads.set_members(torch.arange(2**num_heads), num_heads).float()
         self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
 
     def __call__(self, kept: Iterable[int]) -> float:
@@ -186,28 +186,30 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-    mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill: chosen and judged
-        on the seen examples. On which should it be judged?
+    random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
+        chosen and judged on the seen examples. On which should it be judged?
     best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
-    best_sets(seen) -> best_sets(unseen) ; mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] =>
-        Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+    best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
+        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and judged on the seen ones. Which table may be
+        used for what?
     best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
-    unseen[chosen] -> seen[chosen] || mean_curve(unseen) -> mean_curve(seen) => Chosen and random heads are judged on
-        different examples. Can the two be compared?
-    - by_chance -> - unseen[-1] || - unseen[0] || heads.mean_curve(unseen)[number] ->
+    unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
+        heads are judged on different examples. Can the two be compared?
+    - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
         unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
         set, not with the mean over sets of this size. What would chance have chosen?
-    heads.mean_curve(unseen)[number] -> unseen.mean() || mean_curve(unseen)[number] -> mean_curve(unseen).mean() => This
-        compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
+    heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. How many heads does a
+        fair opponent keep?
     - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
     unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
         Which difference is asked for?
-    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] -> mean_curve(unseen)[-1 -
-        number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] || best_sets(seen)[number] ->
-        best_sets(seen)[number - 1] ; mean_curve(unseen)[number] -> mean_curve(unseen)[number - 1] => Another number of
-        heads is kept. Which set stands at place 0?
-    best_sets(seen) -> sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
-        sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || sets_kept(heads.shapley(seen)) => Heads are
+    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
+        best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Which set stands at place 0?
+    best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
+        top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
         chosen one by one, by a number for each. What can a table of all sets tell by itself?
     best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
         sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
@@ -225,7 +227,7 @@ def honest_gain(seen, unseen, number):
     Statistical Learning, section 7.10.2; random heads as a baseline as in A. Budhraja et al., 2020.
     """
     chosen = heads.best_sets(seen)[number]
-    by_chance = heads.mean_curve(unseen)[number]
+    by_chance = heads.random_pruning_curve(unseen)[number]
     return (unseen[chosen] - by_chance).item()
 
 
@@ -236,7 +238,7 @@ NEARLY = 0.95  # rank correlation with another measure
 
 
 def first_and_last(model, batch, task):
-    shape = heads.head_shape(model)
+    shape = heads.head_grid(model)
     found, ones = torch.zeros(shape), torch.ones(shape)
     for head in range(found.numel()):
         only = torch.eye(found.numel())[head].view(shape)
@@ -259,7 +261,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
-    measured = results, said_by(heads.gate_gradient), said_by(heads.path_gradient)
+    measured = results, said_by(heads.gate_gradient), said_by(heads.integrated_gradients)
     score, *bars = [agreement(said, truths()) for said in measured]
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "

@@ -26,32 +26,14 @@ def right(name: str) -> Callable[[Callable], None]:
     return lambda answer: RIGHT.append((name, answer))
 
 
-@wrong("effective_number", "There is not one number for each query")
-def _(attention_weights):
-    """It adds up the squares along the queries (dim 0) instead of along the keys of each query."""
-    return 1 / (attention_weights**2).sum(dim=0)
-
-
-@wrong("effective_number", "Every row gives 1")
-def _(attention_weights):
-    """It squares the sum of the weights instead of summing their squares, so every row gives 1."""
-    total = attention_weights.sum(dim=1)
-    return 1 / total**2
-
-
-@right("effective_number")
-def _(attention_weights):
-    return torch.linalg.vector_norm(attention_weights, dim=-1).pow(-2)
-
-
-@wrong("gaussian_pooling", "The score holds the distance, not its square")
+@wrong("gaussian_pooling", "The scores hold the distance instead of its square")
 def _(queries, keys, values, sigma):
     """The distance is not squared: cdist gives the norm, the score needs the squared norm."""
     scores = -torch.cdist(queries, keys) / (2 * sigma**2)
     return torch.softmax(scores, dim=1) @ values
 
 
-@wrong("gaussian_pooling", "A wider σ makes the window narrower")
+@wrong("gaussian_pooling", "A larger σ makes the window narrower")
 def _(queries, keys, values, sigma):
     """Without brackets around 2 * sigma ** 2 the score is multiplied by sigma squared instead of divided by it."""
     diff = queries[:, None, :] - keys[None, :, :]
@@ -60,7 +42,7 @@ def _(queries, keys, values, sigma):
     return weights @ values
 
 
-@wrong("gaussian_pooling", "Over what does the softmax run?")
+@wrong("gaussian_pooling", "Check the axis of the softmax")
 def _(queries, keys, values, sigma):
     """It normalises over the queries (dim 0), so the weights of one query do not sum to 1."""
     d2 = ((queries.unsqueeze(1) - keys) ** 2).sum(-1)
@@ -76,91 +58,6 @@ def _(queries, keys, values, sigma):
         score = -(keys - q).square().sum(1).div(2 * sigma * sigma)
         rows.append((score - score.logsumexp(0)).exp() @ values)
     return torch.stack(rows)
-
-
-@wrong("leave_hour_out", "Does the gap include its end?")
-def _(hours, sigma):
-    """A reading taken exactly one hour away is still looked at: 'at most one hour' needs <=, not <."""
-    gap = hours[:, None] - hours[None, :]
-    scores = -(gap**2) / (2 * sigma**2)
-    too_close = gap.abs() < 1
-    return torch.softmax(scores.masked_fill(too_close, -torch.inf), dim=1)
-
-
-@wrong("leave_hour_out", "Do places in a list say how many hours lie between?")
-def _(hours, sigma):
-    """It leaves out the neighbours by their number in the list (i - j) instead of by the time between the readings."""
-    n = len(hours)
-    weights = torch.zeros(n, n)
-    for i in range(n):
-        for j in range(n):
-            if abs(i - j) > 1:
-                weights[i, j] = torch.exp(-((hours[i] - hours[j]) ** 2) / (2 * sigma**2))
-    return weights / weights.sum(dim=1, keepdim=True)
-
-
-@wrong("leave_hour_out", "the rest of a row does not sum to 1")
-def _(hours, sigma):
-    """The near readings are set to 0 after the softmax and the rest is not normalised again, so rows sum to less than
-    1."""
-    distance = hours.reshape(-1, 1) - hours
-    weights = torch.softmax(-(distance**2) / (2 * sigma**2), dim=1)
-    weights[distance.abs() <= 1] = 0
-    return weights
-
-
-@right("leave_hour_out")
-def _(hours, sigma):
-    out = []
-    for h in hours:
-        far = ((hours - h).abs() > 1).nonzero().squeeze(1)
-        row = torch.zeros_like(hours)
-        row[far] = (-(hours[far] - h).pow(2) / (2 * sigma**2)).softmax(0)
-        out.append(row)
-    return torch.stack(out)
-
-
-@wrong("local_line", "A plain average of all readings stands where a weighted mean belongs")
-def _(queries, keys, values, sigma):
-    """The means of keys and values are plain means over all readings, not weighted means of each query."""
-    weights = torch.softmax(-((queries[:, None] - keys) ** 2) / (2 * sigma**2), dim=1)
-    k_bar = keys.mean()
-    v_bar = values.mean()
-    b = (weights * (keys - k_bar) * (values - v_bar)).sum(1) / (weights * (keys - k_bar) ** 2).sum(1)
-    return v_bar + b * (queries - k_bar)
-
-
-@wrong("local_line", "Not every sum in the slope has weights")
-def _(queries, keys, values, sigma):
-    """The weights are missing in the slope: its sums count every reading alike."""
-    alpha = torch.softmax(-((queries[:, None] - keys[None, :]) ** 2) / (2 * sigma**2), dim=1)
-    k_bar = (alpha @ keys)[:, None]
-    v_bar = (alpha @ values)[:, None]
-    top = ((keys - k_bar) * (values - v_bar)).sum(dim=1)
-    bottom = ((keys - k_bar) ** 2).sum(dim=1)
-    return v_bar[:, 0] + top / bottom * (queries - k_bar[:, 0])
-
-
-@wrong("local_line", "What is the sign of the way from the mean to the query?")
-def _(queries, keys, values, sigma):
-    """The sign of the step from the mean key to the query is wrong: it is k_bar - q instead of q - k_bar."""
-    result = []
-    for q in queries:
-        a = torch.softmax(-((q - keys) ** 2) / (2 * sigma**2), dim=0)
-        k_mean, v_mean = (a * keys).sum(), (a * values).sum()
-        b = (a * (keys - k_mean) * (values - v_mean)).sum() / (a * (keys - k_mean) ** 2).sum()
-        result.append(v_mean + b * (k_mean - q))
-    return torch.stack(result)
-
-
-@right("local_line")
-def _(queries, keys, values, sigma):
-    def read_off(q):
-        root = (-(keys - q).square() / (4 * sigma**2)).exp().double()
-        A = torch.stack([root, root * (keys - q)], dim=1)
-        return torch.linalg.lstsq(A, (root * values)[:, None]).solution[0, 0]
-
-    return torch.stack([read_off(q) for q in queries]).to(values.dtype)
 
 
 @wrong("masked_softmax_1d", "Rows of one example have different lengths")
@@ -530,7 +427,7 @@ def _(first, second):
 def _(seen, unseen, number):
     """The chosen set is judged on the same examples that it was chosen on; the unseen ones are not used."""
     num_heads = len(seen).bit_length() - 1
-    sizes = heads.heads_in(torch.arange(len(seen)), num_heads).sum(dim=1)
+    sizes = heads.set_members(torch.arange(len(seen)), num_heads).sum(dim=1)
     best = seen[sizes == number].max()
     return best - seen[sizes == number].mean()
 
@@ -539,7 +436,7 @@ def _(seen, unseen, number):
 def _(seen, unseen, number):
     """The random sets are averaged on the seen examples while the chosen set is judged on the unseen ones."""
     chosen = heads.best_sets(seen)[number]
-    at_random = heads.mean_curve(seen)[number]
+    at_random = heads.random_pruning_curve(seen)[number]
     return unseen[chosen] - at_random
 
 
@@ -997,12 +894,6 @@ def _(table, row, column, num_heads, head_size):
     return 1000 * table + column
 
 
-@wrong("effective_number", "Keys are counted, whatever their weight")
-def _(weights):
-    """The number of keys, which is another in other tables."""
-    return torch.full((len(weights),), float(weights.shape[1]))
-
-
 @wrong("strangers", "The parts are right, but they stand in another order")
 def _(first, second):
     """Both are right, and returned in the wrong order."""
@@ -1019,7 +910,7 @@ def _(whole, without, others):
 @wrong("evidence", "An interval comes back")
 def _(whole, without, others):
     """Mean and lower end, as the library's interval gives them."""
-    return list(heads.interval(without - others.mean(dim=0)))[:2]
+    return list(heads.mean_and_ci95(without - others.mean(dim=0)))[:2]
 
 
 @wrong("evidence", "as if they came from different texts")

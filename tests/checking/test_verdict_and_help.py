@@ -17,15 +17,63 @@ from mha_lib.checking.exercise import exercise
 from mha_lib.checking.verdict import Verdict
 from mha_lib.exercises import COURSE
 
-scaled_scores, triangle = COURSE["scaled_scores"], COURSE["triangle"]
+
+def asked(trials, mistakes):
+    return exercise(trials=trials, praise="So.", idea="Think.", begin="Begin.", mistakes=mistakes)
+
+
+@asked(
+    lambda: [(torch.tensor([-3.0, -1.0, 0.0, 0.5, 2.5]),), (3 * torch.randn(3, 7),)],
+    ".relu() -> _ => Beyond two hours the line goes on below 0.",
+)
+def triangle(distance):
+    """Return 1 at distance 0, less in a straight line, and 0 from two hours on."""
+    return (1 - distance.abs() / 2).relu()
+
+
+@asked(
+    lambda: [(torch.randn(2, 3, 5), torch.randn(2, 4, 5), 0.5), (torch.randn(3, 2, 7), torch.randn(3, 6, 7), 3.0)],
+    "queries @ keys.mT -> 2 * queries @ keys.mT => The scores are twice as large as they should be.",
+)
+def scaled_scores(queries, keys, std):
+    return queries @ keys.mT / (std**2 * queries.shape[-1] ** 0.5)
+
+
+@asked(lambda: {"": [(torch.ones(3),)], "below 0": [(-torch.ones(3),)]}, ".relu() -> _ => Numbers below 0 stay.")
+def cut_off(X):
+    return X.relu()
+
+
+@asked(lambda: [(torch.randn(3),), (torch.randn(5),)], "X + X -> X => The numbers are not doubled.")
+def twice(X):
+    return X + X
+
+
+@asked(
+    lambda: [(7, 2), (23, 5)],
+    "number // divisor, number % divisor -> number % divisor, number // divisor => Two are exchanged.",
+)
+def division(number, divisor):
+    return number // divisor, number % divisor, number
+
+
+@asked(lambda: [(6, False), (4, True), (2, False)], "size**2 -> size => The size is not squared.")
+def parameters_of(size, bias):
+    return 4 * size**2 + 4 * size * bias
+
+
+@asked(lambda: [(torch.randn(9, 4),), (torch.randn(6, 3),)], "dim=0) -> dim=0)[::-1] => The order is wrong.")
+def thirds(W):
+    return W.tensor_split(3, dim=0)
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache of a learner's own, empty, as if no test were running."""
+    """A cache of a learner's own, empty, as if no test were running; and one more exercise of the course."""
     monkeypatch.delenv("MHA_PROGRESS")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(kept_work, "this_sitting", {})
+    monkeypatch.setitem(COURSE, "triangle", triangle)
     return tmp_path / "home" / ".cache" / "mha_lib" / "progress.json"
 
 
@@ -70,7 +118,7 @@ def test_nonsense_is_wrong_and_no_crash(name, answer):
 def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     verdict = triangle(lambda distance: 1 - distance.abs() / 2)
     assert repr(verdict).splitlines() == [
-        "✗ Not right. Beyond two hours the line goes on below 0. Where does the line end?",
+        "✗ Not right. Beyond two hours the line goes on below 0.",
         "Place [0] holds -0.5 instead of 0. Seen with distance of shape (5,).",
         'Stuck? `exercises.hint("triangle")`',
     ]
@@ -140,72 +188,52 @@ def test_a_mistake_that_nobody_listed_is_described_by_what_it_does(change, words
     assert verdict.state == "wrong" and words in verdict.text, verdict
 
 
-@exercise(
-    trials=lambda: [(7, 2), (23, 5)],
-    praise="So.",
-    idea="Think.",
-    begin="Begin.",
-    mistakes="number // divisor, number % divisor -> number % divisor, number // divisor => Two are exchanged.",
-)
-def division(number, divisor):
-    return number // divisor, number % divisor, number
-
-
 Division = collections.namedtuple("Division", ["quotient", "remainder", "number"])
 FORMS = {
-    "a list": ("goes_on", lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
+    "a list": (twice, lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
     "nested": (
-        "heard",
+        COURSE["heard"],
         lambda X: X.tolist(),
         "come as a list of 2, each a list of 2; a tensor of shape (2, 2, 3, 4) is",
     ),
     "tensors": (
-        "triangle",
+        triangle,
         tuple,
         "come as a tuple of 5, each a tensor of shape (); a tensor of shape (5,) is needed.",
     ),
     "an array": (
-        "triangle",
+        triangle,
         lambda X: X.numpy(),
         "come as a NumPy array of shape (5,); a tensor of shape (5,) is needed.",
     ),
     "named": (
-        "split_fused",
+        thirds,
         lambda X: dict(zip("qkv", X, strict=True)),
-        "come as a dict of 3; 3 matrices of shape (6, 6)",
+        "come as a dict of 3; 3 matrices of shape (3, 4)",
     ),
-    "matrices": ("split_fused", lambda X: [W.tolist() for W in X], "come as a list of 3, each a list of 6; 3 matrices"),
-    "in order": ("division", lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
+    "matrices": (thirds, lambda X: [W.tolist() for W in X], "come as a list of 3, each a list of 3; 3 matrices"),
+    "in order": (division, lambda X: dict(enumerate(X)), "come as a dict of 3; 3 numbers are needed."),
     "one": (
-        "honest_gain",
+        parameters_of,
         lambda X: torch.tensor([X]),
         "but it comes as a tensor of shape (1,); one number is needed.",
     ),
-    "one of a list": ("parameter_count", lambda X: [X], "but it comes as a list of 1 number; one number is needed."),
+    "one of a list": (parameters_of, lambda X: [X], "but it comes as a list of 1 number; one number is needed."),
 }
 
 
-@pytest.mark.parametrize(("name", "pack", "words"), FORMS.values(), ids=FORMS)
-def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(name, pack, words):
-    asked_for = division if name == "division" else COURSE[name]
-    text = asked_for(lambda *arguments: pack(asked_for.right(*arguments))).text
+@pytest.mark.parametrize(("asks", "pack", "words"), FORMS.values(), ids=FORMS)
+def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(asks, pack, words):
+    right = asks.right
+    text = asks(lambda *arguments: pack(right(*arguments))).text
     assert text.startswith(("The numbers are right, but they", "The number is right, but it")) and words in text
-    wrong = asked_for.mistakes[0][1]
-    assert "right, but" not in asked_for(lambda *arguments: pack(wrong(*arguments))).text
+    wrong = asks.mistakes[0][1]
+    assert "right, but" not in asks(lambda *arguments: pack(wrong(*arguments))).text
 
 
 @pytest.mark.parametrize("form", [lambda X: Division(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
 def test_several_numbers_may_come_in_anything_that_has_an_order(form):
     assert division(lambda *arguments: form(division.right(*arguments)))
-
-
-def asked(trials, mistakes):
-    return exercise(trials=trials, praise="So.", idea="Think.", begin="Begin.", mistakes=mistakes)
-
-
-@asked(lambda: {"": [(torch.ones(3),)], "below 0": [(-torch.ones(3),)]}, ".relu() -> _ => Numbers below 0 stay.")
-def cut_off(X):
-    return X.relu()
 
 
 @pytest.mark.parametrize(
@@ -233,8 +261,8 @@ def test_an_argument_that_is_given_back_or_never_looked_at_is_told():
     assert "argument 0" in triangle(lambda distance: distance).text
     unlisted = scaled_scores(lambda queries, keys, std: (queries @ keys.mT).sinh())
     assert unlisted.text == "Your code never looks at `std`. What is it for?"
-    no_heads = COURSE["operation_count"](lambda batch_size, num_tokens, num_hiddens, num_heads: 3 * num_hiddens)
-    assert "`batch_size`" in no_heads.text  # and not num_heads, which the right answer does not need either
+    no_bias = parameters_of(lambda size, bias: size * 4 + 3)
+    assert no_bias.text == "Your code never looks at `bias`. What is it for?"
 
 
 def half(X):
@@ -421,14 +449,15 @@ def test_a_class_is_told_to_be_none_and_what_a_function_must_take_is_said():
 
 
 def test_the_kind_of_call_that_fails_is_named_by_its_stage_or_by_a_whole_number():
-    blockwise, counts = COURSE["blockwise_attention"], COURSE["parameter_count"]
+    blockwise = COURSE["blockwise_attention"]
 
     def in_one(queries, keys, values, allowed, block_size):
         right = blockwise.right(queries, keys, values, allowed, block_size)
         return right if block_size >= len(keys) else right.cos()
 
     assert blockwise(in_one).text == "Right in a single block, but not in several blocks."
-    assert counts(lambda *given: counts.right(*given) + (17 if given[3] else 0)).text.startswith("Right with bias = ")
+    biased = parameters_of(lambda size, bias: parameters_of.right(size, bias) + (17 if bias else 0))
+    assert biased.text == "Right with bias = False; wrong with bias = True."
 
 
 def test_at_most_two_arguments_are_named_and_those_that_can_be_written_out_first():

@@ -3,14 +3,13 @@
 import itertools
 import math
 
-import numpy as np
 import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling
 from mha_lib.heads import statistics
-from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
+from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -20,18 +19,6 @@ def pooling_by_loops(queries, keys, values, sigma):
         for height, value in zip(heights / heights.sum(), values, strict=True):
             output[i] += height * value
     return output
-
-
-def hour_out_after_softmax(hours, sigma):
-    """Masked after the softmax, but divided by the sum again."""
-    apart = torch.cdist(hours[:, None], hours[:, None])
-    return F.normalize(torch.softmax(-(apart**2) / 2 / sigma**2, dim=1) * (apart > 1), p=1, dim=1)
-
-
-def line_by_numpy(queries, keys, values, sigma):
-    roots = torch.exp(-((queries[:, None] - keys) ** 2) / (4 * sigma**2)).double()
-    fits = [np.polyfit(keys.double(), values.double(), 1, w=root) for root in roots]
-    return torch.tensor(np.array([np.polyval(fit, query) for fit, query in zip(fits, queries.tolist(), strict=True)]))
 
 
 def mask(scores, valid_lens):
@@ -164,17 +151,10 @@ def block_from_numbers(X, layer):
 
 
 RIGHT = {
-    "triangle": [
-        lambda d: torch.where(d.abs() < 2, 1 - 0.5 * d.abs(), 0.0),
-        lambda d: torch.tensor([max(0.0, 1 - abs(x) / 2) for x in d.flatten().tolist()]).reshape(d.shape),
-    ],
-    "effective_number": [lambda w: 1 / torch.diagonal(w @ w.T)],
     "gaussian_pooling": [
         pooling_by_loops,
         lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
     ],
-    "leave_hour_out": [hour_out_after_softmax],
-    "local_line": [line_by_numpy],
     "scaled_scores": [lambda q, k, std: torch.einsum("bqd,bkd->bqk", q / std, k / std) * q.shape[2] ** -0.5],
     "masked_softmax_1d": [
         softmax_by_rows,
@@ -212,5 +192,5 @@ RIGHT = {
     "find_head": [head_by_sentences],
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
-    "own_importance": [path_gradient, monte_carlo_shapley],
+    "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

@@ -40,7 +40,7 @@ def misread(edits, sign):
 
 
 def gate_gradients(model, batch, task, at=1.0):
-    gates = torch.full((len(batch), *heads.head_shape(model)), at, requires_grad=True)
+    gates = torch.full((len(batch), *heads.head_grid(model)), at, requires_grad=True)
     losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
     return torch.autograd.grad(losses.sum(), gates)[0]
 
@@ -50,7 +50,7 @@ def half_way(model, batch, task):
 
 
 def loop_without(model, batch, task):
-    shape = heads.head_shape(model)
+    shape = heads.head_grid(model)
     costs = torch.empty(shape)
     for place in itertools.product(*map(range, shape)):
         gates = torch.ones(shape)

@@ -116,11 +116,15 @@ def test_a_failed_notebook_stays_as_it_was(tmp_path):
 def test_what_a_learner_predicted_and_tried_stays_out(tmp_path, monkeypatch):
     monkeypatch.delenv("MHA_PROGRESS")
     monkeypatch.setenv("HOME", str(tmp_path))
-    kept = json.dumps({"prediction x": {"text": "mine"}, "triangle": {"tries": 1, "solved": True}})
+    kept = json.dumps({"prediction x": {"text": "mine"}, "gaussian_pooling": {"tries": 1, "solved": True}})
     progress = tmp_path / ".cache" / "mha_lib" / "progress.json"
     progress.parent.mkdir(parents=True)
     progress.write_text(kept)
-    calls = "exercises.predict('x')", "exercises.triangle(exercises.triangle.right)", "exercises.progress()"
+    calls = (
+        "exercises.predict('x')",
+        "exercises.gaussian_pooling(exercises.gaussian_pooling.right)",
+        "exercises.progress()",
+    )
     path = write(tmp_path / "asked.ipynb", "from mha_lib import exercises\n" + calls[0], *calls[1:])
     make_notebooks.rebuild(path)
     shown = json.dumps(nbformat.read(path, as_version=4))
