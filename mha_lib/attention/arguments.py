@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # torch computes in no other
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # torch computes in no other
 FAKE, RECORDED = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 # What the axes stand for, by their number.
 SEQUENCES = {3: "(batch, number, size)"}
 SEQUENCES_OR_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
+SIZES = {"queries": "query_size", "keys": "key_size", "values": "value_size"}
 SCORES = {3: "(batch, num_queries, num_keys)", 4: "(batch, num_heads, num_queries, num_keys)"}
 
 # What to write for the names of torch.nn and Hugging Face.
@@ -42,12 +43,12 @@ def in_plain_call(X: Tensor) -> bool:
         return False
     if torch._C._len_torch_dispatch_stack() and any(map(torch._C._get_dispatch_mode, (RECORDED, FAKE))):
         return False
-    return not hasattr(X, "fake_mode")
+    return type(X) is Tensor or not hasattr(X, "fake_mode")
 
 
 def values_readable(tensor: Tensor) -> bool:
     """Whether a tensor's numbers can be read at once: ``meta`` has none, and reading from a GPU makes one wait."""
-    return tensor.device.type == "cpu" and in_plain_call(tensor)
+    return tensor.is_cpu and in_plain_call(tensor)
 
 
 def _is_autocast_on(tensor: Tensor) -> bool:
@@ -126,15 +127,15 @@ def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
         raise TypeError(f"{name} must be a dense tensor, got {tensor.layout}")
 
 
-def elsewhere(name: str, tensor: Tensor, device: torch.device, of: str) -> ValueError:
-    """The error for a tensor that is not on the device of what ``of`` names."""
-    return ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
+def check_device(name: str, tensor: Tensor, device: torch.device, of: str) -> None:
+    """Refuse a tensor that is not on the device of what ``of`` names."""
+    if tensor.device != device:
+        raise ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
 
 
 def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
     """Refuse what is not a dense tensor of floating-point numbers with one of these numbers of axes."""
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:  # what is right costs no call
-        check_tensor(name, tensor, ranks.values())
+    check_tensor(name, tensor, ranks.values())
     if tensor.dim() not in ranks:
         raise ValueError(f"{name} must have shape {_one_of(ranks.values())}, got {tuple(tensor.shape)}")
     if tensor.dtype not in FLOATS:
@@ -164,8 +165,7 @@ def check_sequences(
             )
         if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):
             raise TypeError(f"{name} must have the dtype of queries, {queries.dtype}, got {tensor.dtype}")
-        if tensor.device != queries.device:
-            raise elsewhere(name, tensor, queries.device, "queries")
+        check_device(name, tensor, queries.device, "queries")
     if values.shape[-2] != keys.shape[-2]:
         raise ValueError(f"values must be as many as keys: {keys.shape[-2]} keys, {values.shape[-2]} values")
 
@@ -195,34 +195,18 @@ def check_same_size(queries: Tensor, keys: Tensor) -> None:
         )
 
 
-def check_head_mask(head_mask: Tensor, queries: Tensor, num_heads: int) -> None:
-    """Refuse gates that are not of shape (h,) or (b, h), or not on the device of the queries."""
-    shapes = (num_heads,), (queries.shape[0], num_heads)
-    check_tensor("head_mask", head_mask, shapes)
-    if head_mask.is_complex():
-        raise TypeError(f"head_mask must hold real numbers, got {head_mask.dtype}")
-    check_shape("head_mask", head_mask, shapes, ", one gate a head")
-    if head_mask.device != queries.device:
-        raise elsewhere("head_mask", head_mask, queries.device, "queries")
-
-
-def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
+def check_projections(**inputs: tuple[Tensor, nn.Module]) -> None:
     """Refuse an input that a projection of the layer cannot take (last axis, dtype, device).
 
-    Each input is given with its name, its projection and the name of its size. What a projection does not report is not
-    checked: the size of a lazy one, and all of a module of the caller's own without ``in_features`` or ``weight``.
+    What a projection does not report is not checked: the size of a lazy one, and all of a module of the caller's own
+    without ``in_features`` or ``weight``.
     """
-    # What is right costs little. Not under torch.compile, which starts over when an open size becomes known, and then
-    # must meet the same calls in the same order.
-    plain = not torch.compiler.is_compiling()
-    for name, tensor, projection, size_name in inputs:
-        if plain and type(projection) is nn.Linear and _fits(tensor, projection.weight):
-            continue
+    for name, (tensor, projection) in inputs.items():
+        weight = getattr(projection, "weight", None)  # a quantised map has a method of this name
         size, given = getattr(projection, "in_features", 0), tensor.shape[-1]
         if (given != size and size) or not given:  # a lazy one would take 0 for its size, and not initialise its bias
-            shape = tuple(tensor.shape)
-            raise ValueError(f"{name} must have size {size or '1 or more'} on the last axis ({size_name}), got {shape}")
-        weight = getattr(projection, "weight", None)  # a quantised map has a method of this name
+            needed = f"{size or '1 or more'} on the last axis ({SIZES[name]})"
+            raise ValueError(f"{name} must have size {needed}, got {tuple(tensor.shape)}")
         if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
             continue
         if tensor.dtype != weight.dtype and not _is_autocast_on(tensor):
@@ -231,12 +215,7 @@ def check_projections(*inputs: tuple[str, Tensor, nn.Module, str]) -> None:
                 f"convert one of them, for example layer.to({tensor.dtype})"
             )
         if tensor.device != weight.device:
-            raise elsewhere(name, tensor, weight.device, "the layer's parameters")
-
-
-def _fits(X: Tensor, weight: Tensor) -> bool:
-    """Whether ``X`` can be multiplied with the weight as it is."""
-    return X.shape[-1] == weight.shape[-1] > 0 and X.dtype == weight.dtype and X.device == weight.device
+            check_device(name, tensor, weight.device, "the layer's parameters")
 
 
 def check_new_layer(
@@ -265,13 +244,15 @@ def check_call(
         raise TypeError(f"{type(layer).__name__} takes no argument {name}{hint}")
     check_flags(need_weights=need_weights)
     check_sequences(queries, keys, values, SEQUENCES)
-    check_projections(
-        ("queries", queries, layer.W_q, "query_size"),
-        ("keys", keys, layer.W_k, "key_size"),
-        ("values", values, layer.W_v, "value_size"),
-    )
-    if head_mask is not None:
-        check_head_mask(head_mask, queries, layer.num_heads)
+    check_projections(queries=(queries, layer.W_q), keys=(keys, layer.W_k), values=(values, layer.W_v))
+    if head_mask is None:
+        return
+    shapes = (layer.num_heads,), (queries.shape[0], layer.num_heads)
+    check_tensor("head_mask", head_mask, shapes)
+    if head_mask.is_complex():
+        raise TypeError(f"head_mask must hold real numbers, got {head_mask.dtype}")
+    check_shape("head_mask", head_mask, shapes, ", one gate a head")
+    check_device("head_mask", head_mask, queries.device, "queries")
 
 
 def check_groups(num_heads: int, num_key_value_heads: int) -> None:
@@ -304,8 +285,6 @@ def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: s
 
 
 # An error's text is made only when the error is raised: made earlier, it would tie a compiled graph to its sizes.
-
-
 def check_shape(
     name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "", hint: Callable[[], str] = str
 ) -> None:

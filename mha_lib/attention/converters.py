@@ -1,6 +1,7 @@
 """The same layer elsewhere: the formula as a loop, torch's layer, d2l's layer, and weights moved between them."""
 
 import math
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -16,13 +17,9 @@ D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package h
 
 
 def loop_over_heads(
-    layer: MultiHeadAttention,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    valid_lens: Tensor | None = None,
+    layer: MultiHeadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
     head_mask: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """What ``layer`` computes (without dropout), written as the formula: one example, one head, one query at a time.
 
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
@@ -150,9 +147,11 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
         peer.embed_dim, peer.num_heads, peer.dropout, bias=peer.in_proj_bias is not None,
         query_size=peer.embed_dim, key_size=peer.kdim, value_size=peer.vdim,
     ).to(peer.out_proj.weight)  # fmt: skip
-    with torch.no_grad():
-        for theirs, ours in _matching_parameters(peer, layer):
-            ours.copy_(theirs).requires_grad_(theirs.requires_grad)
+    for name, parts in _OUR_NAMES.items():
+        theirs = attrgetter(name)(peer)  # as it is computed, where torch prunes or normalises it
+        for part, their_part in zip(parts, () if theirs is None else theirs.chunk(len(parts)), strict=False):
+            with torch.no_grad():
+                layer.get_parameter(part).copy_(their_part).requires_grad_(theirs.requires_grad)
     return layer.train(peer.training)
 
 
@@ -168,20 +167,6 @@ def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeT
         TypeError: ``layer`` is none of this library.
     """
     return CalledLikeTorch(layer, batch_first)
-
-
-def _matching_parameters(peer: nn.MultiheadAttention, layer: MultiHeadAttention) -> list[tuple[Tensor, Tensor]]:
-    """Pairs (torch's, ours) of the same weights; torch stacks the three input maps when their sizes are equal."""
-    ours = (layer.W_q, layer.W_k, layer.W_v)
-    if peer.in_proj_weight is not None:
-        theirs = peer.in_proj_weight.chunk(3)
-    else:
-        theirs = (peer.q_proj_weight, peer.k_proj_weight, peer.v_proj_weight)
-    pairs = [(peer.out_proj.weight, layer.W_o.weight)] + [(t, o.weight) for t, o in zip(theirs, ours, strict=True)]
-    if layer.W_o.bias is not None:
-        pairs += [(peer.out_proj.bias, layer.W_o.bias)]
-        pairs += [(t, o.bias) for t, o in zip(peer.in_proj_bias.chunk(3), ours, strict=True)]
-    return pairs
 
 
 def call_torch(

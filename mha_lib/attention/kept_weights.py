@@ -15,7 +15,7 @@ class KeptWeights(nn.Module):
         super().__init__()
         self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
 
-    def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
+    def store_weights(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
         """Make ``attention_weights`` give these, or what this function returns; None, as a call begins, clears them."""
         object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
 
@@ -45,7 +45,7 @@ class KeptWeights(nn.Module):
         return {**self.__dict__, "_kept": None}
 
 
-def on_demand(
+def lazy_weights(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
     """A function that computes a call's weights when asked; until then it keeps the inputs, which are smaller."""
@@ -59,7 +59,7 @@ def on_demand(
                 "call the layer again"
             )
         with torch.no_grad():
-            return weights(queries, keys, masks.joined())
+            return weights(queries, keys, masks.joined()).detach()
 
     before = versions(queries, keys, masks.attn_mask)
     return weights_of_the_call
@@ -75,7 +75,4 @@ def nothing_was_kept() -> Tensor:
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
     """Counters that move when a tensor is written to (tensors of inference mode have none)."""
-    counters: list[int | None] = []
-    for X in tensors:
-        counters.append(None if X is None or X.is_inference() else X._version)
-    return counters
+    return [None if X is None or X.is_inference() else X._version for X in tensors]

@@ -22,14 +22,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.attention.arguments import FLOATS, check_flags, check_shape, check_tensor, elsewhere, values_readable
+from mha_lib.attention.arguments import FLOATS, check_device, check_flags, check_shape, check_tensor, values_readable
 
 INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
 
-def valid_keys(valid_lens: Tensor, num_keys: int) -> Tensor:
-    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q)."""
-    lengths = valid_lens.reshape(*valid_lens.shape, *[1] * (3 - valid_lens.dim()))  # (b, 1, 1) or (b, q, 1)
+def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
+    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q); of 4 ``axes``, (b, 1, …, k)."""
+    batch_size, *queries = valid_lens.shape
+    lengths = valid_lens.reshape(batch_size, *[1] * (axes - 3), *(queries or [1]), 1)  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.
     return torch.arange(num_keys, device=valid_lens.device) < lengths.long()  # (k) < (b, q, 1) -> (b, q, k)
 
@@ -58,12 +59,10 @@ class Masks:
     ):
         if valid_lens is not None:
             check_valid_lens(valid_lens, shape[0], shape[-2], shape[-1])
-            if valid_lens.device != like.device:
-                raise elsewhere("valid_lens", valid_lens, like.device, "the scores")
+            check_device("valid_lens", valid_lens, like.device, "the scores")
         if attn_mask is not None:
             check_attn_mask(attn_mask, shape)
-            if attn_mask.device != like.device:
-                raise elsewhere("attn_mask", attn_mask, like.device, "the scores")
+            check_device("attn_mask", attn_mask, like.device, "the scores")
         check_flags(causal=causal)
         self.shape, self.device, self.dtype = shape, like.device, like.dtype
         self.valid_lens, self.attn_mask, self.causal = valid_lens, attn_mask, causal
@@ -75,8 +74,7 @@ class Masks:
             return self._joined
         allowed, bias = [], self.attn_mask
         if self.valid_lens is not None:
-            valid = valid_keys(self.valid_lens, self.shape[-1])  # (b, 1, k) or (b, q, k)
-            allowed.append(valid if len(self.shape) == 3 else valid.unsqueeze(1))  # (b, 1, 1, k) or (b, 1, q, k)
+            allowed.append(valid_keys(self.valid_lens, self.shape[-1], len(self.shape)))
         if self.causal:
             allowed.append(keys_so_far(self.shape[-2], self.shape[-1], self.device))  # (q, k)
         if bias is not None and bias.dtype == torch.bool:
@@ -90,7 +88,8 @@ class Masks:
     def keep(self) -> None:
         """Hold no graph from here on, and nothing that later changes of the lengths would reach."""
         if self._joined is not None:
-            self._joined, self.valid_lens = self._joined.detach(), None
+            self._joined = self._joined.detach() if self._joined.requires_grad else self._joined
+            self.valid_lens = None
         elif self.valid_lens is not None:
             self.valid_lens = self.valid_lens.clone()
         if self.attn_mask is not None:
@@ -134,7 +133,7 @@ def _are_few_lengths(valid_lens: Tensor, batch_size: int, num_queries: int, num_
     """Whether these are at most 64 integers, one for each example, with nothing to refuse or to warn of."""
     if not isinstance(valid_lens, Tensor) or valid_lens.dtype != torch.int64 or valid_lens.layout != torch.strided:
         return False
-    if not values_readable(valid_lens) or valid_lens.dim() != 1 or not 0 < len(valid_lens) == batch_size <= 64:
+    if not values_readable(valid_lens) or not 0 < batch_size <= 64 or valid_lens.shape != (batch_size,):
         return False
     lengths = valid_lens.tolist()
     ordered = batch_size == num_queries and lengths == sorted(lengths)  # may be meant for the queries

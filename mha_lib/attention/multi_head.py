@@ -118,15 +118,16 @@ class MultiHeadAttention(nn.Module):
             valid_lens, attn_mask, causal: see the top of ``masks``.
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
-        self.attention.remember(None)
+        attention = self.attention
+        attention.store_weights(None)
         arguments.check_call(self, queries, keys, values, head_mask, need_weights, others)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:
             K, V = self._shared_out(K, Q.shape[1]), self._shared_out(V, Q.shape[1])
         if need_weights:
-            heads, weights = self.attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
+            heads, weights = attention.attend(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)
         else:
-            heads = self.attention(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)  # (b, h, q, d)
+            heads = attention(Q, K, V, valid_lens, attn_mask=attn_mask, causal=causal)  # (b, h, q, d)
         if head_mask is not None:
             heads = heads * head_mask[..., None, None].to(heads.dtype)  # (h, 1, 1) or (b, h, 1, 1)
         output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)

@@ -210,7 +210,7 @@ class FunctionExercise(Exercise):
             return
         own = of_a_wrong_part(results)
         right = {one.part for one in results} - {one.part for one in results if one.problem()}
-        told = [*diagnosis.one_change(own), *diagnosis.traces(own)]
+        told = [*diagnosis.random_results(own), *diagnosis.one_change(own), *diagnosis.traces(own)]
         if right:
             names = " and ".join(name for number, name in enumerate(self.parts) if number in right)
             yield " ".join([f"Right: {names}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])

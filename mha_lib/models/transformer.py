@@ -29,8 +29,7 @@ class TokenEmbedding(nn.Module):
             TypeError, ValueError: ``ids`` is no tensor of integers from 0 to vocab_size − 1, or too long.
         """
         _check_ids(ids, self.tokens.num_embeddings, len(self.positions))
-        if ids.device != self.positions.device:
-            raise arguments.elsewhere("ids", ids, self.positions.device, "the layer's parameters")
+        arguments.check_device("ids", ids, self.positions.device, "the layer's parameters")
         vectors = self.tokens(ids)
         if ids.dim() == 3:
             vectors = vectors.sum(dim=2)

@@ -307,7 +307,7 @@ def _(first, second):
 def _(seen, unseen, number):
     """The chosen set is judged on the same examples that it was chosen on; the unseen ones are not used."""
     num_heads = len(seen).bit_length() - 1
-    sizes = heads.heads_in(torch.arange(len(seen)), num_heads).sum(dim=1)
+    sizes = heads.set_members(torch.arange(len(seen)), num_heads).sum(dim=1)
     best = seen[sizes == number].max()
     return best - seen[sizes == number].mean()
 
@@ -316,7 +316,7 @@ def _(seen, unseen, number):
 def _(seen, unseen, number):
     """The random sets are averaged on the seen examples while the chosen set is judged on the unseen ones."""
     chosen = heads.best_sets(seen)[number]
-    at_random = heads.mean_curve(seen)[number]
+    at_random = heads.random_pruning_curve(seen)[number]
     return unseen[chosen] - at_random
 
 
@@ -756,7 +756,7 @@ def _(whole, without, others):
 @wrong("evidence", "An interval comes back")
 def _(whole, without, others):
     """Mean and lower end, as the library's interval gives them."""
-    return list(heads.interval(without - others.mean(dim=0)))[:2]
+    return list(heads.mean_and_ci95(without - others.mean(dim=0)))[:2]
 
 
 @wrong("evidence", "as if they came from different texts")

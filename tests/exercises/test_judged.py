@@ -40,7 +40,7 @@ def misread(edits, sign):
 
 
 def gate_gradients(model, batch, task, at=1.0):
-    gates = torch.full((len(batch), *heads.head_shape(model)), at, requires_grad=True)
+    gates = torch.full((len(batch), *heads.head_grid(model)), at, requires_grad=True)
     losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
     return torch.autograd.grad(losses.sum(), gates)[0]
 
@@ -50,7 +50,7 @@ def half_way(model, batch, task):
 
 
 def loop_without(model, batch, task):
-    shape = heads.head_shape(model)
+    shape = heads.head_grid(model)
     costs = torch.empty(shape)
     for place in itertools.product(*map(range, shape)):
         gates = torch.ones(shape)
@@ -82,15 +82,6 @@ def changes_examples(model, batch, task):
 
 
 TOLD = {  # exercise → answers, and words of what is said of each
-    "fair_shares": [
-        *(([round(share, 3) for share in shares], text) for shares, text in head_importance.WRONG_SHARES.items()),
-        ([0.45, 0.25, 0.1], "They add up, but A does not earn 0.45"),
-        ([0.5, 0.2, 0.2], "The shares add up to 0.90, but all three together add 0.80"),
-        ([0.4, 0.4], "Three finite numbers are needed"),
-        ([0.4, math.inf, 0.2], "Three finite numbers are needed"),
-        (0.4, "this is a float"),
-        ([0.4, None, 0.2], "Put a number"),
-    ],
     "order_of_cuts": [(lambda score, n: [score([1] * n)], "each once, got [1, 1, 1]")],
     "own_importance": [
         *((measure, text) for text, measure in head_importance.LOW_MEASURES.items()),
