@@ -191,7 +191,7 @@ def masked_weights(scores, valid):
     """
     if valid.dtype != torch.bool:
         lengths = valid[:, None] if valid.dim() == 1 else valid  # (b, 1) or (b, n)
-        valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]  # (m,) < (b, n, 1) -> (b, n, m)
+        valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]  # (b, n or 1, m)
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid
 
@@ -265,6 +265,6 @@ def attention_and_weights(queries, keys, values):
     queries (batch, n, d), keys (batch, m, d), values (batch, m, v) → output (batch, n, v), weights (batch, n, m).
     Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
     """
-    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, d) @ (b, d, m) -> (b, n, m)
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)
     weights = torch.softmax(scores, dim=-1)
     return weights @ values, weights  # (b, n, m) @ (b, m, v) -> (b, n, v)
