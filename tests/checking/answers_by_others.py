@@ -61,38 +61,6 @@ def _(queries, keys, values, sigma):
     return torch.stack(rows)
 
 
-@wrong("operation_count", "Not exactly four maps are counted")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Only three maps are counted: W_o is forgotten."""
-    maps = 3 * 2 * batch_size * num_tokens * num_hiddens**2
-    scores = 2 * batch_size * num_tokens**2 * num_hiddens
-    averages = 2 * batch_size * num_tokens**2 * num_hiddens
-    return maps + scores + averages
-
-
-@wrong("operation_count", "Scores and averages count once for each head at full size")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Every head is charged with all num_hiddens features in scores and averages, though a head has only num_hiddens /
-    num_heads of them."""
-    n, d = num_tokens, num_hiddens
-    per_example = 4 * (2 * n * d * d) + num_heads * (2 * n * n * d + 2 * n * n * d)
-    return batch_size * per_example
-
-
-@right("operation_count")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    def product(a, b, c):
-        return 2 * a * b * c
-
-    size = num_hiddens // num_heads
-    total = 0
-    for _ in range(batch_size):
-        total += 4 * product(num_tokens, num_hiddens, num_hiddens)
-        for _ in range(num_heads):
-            total += product(num_tokens, size, num_tokens) + product(num_tokens, num_tokens, size)
-    return total
-
-
 @wrong("sum_over_heads", "divided by √num_hiddens instead of √(head size)")
 def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """The scores are divided by the root of num_hiddens instead of the root of the head's size."""
@@ -719,13 +687,6 @@ def _(W_q, W_k, W_v, W_o, num_heads, order):
     p = len(W_q) // num_heads
     move = torch.kron(torch.eye(num_heads)[order], torch.eye(p)).to(W_q.dtype)
     return move @ W_q, move @ W_k, move @ W_v, W_o @ move.T
-
-
-@wrong("operation_count", "The maps count once for each head")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Every head is charged with whole maps; scores and averages are right."""
-    n, d = num_tokens, num_hiddens
-    return batch_size * (8 * num_heads * n * d * d + 4 * n * n * d)
 
 
 @wrong("honest_gain", "the same, in every call that was tried")

@@ -5,7 +5,6 @@ import math
 
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
 from mha_lib.heads import statistics
@@ -55,15 +54,6 @@ def attention_by_loops(q, k, v):
         weights.append((scores - scores.logsumexp(dim=1, keepdim=True)).exp())
         outputs.append(weights[-1] @ values)
     return torch.stack(outputs), torch.stack(weights)
-
-
-def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
-    X = torch.randn(batch_size, num_tokens, num_hiddens)
-    W = [torch.randn(num_hiddens, num_hiddens) for _ in range(4)]
-    with FlopCounterMode(display=False) as counter:
-        Q, K, V = ((X @ matrix).unflatten(-1, (num_heads, -1)).transpose(1, 2) for matrix in W[:3])
-        ((Q @ K.mT).softmax(-1) @ V).transpose(1, 2).flatten(2) @ W[3]
-    return counter.get_total_flops()
 
 
 def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
@@ -177,8 +167,6 @@ RIGHT = {
         lambda scores, valid: scores.masked_fill(~mask(scores, valid), -math.inf).softmax(dim=-1).nan_to_num(0),
     ],
     "attention_and_weights": [attention_by_kernel, attention_by_loops],
-    "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
-    "operation_count": [operations_by_torch],
     "sum_over_heads": [heads_by_concatenation],
     "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
