@@ -199,7 +199,7 @@ class FunctionExercise(Exercise):
         yield from diagnosis.one_change(results)
         yield from diagnosis.traces(results)
         for name in never_looked_at(function, self.right, len(results[0].trial)):
-            yield f"Your code never looks at `{name}`. What is it for?"
+            yield f"Your code does not use `{name}`."
         yield from diagnosis.boundary(results, names_of(self.right, len(results[0].trial)), stages)
 
 
