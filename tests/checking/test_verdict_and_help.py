@@ -111,7 +111,7 @@ NONSENSE = {
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("name", COURSE)
 def test_nonsense_is_wrong_and_no_crash(name, answer):
-    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "previous_token" else 1))
+    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "two_heads" else 1))
     assert verdict.state == "wrong" and len(repr(verdict)) < 900 and verdict._repr_html_()
 
 
