@@ -216,7 +216,7 @@ class FunctionExercise(Exercise):
             yield " ".join([f"Right: {names}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])
         yield from told
         for name in never_looked_at(function, self.right, len(results[0].trial)):
-            yield f"Your code never looks at `{name}`. What is it for?"
+            yield f"Your code does not use `{name}`."
         yield from diagnosis.boundary(results, names_of(self.right, len(results[0].trial)), stages)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from mha_lib import heads, masked_softmax, merge_heads, split_heads
+from mha_lib.exercises.whole_layer import CompleteAttention
 
 WRONG: list[tuple[str, Callable, str]] = []  # exercise, answer, words of the verdict; none where it cannot name it
 RIGHT: list[tuple[str, Callable]] = []
@@ -695,10 +696,33 @@ def _(seen, unseen, number):
     return 0.0
 
 
-@wrong("origin", "Your code never looks at `row`")
-def _(table, row, column, num_heads, head_size):
-    """One number comes back, where three are asked for."""
-    return 1000 * table + column
+@wrong("split_fused", "Your code does not use `num_heads`")
+def _(W, num_heads):
+    """The columns are divided, where the rows should be."""
+    return W.chunk(3, dim=1)
+
+
+@wrong("into_torch", "Several things are returned. Part 0, counted from 0, is right")
+def _(layer, X, valid_lens):
+    """Output and weights come back, although only the output is asked for."""
+    peer = torch.nn.MultiheadAttention(X.shape[2], layer.num_heads, batch_first=True)
+    with torch.no_grad():
+        for kind, packed in (("weight", peer.in_proj_weight), ("bias", peer.in_proj_bias)):
+            packed.copy_(torch.cat([getattr(linear, kind) for linear in (layer.W_q, layer.W_k, layer.W_v)]))
+        peer.out_proj.load_state_dict(layer.W_o.state_dict())
+    mask = torch.arange(X.shape[1]) >= valid_lens[:, :, None]
+    return peer(X, X, X, attn_mask=mask.repeat_interleave(layer.num_heads, dim=0))
+
+
+@wrong("out_of_torch", "Two calls with equal arguments give different results")
+def _(peer, X, padding):
+    """The output projection is not copied."""
+    layer = CompleteAttention(peer.embed_dim, peer.num_heads, bias=True)
+    for linear, weight, bias in zip(
+        (layer.W_q, layer.W_k, layer.W_v), peer.in_proj_weight.chunk(3), peer.in_proj_bias.chunk(3), strict=True
+    ):
+        linear.load_state_dict({"weight": weight, "bias": bias})
+    return layer(X, X, X, (~padding).sum(dim=1))
 
 
 @wrong("strangers", "The parts are right, but they stand in another order")
