@@ -11,6 +11,7 @@ from mha_lib.heads.ablation import (
     saying,
     substitutes_for,
 )
+from mha_lib.heads.any_model import FoundHeads, of
 from mha_lib.heads.coalitions import (
     area,
     best_sets,
