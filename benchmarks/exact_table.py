@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.report import markdown
 from mha_lib.heads.ablation import evaluate_all
-from mha_lib.heads.coalitions import heads_in
+from mha_lib.heads.coalitions import set_members
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import single_thread
 from mha_lib.models.transformer import Transformer
@@ -35,7 +35,7 @@ def seconds_in_loop(model: Transformer, batch: Batch, task: Task) -> float:
     """CPU seconds of calling the model once for each set, from a part of the sets."""
     sets = torch.randint(NUM_SETS, (IN_LOOP,), generator=torch.Generator().manual_seed(0))
     start = time.process_time()
-    for gates in heads_in(sets, 12):
+    for gates in set_members(sets, 12):
         task.accuracy(model, batch, gates.float().view(len(model.blocks), -1))
     return (time.process_time() - start) * NUM_SETS / IN_LOOP
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.report import markdown
 from mha_lib.heads.removal import select_heads
 from mha_lib.models.tasks import Lookups
-from mha_lib.models.training import seeded, single_thread, tune
+from mha_lib.models.training import finetune, seeded, single_thread
 from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")
@@ -50,7 +50,7 @@ def learned(variant: str, seed: int) -> list[float]:
     change(model)
     for layer in model.attentions:
         layer.attention.dropout.p *= with_dropout
-    tune(model, LOOKUPS, seed, progress=variant)
+    finetune(model, LOOKUPS, seed, progress=variant)
     batch = LOOKUPS.held_out
     return LOOKUPS.correct(model(batch.inputs), batch.targets).double().mean(dim=(0, 1)).tolist()
 

@@ -20,11 +20,11 @@ from statistics import median
 import torch
 
 from benchmarks.report import markdown
-from mha_lib.heads.intervals import interval
+from mha_lib.heads.intervals import mean_and_ci95
 from mha_lib.heads.seeds import sweep
 from research.kept import kept_file, rounded, write_compact
 from research.league import MEASURES, Measure, compare, planted_controls, summarise
-from research.relations import relations
+from research.relations import interaction_report
 from research.signs import controls
 
 SEEDS, TUNED_SEEDS = range(30), range(8)
@@ -47,7 +47,7 @@ def measured(seed: int, task: str, measures: Mapping[str, Measure] = MEASURES) -
 
 
 RUNS: dict[str, Callable[..., dict]] = {  # what is run for every seed
-    "company": relations,
+    "company": interaction_report,
     "planted": planted_controls,
     **{name: partial(measured, task=name) for name in TASKS},
     **{f"controls, {name}": partial(controls, task=name) for name in TASKS},
@@ -170,11 +170,11 @@ def table_of_controls(results: Sequence[dict]) -> str:
         areas = torch.tensor([one["area"] for one in row])
         shaped = [torch.tensor([one["shaped_area"] for one in row])] if "shaped_area" in row[0] else []
         beyond = [f"{mean:+.3f} ({low:+.3f} to {high:+.3f})" for mean, low, high in (
-            interval(areas - chance) for chance in (random, *shaped)
+            mean_and_ci95(areas - chance) for chance in (random, *shaped)
         )]  # fmt: skip
         agreement = f"{mean_of(row, 'spearman'):.2f}" if "spearman" in row[0] else ""
         beyond += [""] * (2 - len(beyond))
-        body.append([name, f"{areas.mean():.3f}", *beyond, f"{mean_of(row, 'removable'):.1f}", agreement])
+        body.append([name, f"{areas.mean():.3f}", *beyond, f"{mean_of(row, 'num_prunable'):.1f}", agreement])
     return markdown(("order of heads", "area", "above random", "above its own shape", "can go", "Spearman"), body)
 
 

@@ -25,35 +25,35 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitutes_for
+from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
 from mha_lib.heads.coalitions import (
-    area,
+    area_under_curve,
     best_sets,
-    blocks_alone,
+    block_baseline_correlation,
     greedy,
-    heads_in,
-    mean_curve,
     mean_ranks,
     pruning_curve,
+    random_pruning_curve,
     ranks,
-    sets_kept,
+    set_members,
     shapley,
     spearman,
+    top_k_sets,
     worst_sets,
 )
-from mha_lib.heads.known_heads import HeadIndex, Planted, plant
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    path_gradient,
 )
+from mha_lib.heads.planted_heads import HeadIndex, Planted, plant_heads
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import trained, tune
+from mha_lib.models.training import finetune, trained
 from mha_lib.models.transformer import Transformer
 from research.learned_gates import hard_concrete
 
@@ -67,14 +67,18 @@ MEASURES: Mapping[str, Measure] = {
     "leave one out, resample, loss": partial(leave_one_out, ablation="resample", score="loss"),
     "gate gradient": gate_gradient,
     "gate gradient, normalised": partial(gate_gradient, normalise=True),
-    "path gradient": path_gradient,
+    "path gradient": integrated_gradients,
     "confidence": confidence,
     "minus entropy": negative_entropy,
     "output norm": output_norm,
     "hard-concrete gates": hard_concrete,
     "Shapley, 50 orders": monte_carlo_shapley,
 }
-TAKEN_AGAIN = ("leave one out, zero, loss", "gate gradient", "path gradient")  # by ``taken_again``, after every cut
+ITERATIVE = (
+    "leave one out, zero, loss",
+    "gate gradient",
+    "path gradient",
+)  # by ``iterative_importance``, after every cut
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 
@@ -130,9 +134,9 @@ def compare(
         importances = all_importances(model, seen, task, values, measures, seed)
         curves = {name: pruning_curve(table, importance) for name, importance in importances.items()}
         curves[GREEDY] = torch.stack([pruning_curve(table, search) for search in searches]).mean(dim=0)
-        sets = {name: sets_kept(importance, seed) for name, importance in importances.items()}
+        sets = {name: top_k_sets(importance, seed) for name, importance in importances.items()}
         extremes = {ORACLE: best_sets(table), WORST: worst_sets(table)}
-        curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: mean_curve(table)}
+        curves |= {name: table[numbers] for name, numbers in extremes.items()} | {RANDOM: random_pruning_curve(table)}
         cuts = {name: int(numbers[num_kept]) for name, numbers in (sets | extremes).items()}
         cuts[RANDOM] = random_set(model, num_kept, seed)
         wanted = {"kept": 0, "tuned": tuning_steps, "tuned_longer": longer_tuning_steps}
@@ -143,22 +147,22 @@ def compare(
         }
         orders: dict[str, dict] = {}
         for name, curve in curves.items():
-            orders[name] = {"curve": curve.tolist(), "area": area(curve)} | outcomes[cuts[name]]
+            orders[name] = {"curve": curve.tolist(), "area": area_under_curve(curve)} | outcomes[cuts[name]]
         for name, importance in importances.items():
             orders[name]["sum"] = importance.sum().item()
             orders[name]["spearman"] = spearman(importance, importances[SHAPLEY])
-            orders[name]["tied"] = num_tied(importance)
+            orders[name]["tied"] = num_ties(importance)
         agreements = [spearman(search, importances[SHAPLEY]) for search in searches]
         orders[GREEDY]["spearman"] = sum(agreements) / len(agreements)
         training = training_data(task, seed, num_examples)
         for name, measure in measures.items():
-            orders[name]["training_area"] = area(pruning_curve(table, measure(model, training, task)))
+            orders[name]["training_area"] = area_under_curve(pruning_curve(table, measure(model, training, task)))
         fair = importances[SHAPLEY]
         return {
             "task": task.name,
             "seed": seed,
             "orders": orders,
-            "block_alone": blocks_alone(fair),
+            "block_alone": block_baseline_correlation(fair),
         }
 
 
@@ -198,22 +202,24 @@ def summarise(results: Sequence[dict], enough: float = 0.98) -> dict[str, dict[s
 def all_importances(
     model: Transformer, batch: Batch, task: Task, values: Tensor, measures: Mapping[str, Measure], seed: int
 ) -> dict[str, Tensor]:
-    """By name: exact Shapley values, a greedy order, each measure, and those of TAKEN_AGAIN also after every cut.
+    """By name: exact Shapley values, a greedy order, each measure, and those of ITERATIVE also after every cut.
 
     Args:
         values: accuracy of every set of heads on ``batch``, as from ``evaluate_all``.
         seed: draws the order of equals in orders of cuts.
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     importances = {SHAPLEY: shapley(values).view(shape), GREEDY: greedy(values, seed).view(shape)}
     for name, measure in measures.items():
         importances[name] = measure(model, batch, task)
-        if name in TAKEN_AGAIN and takes("kept", measure):
-            importances[f"{name}, taken again"] = taken_again(measure, model, batch, task, seed)
+        if name in ITERATIVE and takes("kept", measure):
+            importances[f"{name}, taken again"] = iterative_importance(measure, model, batch, task, seed)
     return importances
 
 
-def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Tensor:
+def iterative_importance(
+    measure: RepeatableMeasure, model: Transformer, batch: Batch, task: Task, seed: int = 0
+) -> Tensor:
     """Importance as an order of cuts: measure, cut the least important head, measure what is left, and so on.
 
     It is (num_blocks, num_heads), 0 for the head that went first, N − 1 for the one that was left. ``seed`` draws the
@@ -225,7 +231,7 @@ def taken_again(measure: RepeatableMeasure, model: Transformer, batch: Batch, ta
     if not takes("kept", measure):
         name = getattr(measure, "__name__", measure)
         raise TypeError(f"measure must take kept, the heads that are still there; {name} does not")
-    kept = torch.ones(head_shape(model), dtype=torch.float64, device=model.device)
+    kept = torch.ones(head_grid(model), dtype=torch.float64, device=model.device)
     importance = torch.zeros_like(kept)
     for turn in range(kept.numel()):
         left = measure(model, batch, task, kept=kept).masked_fill(kept == 0, torch.inf)
@@ -246,7 +252,7 @@ def takes(argument: str, measure: Callable) -> bool:
     return argument in inspect.signature(measure).parameters
 
 
-def num_tied(importance: Tensor) -> int:
+def num_ties(importance: Tensor) -> int:
     """How many heads have an importance that another head has, too."""
     _, counts = importance.unique(return_counts=True)
     return int(counts[counts > 1].sum())
@@ -254,15 +260,15 @@ def num_tied(importance: Tensor) -> int:
 
 def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int, steps: int) -> float:
     """Accuracy with only the heads of set number ``kept``, after training what is left for ``steps`` steps."""
-    shape = head_shape(model)
-    heads = heads_in(torch.tensor(kept), shape[0] * shape[1]).view(shape)
+    shape = head_grid(model)
+    heads = set_members(torch.tensor(kept), shape[0] * shape[1]).view(shape)
     pruned = prune(model, plan_from(model, heads))
-    return task.accuracy(tune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
+    return task.accuracy(finetune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
 
 
 def random_set(model: Transformer, num_kept: int, seed: int) -> int:
     """Number of a random set of heads: what an importance that tells no heads apart would keep."""
-    return int(sets_kept(torch.zeros(head_shape(model)), seed)[num_kept])
+    return int(top_k_sets(torch.zeros(head_grid(model)), seed)[num_kept])
 
 
 def training_data(task: Task, seed: int, num_examples: int) -> Batch:
@@ -278,7 +284,7 @@ def planted_controls(
     measures: Mapping[str, Measure] = MEASURES,
     steps: int | None = None,
 ) -> dict:
-    """Heads that were planted (``known_heads``) in a model of the look-ups, and how each measure ranks them.
+    """Heads that were planted (``planted_heads``) in a model of the look-ups, and how each measure ranks them.
 
     Training, the planted heads and all that a measure draws come from ``seed``.
 
@@ -292,7 +298,7 @@ def planted_controls(
         task = find_task("lookups")
         model = trained(task, seed, steps, progress=False)
         batch = task.held_out[:num_examples]
-        planted = plant(model, batch, task, seed)
+        planted = plant_heads(model, batch, task, seed)
         with torch.no_grad():
             change = (model(batch.inputs) - planted.model(batch.inputs)).abs().max().item()
         importances = {name: measure(planted.model, batch, task) for name, measure in measures.items()}
@@ -323,8 +329,8 @@ def places_of(planted: Planted, importance: Tensor) -> dict[str, list[float]]:
 
 
 def _cost(model: Transformer, batch: Batch, task: Task, places: Iterable[HeadIndex], ablation: str) -> float:
-    gates = torch.ones(2, *head_shape(model))
+    gates = torch.ones(2, *head_grid(model))
     for place in places:
         gates[1][place] = 0
-    with_all, without = evaluate(model, batch, task, gates, substitutes_for(model, batch, ablation)).accuracy
+    with_all, without = evaluate(model, batch, task, gates, ablation_values(model, batch, ablation)).accuracy
     return (with_all - without).item()

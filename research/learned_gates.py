@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import head_shape, measuring
+from mha_lib.heads.ablation import eval_mode, head_grid
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
@@ -35,11 +35,11 @@ def hard_concrete(model: Transformer, batch: Batch, task: Task, steps: int = 600
         probability). Heads that are equal in this are told apart by log α, as a fraction of a step.
     """
     generator = torch.Generator().manual_seed(seed)
-    log_alpha = torch.full(head_shape(model), 2.0, device=model.device, requires_grad=True)
+    log_alpha = torch.full(head_grid(model), 2.0, device=model.device, requires_grad=True)
     optimizer = torch.optim.Adam([log_alpha], lr=0.05)
     steps_open = torch.zeros_like(log_alpha, dtype=torch.float64)
     first, last = PENALTIES
-    with measuring(model):
+    with eval_mode(model):
         for step in range(steps):
             examples = batch[torch.randint(len(batch), (32,), generator=generator)]
             gates = sample_gates(log_alpha, len(examples), generator)

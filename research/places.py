@@ -1,10 +1,10 @@
 """Where does a token stand? ``python -m research.places``; about ten minutes of CPU time.
 
-Two attention-only layers learn to go on with a piece that came before (``mha_lib.models.placed``), with places that are
-rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps. Then
-they are asked at lengths and with padding that they were not trained on. Writes places.json into the library, where
-notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run again: delete the
-file to measure anew.
+Two attention-only layers learn to go on with a piece that came before (``mha_lib.models.positional``), with places that
+are rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps.
+Then they are asked at lengths and with padding that they were not trained on. Writes places.json into the library,
+where notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run again:
+delete the file to measure anew.
 """
 
 import json
@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from benchmarks.report import markdown
-from mha_lib.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, RepeatedPieces, held_out_repeats
-from mha_lib.models.placed import KINDS, Placed, right_letters, train_placed
+from mha_lib.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, InductionBatch, held_out_repeats
+from mha_lib.models.positional import SCHEMES, PositionalModel, right_letters, train_positional
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(5)
@@ -26,7 +26,7 @@ REPORT = Path(__file__).with_suffix(".md")
 LONGER, LEFT, NUM_ROWS = 48, 8, 512
 LAST = NUM_TOKENS - SHORTEST_PIECE  # in training, the right key's last place, and its greatest distance
 # A kind of places, and training steps.
-RUNS = {f"{kind}, {steps} steps": (kind, steps) for steps in (NUM_STEPS, 3 * NUM_STEPS) for kind in KINDS}
+RUNS = {f"{kind}, {steps} steps": (kind, steps) for steps in (NUM_STEPS, 3 * NUM_STEPS) for kind in SCHEMES}
 COLUMNS = {
     "trained": f"{NUM_TOKENS} tokens",
     "longer": f"{LONGER} tokens",
@@ -48,7 +48,7 @@ def main() -> None:
         for seed in SEEDS[len(kept) :]:
             print(name, "seed", seed, file=sys.stderr)
             start = time.process_time()
-            model = train_placed(kind, seed, steps)
+            model = train_positional(kind, seed, steps)
             seconds = time.process_time() - start
             kept.append(rounded(measure(model), 4) | {"cpu_seconds": round(seconds, 1)})
             write_compact(RESULTS, results)
@@ -56,7 +56,7 @@ def main() -> None:
     print(REPORT.read_text(encoding="utf-8"))
 
 
-def measure(model: Placed) -> dict:
+def measure(model: PositionalModel) -> dict:
     """Shares of right letters, by the names of ``COLUMNS``."""
     rows, longer = held_out_repeats(NUM_ROWS), held_out_repeats(NUM_ROWS, LONGER)
     right = {
@@ -69,9 +69,9 @@ def measure(model: Placed) -> dict:
     return {column: letters.double().mean().item() for column, letters in right.items()}
 
 
-def parts(rows: RepeatedPieces, right: torch.Tensor) -> dict[str, torch.Tensor]:
+def parts(rows: InductionBatch, right: torch.Tensor) -> dict[str, torch.Tensor]:
     """What holds for the predictable letters of longer rows, split by where the right key stands, and how far back."""
-    keys = rows.right_keys[rows.predictable]
+    keys = rows.target_keys[rows.predictable]
     late, far = keys > LAST, rows.predictable.nonzero()[:, 1] - keys > LAST
     return {"longer": right, "early": right[~late], "late": right[late], "near": right[~far], "far": right[far]}
 
@@ -101,8 +101,8 @@ def report(results: dict) -> str:
 
 EXPLANATION = f"""\
 Two attention-only layers of two heads, trained on rows of {NUM_TOKENS} tokens without padding, learn to go on with a
-piece that they have seen before in the same row (`mha_lib.models.placed`). Shares of the predictable letters that are
-told right, on {NUM_ROWS} rows that were not trained on: mean, and least to most of the seeds. A guess is one of the
+piece that they have seen before in the same row (`mha_lib.models.positional`). Shares of the predictable letters that
+are told right, on {NUM_ROWS} rows that were not trained on: mean, and least to most of the seeds. A guess is one of the
 letters that the row has shown so far. The rows of {LONGER} are also split by where the right key stands (the token that
 holds the right letter), and by how far back: in training, never beyond place {LAST}, and never more than {LAST} tokens
 back. *{LEFT} to the left*: {LEFT} columns of padding before each row, masked, with places by column; *and counted*:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.heads.ablation import blend, heads_seen_by
-from mha_lib.heads.coalitions import guess_by_blocks, shuffled_in_blocks
+from mha_lib.heads.ablation import hook_heads, interpolate_heads
+from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_lib.heads.measures import gate_gradients
 from mha_lib.models.smollm2 import SmolLM2
@@ -160,14 +160,14 @@ def chance(model: SmolLM2, judged: Batch, by_name: Mapping[str, Tensor]) -> dict
     """
     found = {}
     for name, order in by_name.items():
-        shaped = (shuffled_in_blocks(order, draw) for draw in range(DRAWS))
+        shaped = (permute_within_blocks(order, draw) for draw in range(DRAWS))
         found[f"as many of each layer: {name}"] = [losses(model, judged, other, LARGE_CUTS) for other in shaped]
         found[f"its layers spared: {name}"] = [
             {str(cut): loss_of(model, judged, kept(random(draw) + spared(order, cut), cut)) for cut in LARGE_CUTS}
             for draw in range(DRAWS)
         ]
         found[f"the layers alone: {name}"] = [
-            losses(model, judged, guess_by_blocks(order), LARGE_CUTS, draw) for draw in range(DRAWS)
+            losses(model, judged, block_mean_baseline(order), LARGE_CUTS, draw) for draw in range(DRAWS)
         ]
     return found
 
@@ -237,8 +237,8 @@ def ablated(model: SmolLM2, judged: Batch, seen: Batch, by_name: Mapping[str, Te
         by_name: orders; DRAWS random ones stand beside them.
     """
     substitutes = {
-        "mean": heads.substitutes_for(model, seen, "mean"),
-        "resample": heads.substitutes_for(model, judged, "resample"),
+        "mean": heads.ablation_values(model, seen, "mean"),
+        "resample": heads.ablation_values(model, judged, "resample"),
     }
     chosen = dict(by_name) | {f"random {draw}": random(draw) for draw in range(DRAWS)}
     found: dict[str, dict[str, Losses]] = {ablation: {name: {} for name in chosen} for ablation in substitutes}
@@ -253,6 +253,6 @@ def ablated(model: SmolLM2, judged: Batch, seen: Batch, by_name: Mapping[str, Te
 @contextmanager
 def substituted(model: SmolLM2, gates: Tensor, substitutes: list[Tensor]) -> Iterator[None]:
     """Inside, heads that are off give way to these substitutes."""
-    changes = [blend(*pair) for pair in zip(gates, substitutes, strict=True)]
-    with heads_seen_by(model.attentions, changes):
+    changes = [interpolate_heads(*pair) for pair in zip(gates, substitutes, strict=True)]
+    with hook_heads(model.attentions, changes):
         yield

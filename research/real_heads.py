@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib import heads
-from mha_lib.heads.ablation import always, heads_seen_by, measuring
+from mha_lib.heads.ablation import constant_patch, eval_mode, hook_heads
 from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
@@ -51,7 +51,7 @@ def main(names: list[str]) -> None:
     """Measure what is not there yet, and write the results once all parts are."""
     PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
     model = smollm2()
-    with measuring(model):
+    with eval_mode(model):
         for name in names or PARTS:
             part(model, name)
     found = measured_before()
@@ -236,7 +236,7 @@ def later_heads(model: SmolLM2) -> dict:
             return second_time(TASK.loss(model, random, gates)) - whole
 
         free = cost()
-        with heads_seen_by(model.attentions[later], [always(kept) for kept in said[later]]):
+        with hook_heads(model.attentions[later], [constant_patch(kept) for kept in said[later]]):
             frozen = cost()
             with ExitStack() as hooks:
                 for number in range(layer, len(fed)):  # its own layer's network comes after it, too
@@ -269,7 +269,7 @@ def of_single_heads_gone(model: SmolLM2) -> dict:
     whole = second_time(TASK.loss(model, random))
     found: dict[str, dict] = {}
     for ablation in ("zero", "mean", "resample"):
-        instead = heads.substitutes_for(model, random, ablation)
+        instead = heads.ablation_values(model, random, ablation)
         for place in ((1, 4), (16, 0), (18, 6)):
             with cuts.substituted(model, without(place), instead):
                 found.setdefault(str(place), {})[ablation] = second_time(TASK.loss(model, random)) - whole

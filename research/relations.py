@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from mha_lib.heads.ablation import ABLATIONS, evaluate_all, head_shape
-from mha_lib.heads.coalitions import blocks_alone, shapley, spearman
-from mha_lib.heads.company import costs_with_later_frozen, natural_twins
+from mha_lib.heads.ablation import ABLATIONS, evaluate_all, head_grid
+from mha_lib.heads.coalitions import block_baseline_correlation, shapley, spearman
+from mha_lib.heads.interactions import frozen_downstream_costs, most_redundant_pair
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     negative_entropy,
     output_norm,
-    path_gradient,
 )
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained
@@ -25,7 +25,7 @@ from mha_lib.models.transformer import Transformer
 MEASURES: Mapping[str, Callable[..., Tensor]] = {
     "leave one out": leave_one_out,
     "gate gradient": gate_gradient,
-    "path gradient": path_gradient,
+    "path gradient": integrated_gradients,
     "confidence": confidence,
     "minus entropy": negative_entropy,
     "output norm": output_norm,
@@ -49,11 +49,13 @@ def exact_references(model: Transformer, batch: Batch, task: Task) -> dict[str, 
     for ablation in ABLATIONS:
         scores = evaluate_all(model, batch, task, ablation)
         for score, values in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
-            references[f"{score}, {ablation}"] = shapley(values).view(head_shape(model))
+            references[f"{score}, {ablation}"] = shapley(values).view(head_grid(model))
     return references
 
 
-def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None) -> dict:
+def interaction_report(
+    seed: int, task: Task | str = "lookups", num_examples: int = 128, steps: int | None = None
+) -> dict:
     """All of this about one trained model, in a form that JSON can hold.
 
     It holds ``seed``; ``twins`` and ``later``, of the first block; and rank correlations with exact Shapley values of
@@ -66,13 +68,13 @@ def relations(seed: int, task: Task | str = "lookups", num_examples: int = 128, 
     references = exact_references(model, seen, task)
     fair = references.pop("accuracy, zero")
     importances = {name: measure(model, seen, task) for name, measure in MEASURES.items()}
-    frozen = costs_with_later_frozen(model, seen, task)
+    frozen = frozen_downstream_costs(model, seen, task)
     return {
         "seed": seed,
-        "twins": natural_twins(model, seen, task),
+        "twins": most_redundant_pair(model, seen, task),
         "later": {name: costs.tolist() for name, costs in frozen.items()},
         "across": {name: spearman(importance, fair) for name, importance in importances.items()},
         "within": agreement_within(importances, fair),
-        "block_alone": blocks_alone(fair),
+        "block_alone": block_baseline_correlation(fair),
         "references": {name: spearman(reference, fair) for name, reference in references.items()},
     }

@@ -6,11 +6,11 @@ from functools import partial
 import torch
 
 from mha_lib.heads.ablation import evaluate_all
-from mha_lib.heads.coalitions import area, best_sets, greedy, guess_by_blocks
+from mha_lib.heads.coalitions import area_under_curve, best_sets, block_mean_baseline, greedy
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SHAPED_DRAWS, SIGNED, beside_chance, mean_worth
-from mha_lib.heads.intervals import removable
-from mha_lib.heads.kept_columns import GUESS
-from mha_lib.heads.measures import completeness_residual, gate_gradient, path_gradient
+from mha_lib.heads.intervals import num_prunable
+from mha_lib.heads.kept_columns import BLOCK_MEANS
+from mha_lib.heads.measures import completeness_residual, gate_gradient, integrated_gradients
 from mha_lib.models.tasks import Batch, Task, find_task
 from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
@@ -28,7 +28,7 @@ from research.league import (
 
 GRADIENTS: Mapping[str, Mapping[str, Measure]] = {  # what has a sign in every example
     "gate gradient": {SIGNED: partial(gate_gradient, signed=True), OF_EACH: gate_gradient},
-    "path gradient": {SIGNED: path_gradient, OF_EACH: partial(path_gradient, signed=False)},
+    "path gradient": {SIGNED: integrated_gradients, OF_EACH: partial(integrated_gradients, signed=False)},
 }
 COSTS = (  # what has a sign, and is known as a mean over examples alone
     "leave one out, zero, accuracy",
@@ -55,8 +55,8 @@ def controls(
 
     Returns:
         What JSON can hold: ``task`` and ``seed``; ``orders``, by name, and ``forms``, of everything that has a sign, by
-        name and by sign. Each has ``area``; ``removable``, the mean over the orders that equals could have; where heads
-        have an importance, ``spearman``, its rank correlation with exact Shapley values (of absolute values with
+        name and by sign. Each has ``area``; ``num_prunable``, the mean over the orders that equals could have; where
+        heads have an importance, ``spearman``, its rank correlation with exact Shapley values (of absolute values with
         absolute values); ``shaped_area``, the mean area of orders that are shuffled in their blocks, and
         ``shaped_ahead``, the share of these whose area is higher. ``negatives`` counts the heads whose signed
         importance is below 0, by name. ``path_sums`` has what path gradients add up to, by number of steps, and the
@@ -70,9 +70,9 @@ def controls(
     fair = importances[SHAPLEY]
     best = table[best_sets(table)]
     orders = {
-        ORACLE: {"area": area(best), "removable": float(removable(best))},
+        ORACLE: {"area": area_under_curve(best), "num_prunable": float(num_prunable(best))},
         GREEDY: mean_worth(table, [greedy(values, search) for search in range(NUM_SEARCHES)]),
-        GUESS: mean_worth(table, [guess_by_blocks(fair)], draws=SHAPED_DRAWS),
+        BLOCK_MEANS: mean_worth(table, [block_mean_baseline(fair)], draws=SHAPED_DRAWS),
         RANDOM: mean_worth(table, [torch.zeros_like(fair)], draws=RANDOM_DRAWS),
     }
     forms = {name: {SIGNED: importances[name]} for name in COSTS if name in importances}
@@ -98,6 +98,6 @@ def controls(
 
 def path_sums(model: Transformer, batch: Batch, task: Task) -> dict[str, float]:
     """What path gradients add up to with each of two grids, and what is due: L(no head) − L(all heads)."""
-    paths = {steps: path_gradient(model, batch, task, steps) for steps in PATH_STEPS}
+    paths = {steps: integrated_gradients(model, batch, task, steps) for steps in PATH_STEPS}
     due = completeness_residual(paths[PATH_STEPS[0]], model, batch, task) + paths[PATH_STEPS[0]].sum().item()
     return {"due": due} | {str(steps): path.sum().item() for steps, path in paths.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import markdown
-from mha_lib.heads.intervals import interval
+from mha_lib.heads.intervals import mean_and_ci95
 from mha_lib.models.neighbours import train_neighbours
 from research.kept import rounded, write_compact
 
@@ -57,7 +57,7 @@ def table(found: dict) -> str:
     head = ("setting", "right: mean", "95 % interval", "each seed")
     body = []
     for key, kept in found.items():
-        mean, low, high = interval(torch.tensor(kept["right"]))
+        mean, low, high = mean_and_ci95(torch.tensor(kept["right"]))
         seeds = " ".join(f"{share:.2f}" for share in kept["right"])
         body.append([key, f"{mean:.2f}", f"{low:.2f} to {high:.2f}", seeds])
     return markdown(head, body)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.heads.ablation import measuring, saying
+from mha_lib.heads.ablation import eval_mode, patch_heads
 from mha_lib.models.smollm2 import SmolLM2
 from mha_lib.models.tasks import Batch
 from research.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
@@ -46,7 +46,7 @@ class Judge:
 
     def cost(self, gone: Sequence[Place] = (), words: Sequence[Tensor] = (), places: Sequence[Place] = ()) -> Tensor:
         """Without some heads, and while those in ``places`` say these words: (sequences,)."""
-        with measuring(self.model), saying(self.model, words, places):
+        with eval_mode(self.model), patch_heads(self.model, words, places):
             return second_time(TASK.loss(self.model, self.batch, without(*gone))) - self.loss
 
     def frozen(self, places: Sequence[Place]) -> Tensor:

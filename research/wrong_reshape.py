@@ -12,7 +12,7 @@ from benchmarks.report import markdown
 from mha_lib import MultiHeadAttention
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Task
-from mha_lib.models.training import seeded, single_thread, tune
+from mha_lib.models.training import finetune, seeded, single_thread
 from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")
@@ -40,7 +40,7 @@ def learned_with_mistake(task: Task, seed: int) -> Transformer:
     """A model that never had another layer."""
     with seeded(seed):
         model = with_mistake(task.model())
-    return tune(model, task, seed)
+    return finetune(model, task, seed)
 
 
 def row(task: Task) -> list[str]:

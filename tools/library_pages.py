@@ -9,22 +9,22 @@ import inspect
 BEHIND = {
     "attention": {
         "converters": "loop_over_heads to_torch from_torch call_torch torch_masks to_d2l from_d2l call_d2l",
-        "edge_cases": "truth_table as_text",
+        "edge_cases": "behaviour_table as_text",
         "shape_trace": "trace_heads tagged_tokens count_copies",
     },
     "models": {
         "transformer": "TokenEmbedding PatchEmbedding Block",
-        "induction": "draw_repeats held_out_repeats letter_losses",
-        "placed": "placed_model train_placed right_letters",
+        "induction": "sample_induction_batch held_out_repeats letter_losses",
+        "positional": "shipped_positional_model train_positional right_letters",
         "pretrained": "minilm kept_maps kept_figures",
         "smollm2": "smollm2 NextToken",
         "next_words": "next_words kept_next_words",
     },
     "heads": {
-        "ablation": "always heads_seen_by",
-        "company": "natural_twins costs_with_later_frozen heard_by",
+        "ablation": "constant_patch hook_heads",
+        "interactions": "most_redundant_pair frozen_downstream_costs direct_effects",
         "controls": "beside_chance mean_worth",
-        "kept_columns": "SmallModels LanguageModelCuts",
+        "kept_columns": "SmallModelResults LanguageModelResults",
     },
     "pictures": {},
     "museum": {
@@ -34,7 +34,7 @@ BEHIND = {
         "editable_layer": "Layer AdditiveLayer",
         "decoding_layer": "DecodingLayer",
         "decoding_tests": "shape later_tokens in_pieces second_text reference behind_padding some_texts_end bfloat16",
-        "bugs": "guess unveil score mend",
+        "bugs": "guess reveal score check_fix",
     },
     "exercises": {"setup_check": "check_setup", "reading_heads": "unknown_heads"},
 }

@@ -14,8 +14,8 @@ import mha_lib
 from mha_lib.models.heads_needed import FILE, SEEDS, measure_heads_needed
 from mha_lib.models.induction import held_out_repeats
 from mha_lib.models.neighbours import STEPS as NEIGHBOURS_STEPS
-from mha_lib.models.placed import KINDS, STEPS_TO_SHIP, right_letters, train_placed
-from mha_lib.models.placed import weights_name as places_name
+from mha_lib.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
+from mha_lib.models.positional import weights_name as places_name
 from mha_lib.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
 from mha_lib.models.tasks import TASKS
 from mha_lib.models.training import fit
@@ -42,8 +42,8 @@ def main() -> None:
         (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
         figures[name] = how(model, STEPS) | {"right_words": right_words_by_length(model)}
         print(name, figures[name])
-    for kind in KINDS:
-        placed, name = train_placed(kind, SEED, STEPS_TO_SHIP), places_name(kind)
+    for kind in SCHEMES:
+        placed, name = train_positional(kind, SEED, STEPS_TO_SHIP), places_name(kind)
         (FOLDER / f"{name}.safetensors").write_bytes(save(placed.state_dict()))
         right = round(right_letters(placed, held_out_repeats()).float().mean().item(), 4)
         figures[name] = how(placed, STEPS_TO_SHIP) | {"right_letters": right}

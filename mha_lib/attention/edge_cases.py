@@ -23,7 +23,7 @@ Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Candidate:
     """A layer under test.
 
     Attributes:
@@ -39,19 +39,19 @@ class Contestant:
     build: Callable[[int, int], nn.Module] | None = None
 
 
-def truth_table() -> dict[str, dict[str, str]]:
-    """What every contestant does in every case, in a few words: case → contestant → verdict.
+def behaviour_table() -> dict[str, dict[str, str]]:
+    """What every candidate does in every case, in a few words: case → candidate → verdict.
 
-    "–" means that the contestant has nothing to which the case applies. There is no column for d2l where it is not
+    "–" means that the candidate has nothing to which the case applies. There is no column for d2l where it is not
     installed.
     """
     table: dict[str, dict[str, str]] = {}
     for case, verdict in CASES.items():
         table[case] = {}
-        for name, contestant in contestants().items():
+        for name, candidate in candidates().items():
             try:
-                table[case][name] = verdict(contestant)
-            except Exception as error:  # whatever a contestant raises is the finding
+                table[case][name] = verdict(candidate)
+            except Exception as error:  # whatever a candidate raises is the finding
                 table[case][name] = f"error: {type(error).__name__}"
     return table
 
@@ -63,17 +63,17 @@ def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def contestants() -> dict[str, Contestant]:
+def candidates() -> dict[str, Candidate]:
     """Ours and its peers; d2l only where it can be imported."""
-    columns = {"ours": Contestant(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
+    columns = {"ours": Candidate(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
         d2l = converters.load_d2l()
-        columns["d2l"] = Contestant(converters.to_d2l, converters.call_d2l, d2l.masked_softmax, d2l_layer)
+        columns["d2l"] = Candidate(converters.to_d2l, converters.call_d2l, d2l.masked_softmax, d2l_layer)
     except ImportError:
         pass
     for name, call in {"torch.nn": converters.call_torch, "torch.nn, no weights": call_torch_output}.items():
-        columns[name] = Contestant(converters.to_torch, call, None, nn.MultiheadAttention)
-    columns["torch's kernel"] = Contestant(same_layer, call_kernel)
+        columns[name] = Candidate(converters.to_torch, call, None, nn.MultiheadAttention)
+    columns["torch's kernel"] = Candidate(same_layer, call_kernel)
     return columns
 
 
@@ -135,137 +135,137 @@ def judge_empty(weights: Tensor) -> str:
     return "uniform over padding" if weights.isclose(torch.tensor(1 / NUM_KEYS, dtype=weights.dtype)).all() else "leaks"
 
 
-def output_of(contestant: Contestant, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What the contestant's copy of the identity layer gives, in evaluation and without gradients."""
-    layer = contestant.copy_of(identity_layer(dtype).eval())
+def output_of(candidate: Candidate, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What the candidate's copy of the identity layer gives, in evaluation and without gradients."""
+    layer = candidate.copy_of(identity_layer(dtype).eval())
     with torch.no_grad():
-        return contestant.call(layer, *inputs)[0]
+        return candidate.call(layer, *inputs)[0]
 
 
-# From here on, each function puts a contestant into one situation and says what it does; CASES names them.
+# From here on, each function puts a candidate into one situation and says what it does; CASES names them.
 
 
-def empty_example(contestant: Contestant, dtype: torch.dtype = torch.float32) -> str:
-    output = output_of(contestant, *sequences(2, dtype), torch.tensor([0, 3]), dtype=dtype)
+def empty_example(candidate: Candidate, dtype: torch.dtype = torch.float32) -> str:
+    output = output_of(candidate, *sequences(2, dtype), torch.tensor([0, 3]), dtype=dtype)
     return judge_empty(weights_in(output)[0])
 
 
-def empty_example_in_training(contestant: Contestant) -> str:
-    output, _ = contestant.call(contestant.copy_of(identity_layer()), *sequences(2), torch.tensor([0, 3]))
+def empty_example_in_training(candidate: Candidate) -> str:
+    output, _ = candidate.call(candidate.copy_of(identity_layer()), *sequences(2), torch.tensor([0, 3]))
     return judge_empty(weights_in(output)[0])
 
 
-def empty_example_in_self_attention(contestant: Contestant) -> str:
+def empty_example_in_self_attention(candidate: Candidate) -> str:
     _, _, X = sequences(2)
-    return judge_empty(weights_in(output_of(contestant, X, X, X, torch.tensor([0, 3])))[0])
+    return judge_empty(weights_in(output_of(candidate, X, X, X, torch.tensor([0, 3])))[0])
 
 
-def empty_row(contestant: Contestant) -> str:
-    output = output_of(contestant, *sequences(2), torch.tensor([[4, 0, 2, 1], [1, 2, 3, 4]]))
+def empty_row(candidate: Candidate) -> str:
+    output = output_of(candidate, *sequences(2), torch.tensor([[4, 0, 2, 1], [1, 2, 3, 4]]))
     return judge_empty(weights_in(output)[0, 1])
 
 
-def gradient_at_empty_example(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer())
+def gradient_at_empty_example(candidate: Candidate) -> str:
+    layer = candidate.copy_of(identity_layer())
     inputs = sequences(2)
     leaves = [*map(Tensor.requires_grad_, inputs), *layer.parameters()]
-    output, _ = contestant.call(layer, *inputs, torch.tensor([0, 3]))
+    output, _ = candidate.call(layer, *inputs, torch.tensor([0, 3]))
     gradients = torch.autograd.grad(output.square().sum(), leaves)
     if any(gradient.isnan().any() for gradient in gradients):
         return "NaN"
     return "leaks into padding" if any((gradient[0] != 0).any() for gradient in gradients[: len(inputs)]) else "0"
 
 
-def scores_below_minus_a_million(contestant: Contestant) -> str:
+def scores_below_minus_a_million(candidate: Candidate) -> str:
     queries, keys, values = sequences(1)
     queries, keys = torch.full_like(queries, 2000), torch.full_like(keys, -2000)
-    output = output_of(contestant, queries, keys, values, torch.tensor([2]))
+    output = output_of(candidate, queries, keys, values, torch.tensor([2]))
     on_padding = weights_in(output)[..., 2:].sum(-1).mean()
     return "right" if on_padding == 0 else f"{on_padding:.0%} on padding"
 
 
-def nan_in_padding(contestant: Contestant, which: int) -> str:
+def nan_in_padding(candidate: Candidate, which: int) -> str:
     inputs = sequences(1)
     inputs[which][:, 2:] = torch.nan
-    output = output_of(contestant, *inputs, torch.tensor([2]))
+    output = output_of(candidate, *inputs, torch.tensor([2]))
     return "NaN" if output.isnan().any() else "no effect"
 
 
-def scores_of_the_caller(contestant: Contestant) -> str:
-    if contestant.masked_softmax is None:
+def scores_of_the_caller(candidate: Candidate) -> str:
+    if candidate.masked_softmax is None:
         return "–"
     scores = torch.randn(2, 3, NUM_KEYS)
     before = scores.clone()
     with torch.no_grad():
-        contestant.masked_softmax(scores, torch.tensor([1, 2]))
+        candidate.masked_softmax(scores, torch.tensor([1, 2]))
     return "untouched" if torch.equal(scores, before) else "overwritten"
 
 
-def scores_that_need_a_gradient(contestant: Contestant) -> str:
-    if contestant.masked_softmax is None:
+def scores_that_need_a_gradient(candidate: Candidate) -> str:
+    if candidate.masked_softmax is None:
         return "–"
-    contestant.masked_softmax(torch.randn(2, 3, NUM_KEYS, requires_grad=True), torch.tensor([1, 2]))
+    candidate.masked_softmax(torch.randn(2, 3, NUM_KEYS, requires_grad=True), torch.tensor([1, 2]))
     return "fine"
 
 
-def tensors_of_the_caller(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer())
+def tensors_of_the_caller(candidate: Candidate) -> str:
+    layer = candidate.copy_of(identity_layer())
     inputs = (*sequences(2), torch.tensor([1, 3]))
     before = [X.clone() for X in inputs]
-    contestant.call(layer, *inputs)
+    candidate.call(layer, *inputs)
     return "untouched" if all(map(torch.equal, inputs, before)) else "overwritten"
 
 
-def not_contiguous(contestant: Contestant) -> str:
+def not_contiguous(candidate: Candidate) -> str:
     inputs, valid_lens = sequences(2), torch.tensor([[1, 9], [3, 9]])[:, 0]
-    expected = output_of(contestant, *inputs, valid_lens.contiguous())
-    output = output_of(contestant, *(X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs), valid_lens)
+    expected = output_of(candidate, *inputs, valid_lens.contiguous())
+    output = output_of(candidate, *(X.transpose(0, 1).contiguous().transpose(0, 1) for X in inputs), valid_lens)
     return "the same" if torch.allclose(output, expected, rtol=0, atol=1e-6) else "differs"
 
 
-def no_example(contestant: Contestant) -> str:
-    output = output_of(contestant, *sequences(0), torch.tensor([], dtype=torch.long))
+def no_example(candidate: Candidate) -> str:
+    output = output_of(candidate, *sequences(0), torch.tensor([], dtype=torch.long))
     return "empty output" if output.shape == (0, NUM_KEYS, NUM_HIDDENS) else f"shape {tuple(output.shape)}"
 
 
-def no_key(contestant: Contestant) -> str:
+def no_key(candidate: Candidate) -> str:
     queries, keys, values = sequences(1)
-    return judge_empty(output_of(contestant, queries, keys[:, :0], values[:, :0], None))
+    return judge_empty(output_of(candidate, queries, keys[:, :0], values[:, :0], None))
 
 
-def bool_lengths(contestant: Contestant) -> str:
-    if contestant.masked_softmax is None:
+def bool_lengths(candidate: Candidate) -> str:
+    if candidate.masked_softmax is None:
         return "–"
-    weights = contestant.masked_softmax(torch.zeros(2, 1, NUM_KEYS), torch.tensor([True, False]))
+    weights = candidate.masked_softmax(torch.zeros(2, 1, NUM_KEYS), torch.tensor([True, False]))
     return f"taken for length {(weights[0] > 0).sum()}"
 
 
-def lengths_of_another_batch(contestant: Contestant) -> str:
-    output_of(contestant, *sequences(2), torch.tensor([3]))
+def lengths_of_another_batch(candidate: Candidate) -> str:
+    output_of(candidate, *sequences(2), torch.tensor([3]))
     return "spread over the batch"
 
 
-def weights_under_dropout(contestant: Contestant) -> str:
+def weights_under_dropout(candidate: Candidate) -> str:
     torch.manual_seed(0)
-    layer = contestant.copy_of(identity_layer(dropout=0.5).train())
-    _, weights = contestant.call(layer, *sequences(2), None)
+    layer = candidate.copy_of(identity_layer(dropout=0.5).train())
+    _, weights = candidate.call(layer, *sequences(2), None)
     if weights is None:
         return "–"
     return "before dropout" if weights.sum(-1).isclose(torch.tensor(1.0)).all() else "after dropout"
 
 
-def deepcopy_after_a_call(contestant: Contestant) -> str:
-    layer = contestant.copy_of(identity_layer())
-    contestant.call(layer, *sequences(2), torch.tensor([1, 3]))
+def deepcopy_after_a_call(candidate: Candidate) -> str:
+    layer = candidate.copy_of(identity_layer())
+    candidate.call(layer, *sequences(2), torch.tensor([1, 3]))
     copy.deepcopy(layer)
     return "fine"
 
 
-def sizes_that_do_not_divide(contestant: Contestant) -> str:
-    if contestant.build is None:
+def sizes_that_do_not_divide(candidate: Candidate) -> str:
+    if candidate.build is None:
         return "–"
     try:
-        layer = contestant.build(10, 3)
+        layer = candidate.build(10, 3)
     except (ValueError, AssertionError):
         return "error when built"
     try:
@@ -275,7 +275,7 @@ def sizes_that_do_not_divide(contestant: Contestant) -> str:
     return "no error"
 
 
-CASES: dict[str, Callable[[Contestant], str]] = {
+CASES: dict[str, Callable[[Candidate], str]] = {
     "valid_len 0": empty_example,
     "valid_len 0, self-attention": empty_example_in_self_attention,
     "valid_len 0, training": empty_example_in_training,

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
-from mha_lib.attention.kept_weights import nothing_was_kept, on_demand
+from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
 from mha_lib.attention.masks import Masks, is_allowed
-from mha_lib.attention.pooling import DotProductAttention, for_each_head, without_unseen
+from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
 
 # Not every exporter takes the kernel with shared heads. (torch 2.6 has only the wider question.)
 is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
@@ -41,7 +41,7 @@ class FusedAttention(DotProductAttention):
     skip_padding = True
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
-        self.remember(None)
+        self.store_weights(None)
         arguments.check_flags(
             keep_weights=self.keep_weights, keep_inputs=self.keep_inputs, skip_padding=self.skip_padding
         )
@@ -53,7 +53,9 @@ class FusedAttention(DotProductAttention):
         plain = arguments.in_plain_call(queries)
         output = self._output(queries, keys, values, masks, plain)
         if plain:
-            self.remember(on_demand(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept)
+            self.store_weights(
+                lazy_weights(self.weights, queries, keys, masks) if self.keep_inputs else nothing_was_kept
+            )
         return output
 
     def _output(self, queries, keys, values, masks: Masks, plain: bool) -> Tensor:
@@ -75,7 +77,7 @@ class FusedAttention(DotProductAttention):
         if self._is_overridden():
             return super().weights(queries, keys, mask)
         keys = for_each_head(keys, queries)
-        scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
+        scores = self.scores(queries, *zero_masked(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         recorded = torch.is_grad_enabled() or arguments.in_transform()
         memory = None if recorded or not arguments.in_plain_call(scores) else scores
         if mask is None:
@@ -95,13 +97,13 @@ class FusedAttention(DotProductAttention):
             if of_heads or by_formula or is_exporting():
                 keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         if by_formula:
-            return self.dropout(self.weights(queries, keys, mask)) @ without_unseen(mask, values)[0]  # (b, q, d)
+            return self.dropout(self.weights(queries, keys, mask)) @ zero_masked(mask, values)[0]  # (b, q, d)
         dropout = self.dropout.p if self.training else 0.0
         if mask is not None and plain and not torch.is_grad_enabled() and queries.is_cpu:
             output = kernel(queries, keys, values, mask=mask, dropout=dropout)
             if math.isfinite(output.sum()):  # no NaN came in
                 return output
-        return kernel(queries, *without_unseen(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
+        return kernel(queries, *zero_masked(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
 
     def _goes_by_formula(self, queries: Tensor) -> bool:
         drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout

@@ -15,7 +15,7 @@ class KeptWeights(nn.Module):
         super().__init__()
         self._kept: Tensor | Callable[[], Tensor] | None = None  # weights of the last call, or how to get them
 
-    def remember(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
+    def store_weights(self, weights: Tensor | Callable[[], Tensor] | None) -> None:
         """Make ``attention_weights`` give these, or what this function returns; None, as a call begins, clears them."""
         object.__setattr__(self, "_kept", weights)  # nn.Module's own way takes several times as long
 
@@ -45,7 +45,7 @@ class KeptWeights(nn.Module):
         return {**self.__dict__, "_kept": None}
 
 
-def on_demand(
+def lazy_weights(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
     """A function that computes a call's weights when asked; until then it keeps the inputs, which are smaller."""

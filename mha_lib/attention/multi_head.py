@@ -119,7 +119,7 @@ class MultiHeadAttention(nn.Module):
             need_weights: whether to return the weights too, (b, h, q, k): for a layer that is compiled or exported.
         """
         attention = self.attention
-        attention.remember(None)
+        attention.store_weights(None)
         arguments.check_call(self, queries, keys, values, head_mask, need_weights, others)
         Q, K, V = self.project(queries, keys, values)
         if self.num_key_value_heads < self.num_heads:

@@ -14,7 +14,7 @@ from mha_lib.attention.kept_weights import KeptWeights
 from mha_lib.attention.masks import Masks, is_allowed
 
 
-def without_unseen(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
+def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     """Keys, values or both with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
     # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
@@ -90,7 +90,7 @@ class AttentionPooling(KeptWeights):
 
         ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
         """
-        scores = self.scores(queries, *without_unseen(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
+        scores = self.scores(queries, *zero_masked(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
         arguments.check_floats("scores", scores, arguments.SCORES)
         arguments.check_shape("scores", scores, [(*queries.shape[:-1], keys.shape[-2])])
         return softmax_of_allowed(in_float32(scores), mask).to(queries.dtype)
@@ -100,15 +100,15 @@ class AttentionPooling(KeptWeights):
 
         Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
         """
-        self.remember(None)
+        self.store_weights(None)
         arguments.check_sequences(queries, keys, values, groups=self.takes_groups)
         keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         shape = *queries.shape[:-1], keys.shape[-2]  # (b, q, k)
         mask = Masks(shape, queries, valid_lens, attn_mask, causal).joined()
         weights = self.weights(queries, keys, mask)  # (b, q, k)
-        output = self.dropout(weights) @ without_unseen(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
+        output = self.dropout(weights) @ zero_masked(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
         if arguments.in_plain_call(weights):
-            self.remember(weights.detach())
+            self.store_weights(weights.detach())
         return output, weights
 
     def forward(
@@ -193,7 +193,7 @@ class DotProductAttention(AttentionPooling):
             return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 
-class OpenLinear(nn.LazyLinear):
+class LazyLinear(nn.LazyLinear):
     """A linear map that takes its size from its first call, and can be trained even if that was in inference mode."""
 
     def initialize_parameters(self, input: Tensor) -> None:
@@ -204,6 +204,6 @@ class OpenLinear(nn.LazyLinear):
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
     """A linear map whose input size may be left open until the first call."""
     if in_features is None:
-        return OpenLinear(out_features, bias, device, dtype)
+        return LazyLinear(out_features, bias, device, dtype)
     arguments.check_size(name, in_features)
     return nn.Linear(in_features, out_features, bias, device, dtype)

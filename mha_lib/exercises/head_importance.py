@@ -1,9 +1,7 @@
-"""The exercises of notebook 07: fair shares, a search, an honest experiment, an importance measure of one's own."""
+"""Exercises on importance: a search, a choice tested on other data, and a measure of the learner's."""
 
 import copy
 import functools
-import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,101 +9,13 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.checking.comparing import Result, is_number, plain
+from mha_lib.checking.comparing import Result, plain
 from mha_lib.checking.exercise import exercise, judged
-from mha_lib.checking.running import MistakeError, NotYetError, run_safely, same
-from mha_lib.checking.wording import as_sentence, kind_of
+from mha_lib.checking.running import MistakeError, run_safely, same
+from mha_lib.checking.wording import as_sentence
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding
-
-GAME = {"": 0.1, "A": 0.6, "B": 0.4, "C": 0.1, "AB": 0.6, "AC": 0.9, "BC": 0.7, "ABC": 0.9}
-ROUNDED = 0.004  # shares may be given in two digits
-WRONG_SHARES = {
-    (0.2, 0.0, 0.3): "This is what is lost when a head leaves both others. Is that its only place in an order?",
-    (0.5, 0.3, 0.0): "This is what each head adds alone, when it comes first. Is that its only place in an order?",
-    (0.6, 0.4, 0.1): "This is what the model does with one head alone. How much of it is guessing?",
-    (0.35, 0.15, 0.15): "This is the mean of coming first and coming last. Which places lie between?",
-    (0.425, 0.225, 0.225): "The four sets of others count alike. In how many orders does each come first?",
-    (1.3 / 3, 0.7 / 3, 0.7 / 3): "The first head to come takes the credit for guessing. What is there without any?",
-    (0.45, 0.225, 0.225): "The shares add up to what all three do together. How much of it is guessing?",
-    (0.5, 0.25, 0.25): "The shares are right to one another, but add up to 1. What do all three add to guessing?",
-    (2.4, 1.2, 1.2): "These are sums over the six orders, not means.",
-    (0.8, 0.4, 0.4): "Everything is twice what it should be. How many orders are there?",
-    (0.8 / 3, 0.8 / 3, 0.8 / 3): "Everyone gets the same. Do all three add the same?",
-}
-
-
-def worked_shares():
-    gains_of_A = [0.5, 0.5, 0.2, 0.2, 0.8, 0.2]  # in the orders ABC, ACB, BAC, BCA, CAB, CBA
-    gains_of_B = [0.0, 0.0, 0.3, 0.3, 0.0, 0.6]
-    gains_of_C = [0.3, 0.3, 0.3, 0.3, 0.0, 0.0]
-    return [sum(gains) / 6 for gains in (gains_of_A, gains_of_B, gains_of_C)]
-
-
-@judged(
-    right=worked_shares,
-    idea="A head's share is what it adds when it joins, averaged over all orders in which the three can come.",
-    begin="Begin with a list of the six orders; in the order B, A, C, head A adds 0.6 − 0.4.",
-)
-def fair_shares(answer: list[float]) -> str:
-    """The Shapley values of the three heads of ``GAME``.
-
-    answer: the shares of A, B and C. Source: L. S. Shapley, A Value for n-Person Games, 1953.
-    """
-    shares, right = shares_from(answer), worked_shares()
-    if close(shares, right):
-        return "B and C earn the same, although B does something alone and C does not: company makes the difference."
-    for wrong, text in WRONG_SHARES.items():
-        if close(shares, wrong):
-            raise MistakeError(text)
-    if close([share / 100 for share in shares], right):
-        raise MistakeError("These are the right shares in per cent. How is an accuracy written in the table?")
-    if close(sorted(shares), sorted(right)):
-        raise MistakeError("These are the right numbers, but not in the order A, B, C.")
-    orders = [*map("".join, itertools.permutations("ABC"))]
-    for some in itertools.chain(*(itertools.combinations(orders, number) for number in range(1, len(orders)))):
-        if close(shares, added_in(some)):
-            which = "a single order" if len(some) == 1 else f"{len(some)} of the orders"
-            raise MistakeError(f"This is what they add in {which}, as in {', '.join(some)}. How many are there?")
-    if sum(shares) > 10:  # the largest mistake above adds up to less than 5
-        raise MistakeError(
-            f"The shares add up to {sum(shares):.2f}: they look like per cent. How is an accuracy written in the table?"
-        )
-    if abs(sum(shares) - sum(right)) > 3 * ROUNDED:
-        raise MistakeError(
-            f"The shares add up to {sum(shares):.2f}, but all three together add {sum(right):.2f} to guessing."
-        )
-    name, share = next((n, s) for n, s, fair in zip("ABC", shares, right, strict=True) if abs(s - fair) > ROUNDED)
-    raise MistakeError(
-        f"They add up, but {name} does not earn {share:.2f}. What does it add in each of the six orders?"
-    )
-
-
-def shares_from(answer: Any) -> list[float]:
-    """Three finite numbers; a ``MistakeError`` if they are not, a ``NotYetError`` if some are still dots."""
-    answer = answer.tolist() if isinstance(answer, Tensor) else answer
-    if not isinstance(answer, list | tuple):
-        raise MistakeError(f"A list of three numbers is needed, the shares of A, B and C; this is {kind_of(answer)}.")
-    if any(share is None or share is ... for share in answer):
-        raise NotYetError("Put a number in the place of each `...`.")
-    if len(answer) != 3 or not all(is_number(share) and math.isfinite(share) for share in answer):
-        raise MistakeError("Three finite numbers are needed, the shares of A, B and C.")
-    return [float(share) for share in answer]
-
-
-def added_in(orders: Sequence[str]) -> list[float]:
-    """What A, B and C add when they join, averaged over these orders."""
-    worth = {order[:number]: GAME["".join(sorted(order[:number]))] for order in orders for number in range(4)}
-    steps = [(name, *order.split(name)) for order in orders for name in order]
-    return [
-        sum(worth[before + n] - worth[before] for n, before, _ in steps if n == name) / len(orders) for name in "ABC"
-    ]
-
-
-def close(shares: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether shares are the same, up to rounding."""
-    return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
 
 
 class Game:
@@ -114,7 +24,7 @@ class Game:
     def __init__(self, num_heads: int) -> None:
         self.num_heads = num_heads
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
-        sets = heads.heads_in(torch.arange(2**num_heads), num_heads).float()
+        sets = heads.set_members(torch.arange(2**num_heads), num_heads).float()
         self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
 
     def __call__(self, kept: Iterable[int]) -> float:
@@ -186,28 +96,30 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
     begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
     mistakes="""
-    mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill: chosen and judged
-        on the seen examples. On which should it be judged?
+    random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
+        chosen and judged on the seen examples. On which should it be judged?
     best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
-    best_sets(seen) -> best_sets(unseen) ; mean_curve(unseen) -> mean_curve(seen) ; unseen[chosen] -> seen[chosen] =>
-        Chosen on the unseen examples and judged on the seen ones. Which table may be used for what?
+    best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
+        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and judged on the seen ones. Which table may be
+        used for what?
     best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
-    unseen[chosen] -> seen[chosen] || mean_curve(unseen) -> mean_curve(seen) => Chosen and random heads are judged on
-        different examples. Can the two be compared?
-    - by_chance -> - unseen[-1] || - unseen[0] || heads.mean_curve(unseen)[number] ->
+    unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
+        heads are judged on different examples. Can the two be compared?
+    - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
         unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
         set, not with the mean over sets of this size. What would chance have chosen?
-    heads.mean_curve(unseen)[number] -> unseen.mean() || mean_curve(unseen)[number] -> mean_curve(unseen).mean() => This
-        compares with the mean over sets of all sizes. How many heads does a fair opponent keep?
+    heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. How many heads does a
+        fair opponent keep?
     - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
     unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
         Which difference is asked for?
-    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; mean_curve(unseen)[number] -> mean_curve(unseen)[-1 -
-        number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] || best_sets(seen)[number] ->
-        best_sets(seen)[number - 1] ; mean_curve(unseen)[number] -> mean_curve(unseen)[number - 1] => Another number of
-        heads is kept. Which set stands at place 0?
-    best_sets(seen) -> sets_kept(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
-        sets_kept(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || sets_kept(heads.shapley(seen)) => Heads are
+    best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
+        best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
+        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Which set stands at place 0?
+    best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
+        top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
         chosen one by one, by a number for each. What can a table of all sets tell by itself?
     best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
         sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
@@ -225,7 +137,7 @@ def honest_gain(seen, unseen, number):
     Statistical Learning, section 7.10.2; random heads as a baseline as in A. Budhraja et al., 2020.
     """
     chosen = heads.best_sets(seen)[number]
-    by_chance = heads.mean_curve(unseen)[number]
+    by_chance = heads.random_pruning_curve(unseen)[number]
     return (unseen[chosen] - by_chance).item()
 
 
@@ -236,12 +148,13 @@ NEARLY = 0.95  # rank correlation with another measure
 
 
 def first_and_last(model, batch, task):
-    shape = heads.head_shape(model)
+    shape = heads.head_grid(model)
     found, ones = torch.zeros(shape), torch.ones(shape)
+    none, full = (task.accuracy(model, batch, gates) for gates in (0 * ones, ones))
     for head in range(found.numel()):
         only = torch.eye(found.numel())[head].view(shape)
-        comes_first = task.accuracy(model, batch, only) - task.accuracy(model, batch, 0 * ones)
-        comes_last = task.accuracy(model, batch) - task.accuracy(model, batch, ones - only)
+        comes_first = task.accuracy(model, batch, only) - none
+        comes_last = full - task.accuracy(model, batch, ones - only)
         found.view(-1)[head] = (comes_first + comes_last) / 2
     return found
 
@@ -259,7 +172,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
     results = tables_from(function)
-    measured = results, said_by(heads.gate_gradient), said_by(heads.path_gradient)
+    measured = results, said_by(heads.gate_gradient), said_by(heads.integrated_gradients)
     score, *bars = [agreement(said, truths()) for said in measured]
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "

@@ -153,10 +153,11 @@ def losses_trial(draws: int, rows: int) -> tuple:
             ** 0.5 => The error is that of draws. What would other texts change?
         difference.std() / len(difference) ** 0.5 -> (without - others).std() / others.numel() ** 0.5 || (without -
             others).std() / len(difference) ** 0.5 => Every draw of a text counts as if it were another text.
-        [mean, error] -> [mean, 1.96 * error] || [mean, 2 * error] || [mean, mean - heads.interval(difference)[1]] ||
-            [mean - 1.96 * error, mean + 1.96 * error] || [mean - 2 * error, mean + 2 * error] ||
-            [*heads.interval(difference)] || [*heads.interval(difference)[:2]] || [*heads.interval(difference)[1:]] =>
-            An interval comes back, or half its width. How many standard errors is that?
+        [mean, error] -> [mean, 1.96 * error] || [mean, 2 * error] || [mean, mean -
+            heads.mean_and_ci95(difference)[1]] || [mean - 1.96 * error, mean + 1.96 * error] || [mean - 2 * error, mean
+            + 2 * error] || [*heads.mean_and_ci95(difference)] || [*heads.mean_and_ci95(difference)[:2]] ||
+            [*heads.mean_and_ci95(difference)[1:]] => An interval comes back, or half its width. How many standard
+            errors is that?
         len(difference) ** 0.5 -> len(others) ** 0.5 || others.numel() ** 0.5 || (len(difference) - 1) ** 0.5 => The
             deviation is divided by the root of another number than that of the texts.
         difference.std() / len(difference) ** 0.5 -> (without - whole).std() / len(difference) ** 0.5 ||

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.heads.coalitions import heads_in
+from mha_lib.heads.coalitions import set_members
 from mha_lib.models.any_layer import attend, heads_before_output, num_heads_of
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.tasks import Batch, Task
@@ -24,7 +24,7 @@ TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more 
 
 
 @dataclass(frozen=True)
-class Scores:
+class Evaluation:
     """How well a model does with each of several sets of its heads.
 
     ``accuracy`` is the share of right answers, ``loss`` the mean cross-entropy in nats; both (num_sets,), float64.
@@ -41,7 +41,7 @@ def evaluate(
     gates: Tensor,
     substitutes: list[Tensor] | None = None,
     label: str | None = None,
-) -> Scores:
+) -> Evaluation:
     """How well the model does under each of many settings of its gates.
 
     What comes before the last attention runs once for all settings that agree there; the last attention, which is
@@ -50,21 +50,21 @@ def evaluate(
     Args:
         batch: what it is scored on.
         gates: (num_sets, num_blocks, num_heads), a number or a bool for each head: 1 is on, 0 is off.
-        substitutes: what takes the place of heads that are off, from ``substitutes_for``; left out, zeros.
+        substitutes: what takes the place of heads that are off, from ``ablation_values``; left out, zeros.
         label: what to write beside a progress bar; left out, there is none.
 
     Raises:
         ValueError: ``gates`` does not fit the model.
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     if gates.dim() != 3 or gates.shape[1:] != shape:
         raise ValueError(f"gates must have shape (num_sets, {shape[0]}, {shape[1]}), got {tuple(gates.shape)}")
     last = model.attentions[-1]
-    *early_substitutes, last_substitute = substitutes_for(model, batch) if substitutes is None else substitutes
+    *early_substitutes, last_substitute = ablation_values(model, batch) if substitutes is None else substitutes
     gates = gates.to(next(last.parameters()))
     settings, which = gates[:, :-1].unique(dim=0, return_inverse=True)
     accuracy, loss = torch.empty(2, len(gates), dtype=torch.float64, device=gates.device)
-    with torch.no_grad(), measuring(model):
+    with torch.no_grad(), eval_mode(model):
         for number, setting in enumerate(settings if label is None else progress_bar(settings, len(settings), label)):
             queries, context, lengths = _before_last_attention(model, batch, setting, early_substitutes)
             base, parts = _last_attention(last, queries, context, lengths, last_substitute)
@@ -74,19 +74,19 @@ def evaluate(
                 targets = batch.targets.expand(len(sets), *batch.targets.shape).flatten(0, 1)
                 right, losses = _answers(task.logits(output), targets)
                 accuracy[sets], loss[sets] = _mean_of_each(right, len(sets)), _mean_of_each(losses, len(sets))
-    return Scores(accuracy, loss)
+    return Evaluation(accuracy, loss)
 
 
 def evaluate_all(
     model: Transformer, batch: Batch, task: Task, ablation: str = "zero", label: str | None = None
-) -> Scores:
+) -> Evaluation:
     """How well the model does with every set of its heads, numbered as in ``coalitions``: 2**N runs, for few heads.
 
-    ``ablation`` is as in ``substitutes_for``, ``label`` as in ``evaluate``.
+    ``ablation`` is as in ``ablation_values``, ``label`` as in ``evaluate``.
     """
-    num_blocks, num_heads = head_shape(model)
-    gates = heads_in(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
-    substitutes = substitutes_for(model, batch, ablation)
+    num_blocks, num_heads = head_grid(model)
+    gates = set_members(torch.arange(2 ** (num_blocks * num_heads)), num_blocks * num_heads)
+    substitutes = ablation_values(model, batch, ablation)
     return evaluate(model, batch, task, gates.unflatten(1, (num_blocks, num_heads)), substitutes, label)
 
 
@@ -99,11 +99,11 @@ def losses_without_each(
     for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
     which heads are there at all; left out, all of them.
     """
-    num_blocks, num_heads = head_shape(model)
+    num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
     losses = torch.empty(num_blocks, num_heads, *batch.targets.shape, device=model.device)
     blocks = list(model.blocks.values())
-    with torch.no_grad(), measuring(model):
+    with torch.no_grad(), eval_mode(model):
         X = model.embedding(batch.inputs)
         for number, block in enumerate(blocks if label is None else progress_bar(blocks, num_blocks, label)):
             for head, gates in enumerate(kept[number] * (1 - torch.eye(num_heads, device=model.device))):
@@ -115,7 +115,7 @@ def losses_without_each(
     return losses
 
 
-def substitutes_for(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
+def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
     """What takes the place of a head that is off, for each block; it fits (batch, num_heads, num_queries, head_size).
 
     Args:
@@ -149,8 +149,8 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
     with (
         torch.no_grad(),
-        measuring(model),
-        heads_seen_by(model.attentions, list(map(observer, model.gates(head_mask)))),
+        eval_mode(model),
+        hook_heads(model.attentions, list(map(observer, model.gates(head_mask)))),
     ):
         model(batch.inputs, batch.valid_lens)
     return found
@@ -173,7 +173,7 @@ def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> 
     return means
 
 
-def head_shape(model: Transformer) -> tuple[int, int]:
+def head_grid(model: Transformer) -> tuple[int, int]:
     """(num_blocks, num_heads).
 
     Raises:
@@ -186,7 +186,7 @@ def head_shape(model: Transformer) -> tuple[int, int]:
 
 
 @contextmanager
-def measuring(model: Transformer) -> Iterator[None]:
+def eval_mode(model: Transformer) -> Iterator[None]:
     """The model in eval mode and torch on one thread inside; as before afterwards."""
     was_training = model.training
     model.eval()
@@ -197,18 +197,18 @@ def measuring(model: Transformer) -> Iterator[None]:
         model.train(was_training)
 
 
-def always(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``heads_seen_by`` that puts these heads in the place of those it sees."""
+def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
+    """An observer for ``hook_heads`` that puts these heads in the place of those it sees."""
     return lambda _: heads
 
 
-def blend(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``heads_seen_by``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
+def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
+    """An observer for ``hook_heads``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
     return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
 
 
 @contextmanager
-def saying(model: Transformer, words: Sequence[Tensor], places: Collection[tuple[int, int]]) -> Iterator[None]:
+def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[tuple[int, int]]) -> Iterator[None]:
     """Inside, the heads in these places say these words, whatever they hear: single paths through a model, one by one.
 
     Heads that say what they say with all heads there are *frozen*: an earlier head's absence goes past them. In the
@@ -233,12 +233,12 @@ def saying(model: Transformer, words: Sequence[Tensor], places: Collection[tuple
         chosen = torch.tensor(by_block[block], device=words[block].device)
         return lambda said: said.index_copy(1, chosen, words[block][:, chosen])
 
-    with heads_seen_by([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
+    with hook_heads([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
         yield
 
 
 @contextmanager
-def heads_seen_by(
+def hook_heads(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
     """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o,
@@ -257,10 +257,10 @@ def _before_last_attention(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """What the last attention gets where these gates (num_blocks − 1, num_heads) are on the earlier heads."""
     if all(map(_is_zero, substitutes)):  # then every layer's own gates do
-        gates = torch.cat([setting, setting.new_ones(1, head_shape(model)[1])])
+        gates = torch.cat([setting, setting.new_ones(1, head_grid(model)[1])])
         return model.before_last_attention(batch.inputs, batch.valid_lens, gates)
-    changes = [blend(*pair) for pair in zip(setting, substitutes, strict=True)]
-    with heads_seen_by(model.attentions[:-1], changes):
+    changes = [interpolate_heads(*pair) for pair in zip(setting, substitutes, strict=True)]
+    with hook_heads(model.attentions[:-1], changes):
         return model.before_last_attention(batch.inputs, batch.valid_lens)
 
 
@@ -278,16 +278,16 @@ def _last_attention(
         gates = torch.eye(num_heads_of(attention), dtype=queries.dtype, device=queries.device)
         nothing, *alone = (attend(attention, queries, context, valid_lens, own) for own in (0 * gates[0], *gates))
         return nothing, torch.stack(alone) - nothing
-    with heads_seen_by([attention], [found.append]):
+    with hook_heads([attention], [found.append]):
         attend(attention, queries, context, valid_lens)
     heads = found[0]
-    base = through_output(attention, substitute.to(heads).expand_as(heads)).sum(dim=0)
+    base = head_contributions(attention, substitute.to(heads).expand_as(heads)).sum(dim=0)
     if attention.W_o.bias is not None:
         base = base + attention.W_o.bias
-    return base, through_output(attention, heads - substitute)
+    return base, head_contributions(attention, heads - substitute)
 
 
-def through_output(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
+def head_contributions(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
     """head_h W_o⁽ʰ⁾: (batch, num_heads, n, head_size) → (num_heads, batch, n, num_hiddens)."""
     weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))  # (num_hiddens, num_heads, head_size)
     return torch.einsum("bhns,dhs->hbnd", heads, weight)

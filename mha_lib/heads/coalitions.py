@@ -2,7 +2,7 @@
 
 A table ``values`` is (2**N,), float64: what each set of N heads is worth, as from ``evaluate_all``. Set number s holds
 head i, counted row by row, if bit i of s is 1; so number 0 is no head and the last is all. Importance comes as (N,):
-``view(head_shape(model))`` gives it the model's shape. A curve is (N + 1,): a value with 0, 1, …, N heads kept.
+``view(head_grid(model))`` gives it the model's shape. A curve is (N + 1,): a value with 0, 1, …, N heads kept.
 
 Heads of equal importance have no order. Where one is needed, it is drawn at random; where orders are compared,
 ``mean_ranks`` and ``pruning_curve`` give the exact mean over all draws.
@@ -36,7 +36,7 @@ def shapley(values: Tensor) -> Tensor:
     return torch.stack(shares)
 
 
-def heads_in(sets: Tensor, num_heads: int) -> Tensor:
+def set_members(sets: Tensor, num_heads: int) -> Tensor:
     """Which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
     return (sets[..., None] >> torch.arange(num_heads, device=sets.device) & 1).bool()
 
@@ -55,7 +55,7 @@ def worst_sets(values: Tensor) -> Tensor:
     return best_sets(-values)
 
 
-def mean_curve(values: Tensor) -> Tensor:
+def random_pruning_curve(values: Tensor) -> Tensor:
     """For each size, the mean over all sets of that size: what heads picked at random keep, exactly."""
     sizes = _sizes(values)
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
@@ -81,7 +81,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
     return (above + (equal + 1) / 2).double().view(importance.shape)
 
 
-def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
+def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
     """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
 
     ``importance`` is (N,), or (num_blocks, num_heads); ``seed`` draws which of equals is kept longer.
@@ -93,7 +93,8 @@ def sets_kept(importance: Tensor, seed: int = 0) -> Tensor:
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
     """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
 
-    ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is ``mean_curve(values)``.
+    ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is
+    ``random_pruning_curve(values)``.
     """
     flat, num_heads = importance.flatten(), _num_heads(values)
     if len(flat) != num_heads:
@@ -125,7 +126,7 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
     return importance
 
 
-def area(curve: Tensor) -> float:
+def area_under_curve(curve: Tensor) -> float:
     """Mean of a curve over its sizes 0, 1, …, N: one number for a whole order of heads."""
     return curve.mean().item()
 
@@ -136,17 +137,17 @@ def spearman(first: Tensor, second: Tensor) -> float:
     return torch.corrcoef(pair)[0, 1].item()
 
 
-def guess_by_blocks(shares: Tensor) -> Tensor:
+def block_mean_baseline(shares: Tensor) -> Tensor:
     """A guess that knows the blocks alone: every head gets the mean of its block. (num_blocks, num_heads) → same."""
     return shares.mean(dim=1, keepdim=True).expand_as(shares)
 
 
-def blocks_alone(shares: Tensor) -> float:
-    """How good ``guess_by_blocks`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
-    return spearman(guess_by_blocks(shares), shares)
+def block_baseline_correlation(shares: Tensor) -> float:
+    """How good ``block_mean_baseline`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
+    return spearman(block_mean_baseline(shares), shares)
 
 
-def shuffled_in_blocks(importance: Tensor, seed: int) -> Tensor:
+def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
     """Another order that cuts as many heads of each block at every size: values change places inside their block.
 
     Chance of the same shape for a measure (num_blocks, num_heads): what it keeps of this is which block comes when.
@@ -182,7 +183,7 @@ def _num_heads(values: Tensor) -> int:
 
 def _sizes(values: Tensor) -> Tensor:
     """Number of heads in each set."""
-    return heads_in(torch.arange(len(values), device=values.device), _num_heads(values)).sum(dim=1)
+    return set_members(torch.arange(len(values), device=values.device), _num_heads(values)).sum(dim=1)
 
 
 def _sets_without(head: int, values: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.heads.coalitions import area, pruning_curve, sets_kept, shuffled_in_blocks, spearman
-from mha_lib.heads.intervals import removable
+from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
+from mha_lib.heads.intervals import num_prunable
 
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
 SHAPED_DRAWS = 100
@@ -20,8 +20,8 @@ SHAPED_DRAWS = 100
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
     """What an order is worth, what chance of its shape is worth, and how it agrees with exact Shapley values."""
     own = mean_worth(table, [importance])
-    shuffled = [shuffled_in_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
-    areas = torch.tensor([area(pruning_curve(table, order)) for order in shuffled])
+    shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
+    areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])
     return own | {
         "spearman": spearman(importance, fair),
         "shaped_area": areas.mean().item(),
@@ -32,8 +32,8 @@ def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, 
 def mean_worth(table: Tensor, importances: Sequence[Tensor], draws: int = 20) -> dict[str, float]:
     """Mean area, and mean number of heads that can go, over several orders and ``draws`` ways to break their ties."""
     curves = [pruning_curve(table, importance) for importance in importances]
-    numbers = [removable(table[sets_kept(importance, draw)]) for importance in importances for draw in range(draws)]
+    numbers = [num_prunable(table[top_k_sets(importance, draw)]) for importance in importances for draw in range(draws)]
     return {
-        "area": torch.tensor([area(curve) for curve in curves]).mean().item(),
-        "removable": sum(numbers) / len(numbers),
+        "area": torch.tensor([area_under_curve(curve) for curve in curves]).mean().item(),
+        "num_prunable": sum(numbers) / len(numbers),
     }

@@ -6,7 +6,7 @@ from torch import Tensor
 NORMAL = 1.959964  # 97.5 % of a normal distribution lie below
 
 
-def interval(values: Tensor) -> tuple[float, float, float]:
+def mean_and_ci95(values: Tensor) -> tuple[float, float, float]:
     """Mean of a sample, and the ends of its 95 % interval (Student's t), as three numbers.
 
     Args:
@@ -38,7 +38,7 @@ def quantile(freedom: int) -> float:
     return sum(term / freedom**power for power, term in enumerate(terms))
 
 
-def removable(curve: Tensor, points: float = 1.0) -> int:
+def num_prunable(curve: Tensor, points: float = 1.0) -> int:
     """How many heads an order can cut before the accuracy has fallen by more than ``points`` hundredths at some size.
 
     ``curve`` is (N + 1,), the accuracy with 0, 1, …, N heads kept.

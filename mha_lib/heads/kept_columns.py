@@ -9,7 +9,7 @@ from torch import Tensor
 from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.heads.kept_results import load_results
 
-GUESS = "the layers alone"  # every head counts as the mean of its block
+BLOCK_MEANS = "the layers alone"  # every head counts as the mean of its block
 PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
     "leave one out, zero, loss": "N + 1 forward",
     "gate gradient": "1 forward, 1 backward",
@@ -23,12 +23,12 @@ PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model ove
     "Shapley, exact": "2^N forward",
     "greedy": "N (N + 1) / 2 forward",
     "oracle": "2^N forward",
-    GUESS: "2^N forward",
+    BLOCK_MEANS: "2^N forward",
     "random": "none",
 }
 
 
-class SmallModels:
+class SmallModelResults:
     """What was measured on thirty small models of a task, as columns over them, for notebooks and reports.
 
     Args:
@@ -38,10 +38,10 @@ class SmallModels:
     def __init__(self, task: str):
         results = cast(dict, load_results("heads"))
         self.compared, self.controlled = results[task], results[f"controls, {task}"]
-        self.orders = [*self.compared[0]["orders"], GUESS]
+        self.orders = [*self.compared[0]["orders"], BLOCK_MEANS]
 
     def column(self, order: str, key: str = "area", form: str | None = None) -> Tensor:
-        """One number of each model, such as its ``area``, how many heads are ``removable``, or ``shaped_area``.
+        """One number of each model, such as its ``area``, how many heads are ``num_prunable``, or ``shaped_area``.
 
         Args:
             form: with its sign or without; left out, as the league has it: the gate gradient by the absolute value of
@@ -63,7 +63,7 @@ class SmallModels:
         return row if form else compared["orders"][order] | row
 
 
-class LanguageModelCuts:
+class LanguageModelResults:
     """What SmolLM2 lost on sixteen texts where heads were cut, for notebooks and reports; in nats."""
 
     def __init__(self):

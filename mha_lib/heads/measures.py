@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from mha_lib.heads.ablation import (
+    ablation_values,
+    eval_mode,
     evaluate,
+    head_contributions,
+    head_grid,
     head_outputs,
-    head_shape,
     mean_over_tokens,
-    measuring,
-    substitutes_for,
-    through_output,
 )
 from mha_lib.heads.coalitions import sampled_shapley
 from mha_lib.models.tasks import Batch, Task
@@ -36,7 +36,7 @@ def leave_one_out(
     """What is lost when this head alone goes: v(all) − v(all but h).
 
     Args:
-        ablation: what takes its place: "zero", "mean" or "resample", see ``substitutes_for``.
+        ablation: what takes its place: "zero", "mean" or "resample", see ``ablation_values``.
         score: what v is: "accuracy", or "loss" for minus the loss.
 
     Source: Michel, Levy, Neubig 2019, "Are Sixteen Heads Really Better than One?", section 3.2 (zero, BLEU).
@@ -45,7 +45,7 @@ def leave_one_out(
     kept = _kept(model, kept)
     each = torch.eye(kept.numel(), device=kept.device).view(-1, *kept.shape)
     gates = torch.cat([kept[None], kept * (1 - each)])
-    values = _values(model, batch, task, gates, score, substitutes_for(model, batch, ablation))
+    values = _values(model, batch, task, gates, score, ablation_values(model, batch, ablation))
     return (values[0] - values[1:]).view(kept.shape)
 
 
@@ -80,13 +80,13 @@ def gate_gradients(model: Transformer, batch: Batch, task: Task, gates: Tensor) 
     ``gates`` (num_blocks, num_heads) are where it is taken; L(x) is an example's mean loss.
     """
     own = gates.expand(len(batch), -1, -1).clone().requires_grad_()  # each example has gates of its own
-    with measuring(model):
+    with eval_mode(model):
         output = model(batch.inputs, batch.valid_lens, own)
         loss = task.losses(output, batch.targets).flatten(start_dim=1).mean(dim=1).sum()
         return -torch.autograd.grad(loss, own)[0].double()
 
 
-def path_gradient(
+def integrated_gradients(
     model: Transformer,
     batch: Batch,
     task: Task,
@@ -113,15 +113,15 @@ def path_gradient(
     return _over_examples(total / steps, signed) * kept
 
 
-def completeness_residual(path_gradients: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
+def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
     """How far path gradients are from adding up as they should, in nats: L(no head) − L(all heads) − their sum.
 
     If this is far from 0, too few steps were taken, and single values say little. It costs two forward passes.
-    ``path_gradients`` must be of this model, batch and task, with all heads there.
+    ``attributions`` must be of this model, batch and task, with all heads there.
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     without, whole = evaluate(model, batch, task, torch.stack([torch.zeros(shape), torch.ones(shape)])).loss
-    return (without - whole - path_gradients.sum()).item()
+    return (without - whole - attributions.sum()).item()
 
 
 def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
@@ -149,7 +149,7 @@ def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
     """
     with torch.no_grad():
-        parts = map(through_output, model.attentions, head_outputs(model, batch))
+        parts = map(head_contributions, model.attentions, head_outputs(model, batch))
         return _mean_over_queries(model, batch, [part.norm(dim=-1).transpose(0, 1) for part in parts])
 
 
@@ -161,7 +161,7 @@ def monte_carlo_shapley(
     Source: Held & Yang 2023, "Shapley Head Pruning".
     """
     _check_score(score)
-    shape = head_shape(model)
+    shape = head_grid(model)
     return sampled_shapley(
         lambda sets: _values(model, batch, task, sets.view(-1, *shape), score),
         shape[0] * shape[1], num_orders, seed,
@@ -182,7 +182,7 @@ def _values(
 
 
 def _attention_weights(model: Transformer, batch: Batch) -> list[Tensor]:
-    with torch.no_grad(), measuring(model):
+    with torch.no_grad(), eval_mode(model):
         model(batch.inputs, batch.valid_lens)
         return model.attention_weights
 
@@ -193,7 +193,7 @@ def _mean_over_queries(model: Transformer, batch: Batch, values: list[Tensor]) -
 
 
 def _kept(model: Transformer, kept: Tensor | None) -> Tensor:
-    shape = head_shape(model)
+    shape = head_grid(model)
     if kept is None:
         return torch.ones(shape, device=model.device)
     if tuple(kept.shape) != shape:

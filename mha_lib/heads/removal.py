@@ -30,7 +30,7 @@ Plan = Mapping[str, Sequence[int]]
 ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling)  # these do the same in every head
 
 
-class NoHeads(nn.Module):
+class HeadlessAttention(nn.Module):
     """What is left of an attention without heads: every query gets W_o's bias, and the residual path does the rest.
 
     ``bias`` is (num_hiddens,), or None for zeros.
@@ -89,16 +89,16 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
     for number, (name, block) in enumerate(pruned.blocks.items()):
         if name in plan:
             rest = prune_attention(block.attention, plan[name], None if means is None else means[number])
-            block.attention = cast(MultiHeadAttention, rest)  # NoHeads is called in the same way
+            block.attention = cast(MultiHeadAttention, rest)  # HeadlessAttention is called in the same way
     return pruned
 
 
 def prune_attention(
-    attention: MultiHeadAttention | NoHeads, heads: Sequence[int], means: Tensor | None = None
-) -> MultiHeadAttention | NoHeads:
+    attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int], means: Tensor | None = None
+) -> MultiHeadAttention | HeadlessAttention:
     """A layer with only these heads, in the order in which they stood; arguments and errors as in ``prune``."""
     _check_heads(heads, num_heads_of(attention), "heads")
-    if isinstance(attention, NoHeads):
+    if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
     (W_o,) = linear_maps(attention, ("W_o",))
     bias: Tensor | None = W_o.bias
@@ -109,7 +109,7 @@ def prune_attention(
         bias = lost if bias is None else bias + lost
     trainable = W_o.weight.requires_grad
     if not heads:
-        return NoHeads(W_o.out_features, bias).train(attention.training).requires_grad_(trainable)
+        return HeadlessAttention(W_o.out_features, bias).train(attention.training).requires_grad_(trainable)
     pruned = select_heads(attention, sorted(heads))
     new_bias = None if bias is None else nn.Parameter(bias.detach().clone(), trainable)
     pruned.W_o.register_parameter("bias", new_bias)

@@ -41,7 +41,7 @@ def entropy(weights: Tensor) -> Tensor:
     return torch.special.entr(weights).sum(dim=-1).mean(dim=(0, 2))
 
 
-def strongest_inside(weights: Tensor, wanted: Tensor) -> Tensor:
+def top1_hit_rate(weights: Tensor, wanted: Tensor) -> Tensor:
     """How often the token attended to most is a wanted one, as a share of the queries that want any.
 
     Args:

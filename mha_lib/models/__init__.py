@@ -8,6 +8,6 @@ from mha_lib.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, rig
 from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_lib.models.torch_blocks import torch_decoder_layer, torch_encoder_layer
-from mha_lib.models.training import fit, trained, tune
+from mha_lib.models.training import finetune, fit, trained
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 from mha_lib.models.with_layer import with_layer

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from mha_lib.models.neighbours import Neighbours, fit_neighbours, held_out_rows, weights_on_messages
+from mha_lib.models.neighbours import NeighbourModel, fit_neighbours, held_out_rows, weights_on_messages
 from mha_lib.models.one_head import NUM_TOKENS
 from mha_lib.models.package_data import package_data
 from mha_lib.models.shipped import COMMAND
@@ -74,7 +74,7 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def accuracy(model: Neighbours) -> Tensor:
+def accuracy(model: NeighbourModel) -> Tensor:
     """Share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
@@ -82,7 +82,7 @@ def accuracy(model: Neighbours) -> Tensor:
 
 
 @torch.no_grad()
-def measure(model: Neighbours) -> dict[str, Tensor]:
+def measure(model: NeighbourModel) -> dict[str, Tensor]:
     """Where the heads of one model attend, and its answers for the first held-out row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)

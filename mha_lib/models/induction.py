@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.training import descend, rising_steps, seeded, single_thread
+from mha_lib.models.training import rising_steps, seeded, single_thread, training_loop
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
@@ -30,21 +30,21 @@ HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with i
 
 
 @dataclass(frozen=True)
-class RepeatedPieces:
+class InductionBatch:
     """Rows of letters in which one piece comes again.
 
     Attributes:
         letters: (b, n + 1) integers, with n = NUM_TOKENS unless asked otherwise.
         predictable: (b, n), bool: whether the letter after this token goes on with a copy that has begun.
-        right_keys: (b, n), where ``predictable``: the token that holds the same next letter, the first time.
+        target_keys: (b, n), where ``predictable``: the token that holds the same next letter, the first time.
     """
 
     letters: Tensor
     predictable: Tensor
-    right_keys: Tensor
+    target_keys: Tensor
 
 
-def draw_repeats(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> RepeatedPieces:
+def sample_induction_batch(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> InductionBatch:
     """Draw rows of different letters, then let a piece of each row come again at a random place behind itself."""
     count = num_tokens + 1
     letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
@@ -55,10 +55,10 @@ def draw_repeats(batch_size: int, generator: torch.Generator, num_tokens: int = 
     first, places = start[:, None] + back, torch.arange(count)
     copied = (places >= first) & (places < first + length[:, None])
     letters = letters.gather(1, torch.where(copied, places - back, places))
-    return RepeatedPieces(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
+    return InductionBatch(letters, copied[:, :-1] & copied[:, 1:], places[:-1] - back + 1)
 
 
-def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the angles by which the pairs of features of tokens at these places are turned.
 
     places (n,) -> two of (n, size / 2).
@@ -67,16 +67,16 @@ def rotations(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """What each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
-    cos, sin = rotations(places, size)
+    cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
-    return factors(torch.arange(num_tokens, device=device), size)
+    return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
@@ -86,7 +86,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
     """
     size = X.shape[-1]
-    own, others = factors_from_the_start(X.shape[-2], size, X.device) if places is None else factors(places, size)
+    own, others = factors_from_the_start(X.shape[-2], size, X.device) if places is None else rope_factors(places, size)
     return X * own + X.roll(size // 2, dims=-1) * others  # (x, y) -> (x cos - y sin, y cos + x sin)
 
 
@@ -193,7 +193,7 @@ def train_on_repeats(
 ) -> BirthRun:
     """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
 
-    Steps are those of ``descend`` at a constant rate, on the loss over all letters.
+    Steps are those of ``training_loop`` at a constant rate, on the loss over all letters.
 
     Args:
         seed: where all randomness comes from.
@@ -220,9 +220,9 @@ def train_on_repeats(
                     seen.append(_look(model, rows))
                     states.append({name: value.clone() for name, value in model.state_dict().items()})
                 if step < keep[-1]:
-                    yield letter_losses(model, draw_repeats(BATCH_SIZE, generator).letters).mean()
+                    yield letter_losses(model, sample_induction_batch(BATCH_SIZE, generator).letters).mean()
 
-        descend(model, watched(), LEARNING_RATE)
+        training_loop(model, watched(), LEARNING_RATE)
     maps, losses, elsewhere, previous_token, induction = zip(*seen, strict=True)
     scores = torch.stack(previous_token), torch.stack(induction)
     return BirthRun(
@@ -230,9 +230,9 @@ def train_on_repeats(
     )
 
 
-def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> RepeatedPieces:
+def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
     """Rows, always the same, that no training run has seen."""
-    return draw_repeats(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
+    return sample_induction_batch(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 
 def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
@@ -255,13 +255,13 @@ def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -
 
 
 @torch.no_grad()
-def _look(model: AttentionOnly, rows: RepeatedPieces) -> tuple[Tensor, float, float, Tensor, Tensor]:
+def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, float, Tensor, Tensor]:
     """The first row's maps, the loss at predictable letters and elsewhere, and both scores of each head."""
     losses = letter_losses(model, rows.letters)
     weights = model.attention_weights  # (num_layers, b, num_heads, q, k)
     previous_token = weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(1, 3))  # (num_layers, num_heads)
     examples, queries = rows.predictable.nonzero(as_tuple=True)
-    on_right_key = weights[:, examples, :, queries, rows.right_keys[examples, queries]]  # (places, layers, heads)
+    on_right_key = weights[:, examples, :, queries, rows.target_keys[examples, queries]]  # (places, layers, heads)
     return (
         weights[:, 0],
         losses[rows.predictable].mean().item(),

@@ -19,7 +19,7 @@ SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
 NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
 
 
-class Neighbours(nn.Module):
+class NeighbourModel(nn.Module):
     """Letters and their positions → one attention → one read-out, which names a letter for each message.
 
     Args:
@@ -91,13 +91,13 @@ def train_neighbours(
 
 def fit_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
-) -> Neighbours:
-    """Train a ``Neighbours`` with Adam (Kingma & Ba 2015).
+) -> NeighbourModel:
+    """Train a ``NeighbourModel`` with Adam (Kingma & Ba 2015).
 
     Args:
         seed: where all randomness comes from.
         steps: number of training steps.
-        The rest as in ``Neighbours``.
+        The rest as in ``NeighbourModel``.
 
     Raises:
         ValueError: ``num_messages`` is not from 1 to 4, or ``num_heads`` does not divide the 24 hidden units.
@@ -105,7 +105,7 @@ def fit_neighbours(
     if num_messages not in range(1, len(SHIFTS) + 1):
         raise ValueError(f"num_messages must be a number from 1 to {len(SHIFTS)}, got {num_messages}")
     with single_thread(), seeded(seed) as generator:
-        model = Neighbours(num_heads, num_messages, read_out_size)
+        model = NeighbourModel(num_heads, num_messages, read_out_size)
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
         for _ in range(steps):
             letters, answers = draw_rows(BATCH_SIZE, num_messages, generator)
@@ -117,7 +117,7 @@ def fit_neighbours(
 
 
 @torch.no_grad()
-def _look(model: Neighbours) -> NeighboursRun:
+def _look(model: NeighbourModel) -> NeighboursRun:
     letters, answers = held_out_rows(model.num_messages)
     right = (model(letters).argmax(dim=-1) == answers).double()
     weights = weights_on_messages(model.attention.attention_weights, model.num_messages)

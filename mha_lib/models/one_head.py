@@ -58,7 +58,7 @@ class OneHeadRun:
     accuracy: list[float]
 
 
-def right_keys(num_tokens: int) -> Tensor:
+def target_keys(num_tokens: int) -> Tensor:
     """The token that each query has to attend to: the one before it; for token 0 itself."""
     return torch.arange(-1, num_tokens - 1).clamp(min=0)
 
@@ -66,7 +66,7 @@ def right_keys(num_tokens: int) -> Tensor:
 def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Random letters and the right answers, both (batch_size, n)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
-    return letters, letters[:, right_keys(NUM_TOKENS)]
+    return letters, letters[:, target_keys(NUM_TOKENS)]
 
 
 def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
@@ -105,5 +105,5 @@ def _look(model: OneHead, letters: Tensor, answers: Tensor) -> tuple[Tensor, flo
     weights = model.attention.attention_weights[:, 0]  # (b, h, q, k) -> (b, q, k)
     queries = torch.arange(NUM_TOKENS)
     loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten())
-    on_right_key = weights[:, queries, right_keys(NUM_TOKENS)].mean()
+    on_right_key = weights[:, queries, target_keys(NUM_TOKENS)].mean()
     return weights[0], loss.item(), on_right_key.item(), (logits.argmax(-1) == answers).double().mean().item()

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import AdditiveAttention
 from mha_lib.models.shipped import shipped
-from mha_lib.models.training import descend, seeded, single_thread
+from mha_lib.models.training import seeded, single_thread, training_loop
 
 ALPHABET = string.ascii_lowercase
 LONGEST = 16  # letters of the longest word in training
@@ -101,7 +101,7 @@ def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> Recurrent
     """
     with single_thread(), seeded(seed) as generator:
         model = RecurrentEncoderDecoder(attends)
-        descend(model, _losses(model, steps, generator), LEARNING_RATE, cycle=steps)
+        training_loop(model, _losses(model, steps, generator), LEARNING_RATE, cycle=steps)
     return model.eval()
 
 

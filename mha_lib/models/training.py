@@ -57,10 +57,10 @@ def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | 
     task = find_task(task) if isinstance(task, str) else task
     with seeded(seed):
         model = task.model()
-    return tune(model, task, seed, steps, progress=progress)
+    return finetune(model, task, seed, steps, progress=progress)
 
 
-def tune(
+def finetune(
     model: Transformer,
     task: Task,
     seed: int,
@@ -68,7 +68,7 @@ def tune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself further, by ``descend`` with a one-cycle learning rate; returns it in eval mode.
+    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; returns it in eval mode.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
@@ -83,11 +83,11 @@ def tune(
             batches = progress_bar(batches, steps, label)
         batches = (batch.to(model.device) for batch in batches)
         losses = (task.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for batch in batches)
-        descend(model, losses, learning_rate, cycle=steps)
+        training_loop(model, losses, learning_rate, cycle=steps)
     return model.eval()
 
 
-def descend(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cycle: int | None = None) -> None:
+def training_loop(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cycle: int | None = None) -> None:
     """Take one training step for each loss: AdamW (Loshchilov & Hutter 2019), gradients clipped at norm 1.
 
     Args:

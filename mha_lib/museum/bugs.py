@@ -49,11 +49,11 @@ class Guess(Prediction):
 
 
 def guess(room: int) -> Guess:
-    """Ask what is wrong in a room, and keep what is picked; ``unveil`` and ``score`` know it then."""
+    """Ask what is wrong in a room, and keep what is picked; ``reveal`` and ``score`` know it then."""
     return Guess(_name(room))
 
 
-def unveil(room: int, *shown: object) -> Page:
+def reveal(room: int, *shown: object) -> Page:
     """Show what is wrong in a room, and then ``shown``: folded where nothing was guessed, else beside the guess."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
@@ -67,7 +67,7 @@ def score() -> str:
     return f"named: {len(named)} of {len(guesses)}{rooms}; not guessed at yet: {len(FOUND) - len(guesses)}"
 
 
-def mend(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
+def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
     """Whether a repair is clean; it says what is left to do only when the repair is no longer the exhibit itself."""
     if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
         return Verdict("not yet", "The panel sees in it what it sees in the room.")

@@ -13,7 +13,7 @@ from torch import Tensor
 from mha_lib.checking.comparing import first_difference
 from mha_lib.models.induction import ROTATION_BASE
 from mha_lib.museum.decoding_layer import DecodingLayer
-from mha_lib.museum.layer_tests import Implementation, Test, check_shape, guarded, with_random_parameters
+from mha_lib.museum.layer_tests import Implementation, Test, check_shape, isolated, with_random_parameters
 
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 LONG = 600  # tokens; bfloat16 counts every whole number up to 256
@@ -40,7 +40,7 @@ def differs(got: Tensor, right: Tensor, what: str) -> str | None:
     return None if place is None else f"{what}, first at token {place[1]} of example {place[0]}"
 
 
-@guarded
+@isolated
 def shape(implementation: Implementation) -> str | None:
     """Does the output have the shape of the text?"""
     layer, X = layer_and_text(implementation)
@@ -48,7 +48,7 @@ def shape(implementation: Implementation) -> str | None:
     return None
 
 
-@guarded
+@isolated
 def later_tokens(implementation: Implementation) -> str | None:
     """Do later tokens change nothing, when the text is read at once?"""
     layer, X = layer_and_text(implementation)
@@ -60,7 +60,7 @@ def later_tokens(implementation: Implementation) -> str | None:
 def in_pieces(cuts: Sequence[int]) -> Test:
     """A test: does the text give the same outputs in these pieces as all at once?"""
 
-    @guarded
+    @isolated
     def look(implementation: Implementation) -> str | None:
         layer, X = layer_and_text(implementation)
         return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
@@ -68,7 +68,7 @@ def in_pieces(cuts: Sequence[int]) -> Test:
     return look
 
 
-@guarded
+@isolated
 def second_text(implementation: Implementation) -> str | None:
     """Does a text give the same outputs after another one as alone?"""
     layer, X = layer_and_text(implementation)
@@ -77,14 +77,14 @@ def second_text(implementation: Implementation) -> str | None:
     return differs(read(layer, X, [5, 4]), alone, "other outputs after another text")
 
 
-@guarded
+@isolated
 def reference(implementation: Implementation) -> str | None:
     """Does the text, read at once, give what the formula gives, token by token and head by head?"""
     layer, X = layer_and_text(implementation)
     return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
 
 
-@guarded
+@isolated
 def behind_padding(implementation: Implementation) -> str | None:
     """Does a text behind padding on the left, read in pieces, give the same outputs as alone?"""
     layer, X = layer_and_text(implementation)
@@ -93,7 +93,7 @@ def behind_padding(implementation: Implementation) -> str | None:
     return differs(got, each_alone(layer, X, padding, got), "other outputs behind padding than alone")
 
 
-@guarded
+@isolated
 def some_texts_end(implementation: Implementation) -> str | None:
     """Do the texts that go on, when others of their batch have ended, give the same outputs as alone?"""
     layer, X = layer_and_text(implementation, batch_size=4)
@@ -106,7 +106,7 @@ def some_texts_end(implementation: Implementation) -> str | None:
     return differs(after, right, "other outputs than alone when some texts have ended")
 
 
-@guarded
+@isolated
 def bfloat16(implementation: Implementation) -> str | None:
     """Does a text of 600 tokens give nearly the same outputs in bfloat16 as in 32 bits?"""
     layer, X = layer_and_text(implementation, num_tokens=LONG)

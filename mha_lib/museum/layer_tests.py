@@ -33,7 +33,7 @@ Implementation = Callable[..., Any]  # of (num_hiddens, num_heads, dropout) for 
 Test = Callable[[Implementation], str | None]
 
 
-def guarded(test: Test) -> Test:
+def isolated(test: Test) -> Test:
     """A test that starts from the same random state every time, leaves the caller's as it was, and never raises.
 
     What an implementation raises is what the test sees; one that does not end is cut short where the system can.
@@ -62,7 +62,7 @@ def finding_of(test: Test, implementation: Implementation) -> str | None:
         return f"{RAISES} {': '.join(filter(None, error_in_words(error)))}"
 
 
-@guarded
+@isolated
 def shape(implementation: Implementation) -> str | None:
     """Do output and weights have the right shapes?"""
     layer = build(implementation)
@@ -71,7 +71,7 @@ def shape(implementation: Implementation) -> str | None:
     return None
 
 
-@guarded
+@isolated
 def round_trip(implementation: Implementation) -> str | None:
     """Does ``merge_heads`` undo ``split_heads``?"""
     layer, (X, _, _) = build(implementation), random_inputs()
@@ -79,14 +79,14 @@ def round_trip(implementation: Implementation) -> str | None:
     return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
 
 
-@guarded
+@isolated
 def all_ones(implementation: Implementation) -> str | None:
     """Is the output right when every input is 1?"""
     layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
     return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
-@guarded
+@isolated
 def random_reference(implementation: Implementation) -> str | None:
     """Are output and weights those of the formula, on random input, in evaluation and in training?
 
@@ -106,7 +106,7 @@ def random_reference(implementation: Implementation) -> str | None:
     return dropped_otherwise(implementation)
 
 
-@guarded
+@isolated
 def self_attention(implementation: Implementation) -> str | None:
     """Is the output that of the formula when one tensor is queries, keys and values?"""
     layer, (X, _, _) = build(implementation), random_inputs()
@@ -114,7 +114,7 @@ def self_attention(implementation: Implementation) -> str | None:
     return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
-@guarded
+@isolated
 def token_perturbation(implementation: Implementation) -> str | None:
     """Does a change of one token change the outputs that may see it, and no others?
 
@@ -136,7 +136,7 @@ def token_perturbation(implementation: Implementation) -> str | None:
     return None
 
 
-@guarded
+@isolated
 def gradient(implementation: Implementation) -> str | None:
     """Is there a gradient for every parameter, and a finite one? And does one reach queries, keys and values?
 
@@ -157,7 +157,7 @@ def gradient(implementation: Implementation) -> str | None:
     return f"no gradient reaches the {cut_off[0]}: what comes before the layer cannot learn" if cut_off else None
 
 
-@guarded
+@isolated
 def ragged_batch(implementation: Implementation) -> str | None:
     """Does every example of a padded batch get the output that it gets alone, without padding?
 
@@ -176,7 +176,7 @@ def ragged_batch(implementation: Implementation) -> str | None:
     return None
 
 
-@guarded
+@isolated
 def called_again(implementation: Implementation) -> str | None:
     """Does a call give the same output after another call, with other lengths, as it gives in a new layer?"""
     layer, inputs = build(implementation), random_inputs()

@@ -12,7 +12,7 @@ from mha_lib.pictures.hand_made_head import HandMadeHead
 from mha_lib.pictures.head_explorer import HeadExplorer
 from mha_lib.pictures.head_switches import HeadSwitches
 from mha_lib.pictures.heat_maps import heatmaps
-from mha_lib.pictures.interval_charts import curves_and_chance, league
+from mha_lib.pictures.interval_charts import curves_and_chance, ranking_chart
 from mha_lib.pictures.kernel_explorer import KernelExplorer
 from mha_lib.pictures.layer_explorer import LayerExplorer
 from mha_lib.pictures.live import LivePicture, save_html
@@ -22,7 +22,7 @@ from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.next_word_explorer import NextWordExplorer
 from mha_lib.pictures.num_heads_explorer import NumHeadsExplorer
 from mha_lib.pictures.picture import Picture
-from mha_lib.pictures.scrubber import Scrubber
+from mha_lib.pictures.scrubber import TrainingScrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer
-from mha_lib.pictures.slow_motion import SlowMotion
+from mha_lib.pictures.slow_motion import DotProductStepper
 from mha_lib.pictures.transpose_stepper import TransposeStepper

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lib.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
 from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.heat_maps import draw_maps, draw_over_image
-from mha_lib.pictures.live import LivePicture, Place, choice, integers, pack, refuse
+from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
@@ -162,8 +162,8 @@ def _examples(task: Task, num_classes: int) -> dict[str, object]:
         "fields": parts[0].shape[2] if parts[0].dim() == 3 else 1,
         "source_length": parts[0].shape[1] if len(parts) == 2 else 0,
         "words": list(words),
-        "inputs": integers(torch.cat([part.flatten(1) for part in parts], dim=1)),
-        "targets": integers(batch.targets),
-        "lengths": integers([] if batch.valid_lens is None else batch.valid_lens),
-        "labels": integers(labels),
+        "inputs": pack_uint16(torch.cat([part.flatten(1) for part in parts], dim=1)),
+        "targets": pack_uint16(batch.targets),
+        "lengths": pack_uint16([] if batch.valid_lens is None else batch.valid_lens),
+        "labels": pack_uint16(labels),
     }

@@ -8,7 +8,7 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_lib.heads.coalitions import best_sets, mean_curve, sets_kept, worst_sets
+from mha_lib.heads.coalitions import best_sets, random_pruning_curve, top_k_sets, worst_sets
 from mha_lib.pictures.live import Heads, LivePicture, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas, signed
 
@@ -52,9 +52,9 @@ class HeadSwitches(LivePicture):
                 f"values must be a score from 0 to 1 for every set of at most {MOST_HEADS} heads, got shape "
                 f"{tuple(values.shape)} for {count} heads"
             )
-        kept = {BEST: best_sets(values), **{name: sets_kept(own) for name, own in measures.items()}}
+        kept = {BEST: best_sets(values), **{name: top_k_sets(own) for name, own in measures.items()}}
         self.orders = {name: sets.tolist() for name, sets in (kept | {WORST: worst_sets(values)}).items()}
-        self.means = mean_curve(values).tolist()
+        self.means = random_pruning_curve(values).tolist()
         data = pack({"values": self.values}) | {"orders": self.orders, "means": self.means}
         data |= {"layers": self.shape[0], "heads": self.shape[1]}
         super().__init__("What heads are worth in company", data, **{"by": next(iter(measures)), "cut": [], **first})

@@ -11,7 +11,7 @@ from mha_lib.pictures.picture import Picture
 Interval = tuple[float, float, float]  # mean, lower end, upper end
 
 
-def league(
+def ranking_chart(
     rows: Mapping[str, Interval],
     chance: tuple[float, float],
     *,

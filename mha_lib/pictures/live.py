@@ -78,12 +78,12 @@ def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
     }
 
 
-def integers(numbers: Any) -> bytes:
+def pack_uint16(numbers: Any) -> bytes:
     """Whole numbers from 0 to 65,535 as two bytes each."""
     return np.asarray(numbers, "<u2").tobytes()
 
 
-def shares(weights: Tensor) -> bytes:
+def pack_uint8(weights: Tensor) -> bytes:
     """Weights from 0 to 1 as one byte each."""
     return (255 * weights).round().numpy().astype(np.uint8).tobytes()
 

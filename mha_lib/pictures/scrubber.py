@@ -6,11 +6,11 @@ from typing import Any
 from torch import Tensor
 
 from mha_lib.pictures.heat_maps import draw_maps, labels
-from mha_lib.pictures.live import LivePicture, Place, shares
+from mha_lib.pictures.live import LivePicture, Place, pack_uint8
 from mha_lib.pictures.picture import Canvas
 
 
-class Scrubber(LivePicture):
+class TrainingScrubber(LivePicture):
     """Every head's map at each kept step, with a slider through the steps.
 
     For learners who want to see a head come into being.
@@ -53,7 +53,7 @@ class Scrubber(LivePicture):
         num_steps, num_heads, num_queries, num_keys = maps.shape
         self.maps, self.steps = maps.detach().float(), labels("steps", [int(step) for step in steps], num_steps)
         self.titles = labels("titles", titles, num_heads, "head ")
-        data = {"weights": shares(self.maps), "steps": self.steps, "titles": self.titles}
+        data = {"weights": pack_uint8(self.maps), "steps": self.steps, "titles": self.titles}
         data |= {"queries": labels("queries", queries, num_queries), "keys": labels("keys", keys, num_keys)}
         data["losses"] = [] if losses is None else [float(loss) for loss in labels("losses", losses, num_steps)]
         super().__init__("Attention over a training run", data, **first)

@@ -7,7 +7,7 @@ import traitlets
 
 from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
 from mha_lib.pictures.heat_maps import draw_words
-from mha_lib.pictures.live import LivePicture, OwnText, Place, shares
+from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
 from mha_lib.pictures.picture import Canvas
 
 MOST_TOKENS = 40  # what a page shows without growing too long
@@ -114,6 +114,6 @@ class SentenceExplorer(LivePicture):
 def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
     """Sentences as the page reads them."""
     return {
-        "weights": b"".join(shares(one.weights) for one in maps),
+        "weights": b"".join(pack_uint8(one.weights) for one in maps),
         "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],
     }

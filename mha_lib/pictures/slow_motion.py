@@ -17,7 +17,7 @@ KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.
 VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
 
 
-class SlowMotion(LivePicture):
+class DotProductStepper(LivePicture):
     """Dot-product attention for one query, number by number.
 
     For learners who want to follow the formula once by hand.

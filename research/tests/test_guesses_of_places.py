@@ -10,7 +10,7 @@ def test_a_guess_is_split_by_where_the_right_key_stands_and_how_far_back():
     """Token by token, against what ``places.guesses`` keeps."""
     guesses = {"longer": [], "early": [], "late": [], "near": [], "far": []}
     rows = held_out_repeats(places.NUM_ROWS, places.LONGER)
-    for t, key, letters in ((t, rows.right_keys[row, t], rows.letters[row]) for row, t in rows.predictable.nonzero()):
+    for t, key, letters in ((t, rows.target_keys[row, t], rows.letters[row]) for row, t in rows.predictable.nonzero()):
         for part in ("longer", "late" if key > 22 else "early", "far" if t - key > 22 else "near"):
             guesses[part].append(1 / len(set(letters[: t + 1].tolist())))
     found = places.guesses()

@@ -10,16 +10,16 @@ from head_models import TASK, encoder, examples
 from scipy import stats
 
 from mha_lib.heads import coalitions
-from mha_lib.heads.ablation import evaluate_all, head_shape
-from mha_lib.heads.coalitions import sets_kept, shapley, spearman
-from mha_lib.heads.known_heads import Planted, plant
+from mha_lib.heads.ablation import evaluate_all, head_grid
+from mha_lib.heads.coalitions import shapley, spearman, top_k_sets
 from mha_lib.heads.measures import leave_one_out, output_norm
+from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Lookups, find_task
-from mha_lib.models.training import trained, tune
+from mha_lib.models.training import finetune, trained
 from mha_lib.models.transformer import Encoder, TokenEmbedding
 from research import league
-from research.league import compare, planted_controls, summarise, taken_again, training_data
+from research.league import compare, iterative_importance, planted_controls, summarise, training_data
 
 pytestmark = pytest.mark.xdist_group("league")
 
@@ -76,7 +76,7 @@ def test_a_row_counted_again(result):
     gates[order[:5]] = 1
     assert row["kept"] == pytest.approx(task.accuracy(prune(model, plan_from(model, gates.view(2, 6))), rest))
     for name, steps in (("tuned", 2), ("tuned_longer", 4)):
-        tuned = tune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
+        tuned = finetune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
         assert row[name] == pytest.approx(task.accuracy(tuned, rest))
     assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
     values = evaluate_all(model, seen, task).accuracy
@@ -88,7 +88,7 @@ def test_a_row_counted_again(result):
     assert result["orders"]["greedy"]["spearman"] == pytest.approx(sum(agreements) / 100)
     on_training_data = output_norm(model, training_data(task, 0, 4), task)
     truth = evaluate_all(model, judged, task).accuracy
-    assert row["training_area"] == pytest.approx(coalitions.area(truth[sets_kept(on_training_data)]))
+    assert row["training_area"] == pytest.approx(coalitions.area_under_curve(truth[top_k_sets(on_training_data)]))
     assert row["tied"] == 0
 
 
@@ -97,7 +97,7 @@ def test_a_measure_that_tells_no_heads_apart_is_as_good_as_random():
     """And one of the name of another is taken once, if it does not take ``kept``; a task is as good as its name."""
 
     def alike(model, batch, task):
-        return torch.full(head_shape(model), 0.1, dtype=torch.float64)
+        return torch.full(head_grid(model), 0.1, dtype=torch.float64)
 
     orders = quick(0, task=find_task("lookups"), measures={"gate gradient": alike})["orders"]
     assert orders["gate gradient"]["curve"] == pytest.approx(orders["random"]["curve"])
@@ -108,7 +108,7 @@ def test_a_measure_that_tells_no_heads_apart_is_as_good_as_random():
 
 def drawn(model, batch, task, seed=7):
     """A measure that does nothing but draw."""
-    return torch.rand(head_shape(model), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return torch.rand(head_grid(model), dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 class FourHeads(Lookups):
@@ -128,22 +128,22 @@ def test_what_a_measure_draws_comes_from_the_seed_and_the_model_from_the_task():
     table = evaluate_all(model, task.held_out[40:80], task).accuracy
     for row in (orders[name] for name in measures):
         assert row["sum"] == pytest.approx(own.sum().item())
-        assert row["training_area"] == pytest.approx(coalitions.area(coalitions.pruning_curve(table, own)))
+        assert row["training_area"] == pytest.approx(coalitions.area_under_curve(coalitions.pruning_curve(table, own)))
 
 
 @pytest.mark.cpu
 def test_planted_heads_and_what_measures_say_of_them_come_from_the_seed():
     lookups, found = find_task("lookups"), planted_controls(3, measures={"drawn": drawn}, **SHORT)
     batch, model = lookups.held_out[:4], trained("lookups", 3, 30, progress=False)
-    planted = plant(model, batch, lookups, 3)
+    planted = plant_heads(model, batch, lookups, 3)
     assert found["ranks"]["drawn"] == league.places_of(planted, drawn(planted.model, batch, lookups, 3))
     assert found["costs"] == league.costs(planted, batch, lookups)
-    assert found["costs"] != league.costs(plant(model, batch, lookups), batch, lookups)
+    assert found["costs"] != league.costs(plant_heads(model, batch, lookups), batch, lookups)
 
 
 def test_tied_heads_are_counted():
-    assert league.num_tied(torch.tensor([[0.0, 1.0, 2.0], [2.0, 0.0, 0.0]])) == 5
-    assert league.num_tied(torch.rand(2, 6)) == 0
+    assert league.num_ties(torch.tensor([[0.0, 1.0, 2.0], [2.0, 0.0, 0.0]])) == 5
+    assert league.num_ties(torch.rand(2, 6)) == 0
 
 
 def test_taken_again_draws_between_heads_that_matter_least():
@@ -151,7 +151,7 @@ def test_taken_again_draws_between_heads_that_matter_least():
         return kept
 
     model = encoder()
-    first = {taken_again(alike, model, examples(model), TASK, seed).argmin().item() for seed in range(60)}
+    first = {iterative_importance(alike, model, examples(model), TASK, seed).argmin().item() for seed in range(60)}
     assert first == set(range(6))
 
 
@@ -191,7 +191,7 @@ def test_a_summary_of_one_seed_has_no_deviation_and_one_of_none_is_refused():
 def test_leave_one_out_taken_again_is_the_greedy_order():
     model = encoder()
     batch = examples(model)
-    again = taken_again(partial(leave_one_out, score="loss"), model, batch, TASK)
+    again = iterative_importance(partial(leave_one_out, score="loss"), model, batch, TASK)
     greedy = coalitions.greedy(-evaluate_all(model, batch, TASK).loss)
     assert again.flatten().tolist() == greedy.tolist()
 
@@ -202,7 +202,7 @@ def test_a_measure_that_does_not_take_kept_is_refused_by_name():
 
     model = encoder()
     with pytest.raises(TypeError, match=r"measure must take kept, .* plain does not"):
-        taken_again(plain, model, examples(model), TASK)
+        iterative_importance(plain, model, examples(model), TASK)
 
 
 def test_training_data_is_not_held_out():
@@ -224,7 +224,7 @@ def test_planted_controls_in_numbers():
     assert one == other  # they are equal in all that they do
     lookups = find_task("lookups")
     model, batch = trained(lookups, 0, 30, progress=False), lookups.held_out[:4]
-    planted = plant(model, batch, lookups, 0)
+    planted = plant_heads(model, batch, lookups, 0)
     places = stats.rankdata(-output_norm(planted.model, batch, lookups)).reshape(2, 9)
     expected = {name: [places[place] for place in heads] for name, heads in planted.controls.items()}
     assert found["ranks"]["output norm"] == expected

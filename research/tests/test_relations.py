@@ -5,7 +5,7 @@ import torch
 
 from mha_lib import heads
 from mha_lib.models import find_task, shipped_model
-from research.relations import MEASURES, agreement_within, exact_references, relations
+from research.relations import MEASURES, agreement_within, exact_references, interaction_report
 
 
 def test_agreement_is_asked_for_in_each_block_alone():
@@ -21,7 +21,7 @@ def test_each_reference_adds_up_to_its_own_score():
     none_and_all = torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])
     references = exact_references(model, batch, task)
     for ablation in ("zero", "mean", "resample"):
-        scores = heads.evaluate(model, batch, task, none_and_all, heads.substitutes_for(model, batch, ablation))
+        scores = heads.evaluate(model, batch, task, none_and_all, heads.ablation_values(model, batch, ablation))
         for score, (without, whole) in (("accuracy", scores.accuracy), ("loss", -scores.loss)):
             assert references[f"{score}, {ablation}"].sum().item() == pytest.approx((whole - without).item(), abs=1e-6)
     assert len(references) == 6
@@ -31,7 +31,7 @@ def test_each_reference_adds_up_to_its_own_score():
 @pytest.mark.slow
 def test_relations_hold_all_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("MHA_CACHE", str(tmp_path))
-    found = relations(0, num_examples=16, steps=30)
+    found = interaction_report(0, num_examples=16, steps=30)
     assert found["seed"] == 0 and set(found["across"]) == set(found["within"]) == set(MEASURES)
     assert len(found["references"]) == 5 and all(-1 <= value <= 1 for value in found["references"].values())
     assert all(len(rows) == 2 for rows in found["within"].values()) and len(found["later"]["frozen"]) == 6

@@ -9,8 +9,8 @@ from scipy import stats
 from mha_lib.heads import controls
 from mha_lib.heads.ablation import evaluate, evaluate_all
 from mha_lib.heads.coalitions import pruning_curve, shapley
-from mha_lib.heads.intervals import removable
-from mha_lib.heads.measures import gate_gradient, leave_one_out, path_gradient
+from mha_lib.heads.intervals import num_prunable
+from mha_lib.heads.measures import gate_gradient, integrated_gradients, leave_one_out
 from mha_lib.models.tasks import find_task
 from mha_lib.models.training import trained
 from research import league, signs
@@ -55,7 +55,7 @@ def test_a_form_is_cut_counted_and_compared_as_it_says(found, cut, form, importa
     *model, table = cut
     order, row = importance(*model), found["forms"]["gate gradient"][form]
     curve = pruning_curve(table, order)
-    assert (row["area"], row["removable"]) == pytest.approx((curve.mean().item(), removable(curve)))
+    assert (row["area"], row["num_prunable"]) == pytest.approx((curve.mean().item(), num_prunable(curve)))
     fair = shapley(evaluate_all(*model).accuracy)
     fair = fair if form == controls.SIGNED else fair.abs()
     assert row["spearman"] == pytest.approx(stats.spearmanr(order.flatten(), fair).statistic)
@@ -86,4 +86,6 @@ def test_what_the_paths_add_up_to_stands_beside_what_is_due(found, cut):
     none, whole = evaluate(model, seen, task, torch.stack([torch.zeros(2, 6), torch.ones(2, 6)])).loss
     assert found["path_sums"]["due"] == pytest.approx((none - whole).item(), abs=1e-4)
     for steps in (20, 40):
-        assert found["path_sums"][str(steps)] == pytest.approx(path_gradient(model, seen, task, steps).sum().item())
+        assert found["path_sums"][str(steps)] == pytest.approx(
+            integrated_gradients(model, seen, task, steps).sum().item()
+        )

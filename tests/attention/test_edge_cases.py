@@ -36,15 +36,15 @@ KNOWN = {
 
 @pytest.fixture(scope="module")
 def table():
-    return edge_cases.truth_table()
+    return edge_cases.behaviour_table()
 
 
-@pytest.mark.parametrize("contestant", CONTESTANTS)
-def test_every_cell_is_what_it_is_known_to_be(table, contestant):
-    if contestant == "d2l" and contestant not in edge_cases.contestants():
+@pytest.mark.parametrize("candidate", CONTESTANTS)
+def test_every_cell_is_what_it_is_known_to_be(table, candidate):
+    if candidate == "d2l" and candidate not in edge_cases.candidates():
         pytest.skip("d2l is not installed")
-    known = {case: verdicts[CONTESTANTS.index(contestant)] for case, verdicts in KNOWN.items()}
-    assert {case: verdicts[contestant] for case, verdicts in table.items()} == known
+    known = {case: verdicts[CONTESTANTS.index(candidate)] for case, verdicts in KNOWN.items()}
+    assert {case: verdicts[candidate] for case, verdicts in table.items()} == known
 
 
 def test_without_d2l_its_column_is_missing(monkeypatch):
@@ -52,7 +52,7 @@ def test_without_d2l_its_column_is_missing(monkeypatch):
         raise ImportError
 
     monkeypatch.setattr(converters, "load_d2l", missing)
-    assert list(edge_cases.contestants()) == [name for name in CONTESTANTS if name != "d2l"]
+    assert list(edge_cases.candidates()) == [name for name in CONTESTANTS if name != "d2l"]
 
 
 def test_as_text():

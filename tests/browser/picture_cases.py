@@ -67,14 +67,14 @@ CASES = {
     "kernel": lambda: pictures.KernelExplorer(
         *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),
-    "slow motion": lambda: pictures.SlowMotion(query=1, valid_len=3, step=4),
+    "slow motion": lambda: pictures.DotProductStepper(query=1, valid_len=3, step=4),
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="new keys before old ones", step=7),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),
     "hand-made head": lambda: pictures.HandMadeHead(*words_with_features(1)),
     "head switches": lambda: pictures.HeadSwitches(*scores_and_measures(), cut=[(0, 2), (1, 0), (1, 1)]),
-    "scrubber": lambda: pictures.Scrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
+    "scrubber": lambda: pictures.TrainingScrubber(training_run(), range(0, 50, 10), losses=[3, 2, 1, 0.5, 0.4], step=2),
 }
 
 # All attributes and texts that a reader could notice, but for the line that speaks a moment later and the score, which

@@ -186,7 +186,7 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
 def test_slow_motion(page, tmp_path):
     """Weights and output of every query and length, 0 included, and of other numbers, as torch computes them."""
     for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
-        motion = pictures.SlowMotion(query=query, valid_len=length, step=4)
+        motion = pictures.DotProductStepper(query=query, valid_len=length, step=4)
         live = LivePage(page, tmp_path, motion)
         if query == 2:  # its second number, then the first of key 1 and the last of value 2 are changed by hand
             for lane, place in (("q", 1), ("k", 4), ("v", 5)):

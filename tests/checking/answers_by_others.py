@@ -181,38 +181,6 @@ def _(queries, keys, values, W_q, W_k, w_v):
     return torch.stack(outputs, 1)
 
 
-@wrong("operation_count", "Not exactly four maps are counted")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Only three maps are counted: W_o is forgotten."""
-    maps = 3 * 2 * batch_size * num_tokens * num_hiddens**2
-    scores = 2 * batch_size * num_tokens**2 * num_hiddens
-    averages = 2 * batch_size * num_tokens**2 * num_hiddens
-    return maps + scores + averages
-
-
-@wrong("operation_count", "Scores and averages count once for each head at full size")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Every head is charged with all num_hiddens features in scores and averages, though a head has only num_hiddens /
-    num_heads of them."""
-    n, d = num_tokens, num_hiddens
-    per_example = 4 * (2 * n * d * d) + num_heads * (2 * n * n * d + 2 * n * n * d)
-    return batch_size * per_example
-
-
-@right("operation_count")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    def product(a, b, c):
-        return 2 * a * b * c
-
-    size = num_hiddens // num_heads
-    total = 0
-    for _ in range(batch_size):
-        total += 4 * product(num_tokens, num_hiddens, num_hiddens)
-        for _ in range(num_heads):
-            total += product(num_tokens, size, num_tokens) + product(num_tokens, num_tokens, size)
-    return total
-
-
 @wrong("sum_over_heads", "divided by √num_hiddens instead of √(head size)")
 def _(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     """The scores are divided by the root of num_hiddens instead of the root of the head's size."""
@@ -427,7 +395,7 @@ def _(first, second):
 def _(seen, unseen, number):
     """The chosen set is judged on the same examples that it was chosen on; the unseen ones are not used."""
     num_heads = len(seen).bit_length() - 1
-    sizes = heads.heads_in(torch.arange(len(seen)), num_heads).sum(dim=1)
+    sizes = heads.set_members(torch.arange(len(seen)), num_heads).sum(dim=1)
     best = seen[sizes == number].max()
     return best - seen[sizes == number].mean()
 
@@ -436,7 +404,7 @@ def _(seen, unseen, number):
 def _(seen, unseen, number):
     """The random sets are averaged on the seen examples while the chosen set is judged on the unseen ones."""
     chosen = heads.best_sets(seen)[number]
-    at_random = heads.mean_curve(seen)[number]
+    at_random = heads.random_pruning_curve(seen)[number]
     return unseen[chosen] - at_random
 
 
@@ -841,13 +809,6 @@ def _(W_q, W_k, W_v, W_o, num_heads, order):
     return move @ W_q, move @ W_k, move @ W_v, W_o @ move.T
 
 
-@wrong("operation_count", "The maps count once for each head")
-def _(batch_size, num_tokens, num_hiddens, num_heads):
-    """Every head is charged with whole maps; scores and averages are right."""
-    n, d = num_tokens, num_hiddens
-    return batch_size * (8 * num_heads * n * d * d + 4 * n * n * d)
-
-
 @wrong("masked_softmax_1d", "All rows share one length")
 def _(scores, valid_lens):
     """The mean length is used for all examples."""
@@ -910,7 +871,7 @@ def _(whole, without, others):
 @wrong("evidence", "An interval comes back")
 def _(whole, without, others):
     """Mean and lower end, as the library's interval gives them."""
-    return list(heads.interval(without - others.mean(dim=0)))[:2]
+    return list(heads.mean_and_ci95(without - others.mean(dim=0)))[:2]
 
 
 @wrong("evidence", "as if they came from different texts")

@@ -111,7 +111,7 @@ NONSENSE = {
 @pytest.mark.parametrize("answer", NONSENSE)
 @pytest.mark.parametrize("name", COURSE)
 def test_nonsense_is_wrong_and_no_crash(name, answer):
-    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "previous_token" else 1))
+    verdict = COURSE[name](*[NONSENSE[answer]] * (2 if name == "two_heads" else 1))
     assert verdict.state == "wrong" and len(repr(verdict)) < 900 and verdict._repr_html_()
 
 
@@ -234,6 +234,12 @@ def test_right_numbers_in_another_form_are_told_so_and_wrong_ones_are_not(asks, 
 @pytest.mark.parametrize("form", [lambda X: Division(*X), np.array, lambda X: [torch.tensor(X[0]), *X[1:]]])
 def test_several_numbers_may_come_in_anything_that_has_an_order(form):
     assert division(lambda *arguments: form(division.right(*arguments)))
+
+
+def test_equal_calls_with_different_results_are_told():
+    alike = asked(lambda: [(torch.ones(3),)] * 2, "X / 2 -> X => No.")(half)
+    assert alike(lambda X: X / 2 + torch.rand(3)).text.startswith("Two equal calls give different results")
+    assert "equal calls" not in alike(lambda X: X / 3).text
 
 
 @pytest.mark.parametrize(

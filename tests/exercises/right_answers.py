@@ -5,11 +5,10 @@ import math
 
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import AdditiveAttention, KernelPooling
+from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
 from mha_lib.heads import statistics
-from mha_lib.heads.measures import monte_carlo_shapley, path_gradient
+from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
 def pooling_by_loops(queries, keys, values, sigma):
@@ -46,15 +45,6 @@ def additive_by_layer(queries, keys, values, W_q, W_k, w_v):
     layer = AdditiveAttention(len(w_v), query_size=W_q.shape[1], key_size=W_k.shape[1])
     layer.load_state_dict({"W_q.weight": W_q, "W_k.weight": W_k, "w_v.weight": w_v[None]})
     return layer(queries, keys, values)
-
-
-def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
-    X = torch.randn(batch_size, num_tokens, num_hiddens)
-    W = [torch.randn(num_hiddens, num_hiddens) for _ in range(4)]
-    with FlopCounterMode(display=False) as counter:
-        Q, K, V = ((X @ matrix).unflatten(-1, (num_heads, -1)).transpose(1, 2) for matrix in W[:3])
-        ((Q @ K.mT).softmax(-1) @ V).transpose(1, 2).flatten(2) @ W[3]
-    return counter.get_total_flops()
 
 
 def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
@@ -129,25 +119,26 @@ def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
     return layer(X, X, X, key_padding_mask=padding, average_attn_weights=False)[1]
 
 
-def mask_by_loops(padding, num_heads, causal):
-    b, n = padding.shape
-    out = torch.zeros(b * num_heads, n, n, dtype=torch.bool)
-    for table, query, key in itertools.product(range(b * num_heads), range(n), range(n)):
-        out[table, query, key] = padding[table // num_heads, key] or (causal and key > query)
-    return out
+def into_torch_by_state(layer, X, valid_lens):
+    """The parameters as a dictionary, and a mask of numbers that are added to the scores."""
+    own, peer = layer.state_dict(), torch.nn.MultiheadAttention(X.shape[2], layer.num_heads)
+    packed = {f"in_proj_{kind}": torch.cat([own[f"W_{name}.{kind}"] for name in "qkv"]) for kind in ("weight", "bias")}
+    peer.load_state_dict(packed | {f"out_proj.{kind}": own[f"W_o.{kind}"] for kind in ("weight", "bias")})
+    added = torch.zeros(len(X) * layer.num_heads, X.shape[1], X.shape[1])
+    for number, query in itertools.product(range(len(added)), range(X.shape[1])):
+        added[number, query, valid_lens[number // layer.num_heads, query] :] = -math.inf
+    return peer(*[X.transpose(0, 1)] * 3, attn_mask=added)[0].transpose(0, 1)
 
 
-def block_from_numbers(X, layer):
-    """The block by functions, from its parameters alone."""
-    attention = layer.self_attn
-    heard, _ = F.multi_head_attention_forward(
-        *[X.transpose(0, 1)] * 3, attention.embed_dim, attention.num_heads, attention.in_proj_weight,
-        attention.in_proj_bias, None, None, False, 0.0, attention.out_proj.weight, attention.out_proj.bias,
-    )  # fmt: skip
-    Y = F.layer_norm(X + heard.transpose(0, 1), X.shape[-1:], layer.norm1.weight, layer.norm1.bias)
-    hidden = F.linear(Y, layer.linear1.weight, layer.linear1.bias).clamp(min=0)
-    Y = Y + hidden @ layer.linear2.weight.T + layer.linear2.bias
-    return F.layer_norm(Y, X.shape[-1:], layer.norm2.weight, layer.norm2.bias)
+def out_of_torch_by_state(peer, X, padding):
+    """The parameters as a dictionary, into another class, and a length for each query."""
+    layer = MultiHeadAttention(peer.embed_dim, peer.num_heads, bias=True)
+    state = {f"W_o.{name}": parameter for name, parameter in peer.out_proj.state_dict().items()}
+    for number, name in enumerate("qkv"):
+        rows = slice(number * peer.embed_dim, (number + 1) * peer.embed_dim)
+        state |= {f"W_{name}.weight": peer.in_proj_weight[rows], f"W_{name}.bias": peer.in_proj_bias[rows]}
+    layer.load_state_dict(state)
+    return layer(X, X, X, padding.logical_not().sum(dim=1, keepdim=True).expand(padding.shape))
 
 
 RIGHT = {
@@ -168,16 +159,13 @@ RIGHT = {
     ],
     "additive_attention": [additive_by_layer],
     "distance_weights": [lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=2)],
-    "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
-    "operation_count": [operations_by_torch],
     "sum_over_heads": [heads_by_concatenation],
     "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "every_map": [maps_from_torch],
-    "mask_for_torch": [mask_by_loops],
-    "places_of": [lambda padding: torch.cumsum(~padding, 1).sub(1).where(~padding, 0)],
-    "block_by_hand": [block_from_numbers],
+    "into_torch": [into_torch_by_state],
+    "out_of_torch": [out_of_torch_by_state],
     "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
     "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
     "evenness": [evenness_by_loops],
@@ -186,11 +174,10 @@ RIGHT = {
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
     ],
-    "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.203, 0.199])],
     "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "find_head": [head_by_sentences],
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
-    "own_importance": [path_gradient, monte_carlo_shapley],
+    "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

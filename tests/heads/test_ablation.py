@@ -9,17 +9,17 @@ from torch import nn
 
 from mha_lib.heads.ablation import (
     TOKENS_AT_ONCE,
+    ablation_values,
     evaluate,
     evaluate_all,
+    head_grid,
     head_means,
     head_outputs,
-    head_shape,
-    heads_seen_by,
+    hook_heads,
     losses_without_each,
-    saying,
-    substitutes_for,
+    patch_heads,
 )
-from mha_lib.heads.coalitions import heads_in
+from mha_lib.heads.coalitions import set_members
 
 MODELS = {"encoder": encoder, "deep": lambda dtype=None: encoder(num_layers=3, num_heads=2), "decoder": encoder_decoder}
 
@@ -87,9 +87,9 @@ SUBSTITUTES = {
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
 def test_all_sets_equal_a_plain_loop(name, dtype, atol):
     model = MODELS[name](dtype=torch.float64).to(dtype)
-    batch, shape = examples(model), head_shape(model)
+    batch, shape = examples(model), head_grid(model)
     scores = evaluate_all(model, batch, TASK)
-    gates = heads_in(torch.arange(2 ** (shape[0] * shape[1])), shape[0] * shape[1]).view(-1, *shape).to(dtype)
+    gates = set_members(torch.arange(2 ** (shape[0] * shape[1])), shape[0] * shape[1]).view(-1, *shape).to(dtype)
     accuracy, loss = plain_loop(model, batch, gates)
     torch.testing.assert_close(scores.loss, loss, rtol=0, atol=atol)
     torch.testing.assert_close(scores.accuracy, accuracy, rtol=0, atol=1e-9)
@@ -100,7 +100,9 @@ def test_all_sets_equal_a_plain_loop(name, dtype, atol):
 def test_all_sets_with_another_substitute(ablation):
     model = encoder()
     batch, sets = examples(model), torch.tensor([0, 5, 22, 63])
-    expected = evaluate(model, batch, TASK, heads_in(sets, 6).view(-1, 2, 3), substitutes_for(model, batch, ablation))
+    expected = evaluate(
+        model, batch, TASK, set_members(sets, 6).view(-1, 2, 3), ablation_values(model, batch, ablation)
+    )
     torch.testing.assert_close(evaluate_all(model, batch, TASK, ablation).loss[sets], expected.loss)
 
 
@@ -125,9 +127,9 @@ def test_sets_that_do_not_fit_in_one_pass(monkeypatch):
 @pytest.mark.parametrize("ablation", SUBSTITUTES)
 def test_ablations_equal_heads_replaced_from_outside(name, ablation):
     model = MODELS[name]()
-    batch, shape = examples(model), head_shape(model)
+    batch, shape = examples(model), head_grid(model)
     gates = torch.rand(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).round()
-    scores = evaluate(model, batch, TASK, gates, substitutes_for(model, batch, ablation))
+    scores = evaluate(model, batch, TASK, gates, ablation_values(model, batch, ablation))
     with torch.no_grad():
         expected = [ablated_loss(model, batch, setting, SUBSTITUTES[ablation]) for setting in gates]
     torch.testing.assert_close(scores.loss, torch.stack(expected))
@@ -138,7 +140,7 @@ def test_a_model_is_left_as_it_was_and_judged_in_eval_mode():
     batch, threads = examples(model), torch.get_num_threads()
     expected = evaluate_all(model, batch, TASK).loss
     torch.testing.assert_close(evaluate_all(model.train(), batch, TASK).loss, expected)
-    substitutes_for(model, batch, "resample")
+    ablation_values(model, batch, "resample")
     assert model.training and torch.get_num_threads() == threads
     assert not any(module._forward_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -171,14 +173,14 @@ def test_gates_of_a_wrong_shape(shape):
 def test_unknown_ablation():
     model = encoder()
     with pytest.raises(ValueError, match="ablation must be one of zero, mean, resample, got 'noise'"):
-        substitutes_for(model, examples(model), "noise")
+        ablation_values(model, examples(model), "noise")
 
 
 def test_blocks_with_different_numbers_of_heads():
     model = encoder()
     model.blocks["layer 1"].attention.num_heads = 1
     with pytest.raises(ValueError, match=r"same number of heads in every block, got \{'layer 0': 3, 'layer 1': 1\}"):
-        head_shape(model)
+        head_grid(model)
 
 
 @pytest.mark.parametrize("some_gone", [False, True])
@@ -210,14 +212,14 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
 
     before = output(without)
     heard: list = []
-    with saying(model, whole, [(1, 1)]), heads_seen_by(model.attentions, [heard.append] * 3):
+    with patch_heads(model, whole, [(1, 1)]), hook_heads(model.attentions, [heard.append] * 3):
         output(without)
     torch.testing.assert_close(heard[1][:, 0], lacking[1][:, 0])  # not frozen: says what it says without the head
     torch.testing.assert_close(heard[1][:, 1], whole[1][:, 1])
-    with saying(model, lacking, [(block, head) for block in (1, 2) for head in (0, 1)]):
+    with patch_heads(model, lacking, [(block, head) for block in (1, 2) for head in (0, 1)]):
         misled = output()
     assert not torch.allclose(misled, output())
-    with saying(model, whole, [(1, 0), (1, 1), (2, 0), (2, 1)]):
+    with patch_heads(model, whole, [(1, 0), (1, 1), (2, 0), (2, 1)]):
         torch.testing.assert_close(output(), output())
     assert torch.equal(output(without), before)  # nothing stays behind
 
@@ -226,5 +228,5 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
 def test_a_head_that_the_model_lacks_says_nothing(place):
     model = encoder(num_layers=3, num_heads=2)
     with pytest.raises(ValueError, match=r"places must be \(block, head\) of heads that the model has, got"):
-        with saying(model, [], [place]):
+        with patch_heads(model, [], [place]):
             pass

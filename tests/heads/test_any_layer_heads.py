@@ -11,9 +11,9 @@ from mha_lib.heads import (
     evaluate_all,
     gate_gradient,
     head_outputs,
+    integrated_gradients,
     leave_one_out,
     output_norm,
-    path_gradient,
     prune,
     prune_attention,
 )
@@ -63,7 +63,7 @@ def test_evaluate_all(model, inside):
 
 
 def test_gradients_of_gates(model, inside):
-    for measure in (gate_gradient, lambda *given: path_gradient(*given, steps=2)):
+    for measure in (gate_gradient, lambda *given: integrated_gradients(*given, steps=2)):
         torch.testing.assert_close(measure(inside, BATCH, TASK), measure(model, BATCH, TASK), rtol=1e-3, atol=1e-5)
 
 

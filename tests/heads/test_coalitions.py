@@ -8,20 +8,20 @@ import torch
 from scipy import stats
 
 from mha_lib.heads.coalitions import (
-    area,
+    area_under_curve,
     best_sets,
+    block_mean_baseline,
     greedy,
-    guess_by_blocks,
-    heads_in,
-    mean_curve,
     mean_ranks,
+    permute_within_blocks,
     pruning_curve,
+    random_pruning_curve,
     ranks,
     sampled_shapley,
-    sets_kept,
+    set_members,
     shapley,
-    shuffled_in_blocks,
     spearman,
+    top_k_sets,
     worst_sets,
 )
 
@@ -70,11 +70,11 @@ def test_best_worst_and_mean_of_every_size():
         of_size = [number(heads) for heads in itertools.combinations(range(5), size)]
         assert best_sets(values)[size] == max(of_size, key=lambda s: values[s])
         assert worst_sets(values)[size] == min(of_size, key=lambda s: values[s])
-        torch.testing.assert_close(mean_curve(values)[size], values[of_size].mean())
+        torch.testing.assert_close(random_pruning_curve(values)[size], values[of_size].mean())
 
 
 def test_heads_in_a_set():
-    assert heads_in(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
+    assert set_members(torch.tensor([0, 5]), 3).tolist() == [[False] * 3, [True, False, True]]
 
 
 WITH_EQUALS = torch.tensor([[0.5, 0.9, -1.0], [0.5, 2.0, 0.5]])
@@ -93,7 +93,7 @@ def test_mean_ranks_are_those_of_scipy():
 
 def test_sets_kept_hold_the_most_important_heads():
     importance = torch.tensor([[0.1, 3.0], [-2.0, 0.1]])
-    drawn = {tuple(sets_kept(importance, seed).tolist()) for seed in range(20)}
+    drawn = {tuple(top_k_sets(importance, seed).tolist()) for seed in range(20)}
     assert drawn == {(0, 2, 3, 11, 15), (0, 2, 10, 11, 15)}  # head 1, then 0 and 3 in either order, then 2
 
 
@@ -113,7 +113,7 @@ def test_a_curve_is_the_mean_over_all_orders_of_equals(importance):
 
 def test_twelve_equal_heads_have_no_order_but_a_random_one():
     values = random_game(12)
-    torch.testing.assert_close(pruning_curve(values, torch.zeros(3, 4)), mean_curve(values))
+    torch.testing.assert_close(pruning_curve(values, torch.zeros(3, 4)), random_pruning_curve(values))
 
 
 def test_an_importance_that_does_not_fit_the_table():
@@ -132,7 +132,7 @@ def test_greedy_removes_what_costs_least():
 
 def test_greedy_draws_between_heads_that_cost_the_same():
     # Either head 0 or head 1 will do, and head 2 matters most of all: 0 and 1 take turns to go first.
-    sets = heads_in(torch.arange(8), 3)
+    sets = set_members(torch.arange(8), 3)
     values = sets[:, :2].any(dim=1) + 2.0 * sets[:, 2]
     orders = {tuple(greedy(values, seed).argsort().tolist()) for seed in range(20)}
     assert orders == {(0, 1, 2), (1, 0, 2)}
@@ -140,22 +140,22 @@ def test_greedy_draws_between_heads_that_cost_the_same():
 
 def test_a_guess_by_blocks_knows_nothing_else():
     shares = torch.tensor([[1.0, 4.0, 1.0], [0.0, -3.0, 0.0]])
-    assert guess_by_blocks(shares).tolist() == [[2, 2, 2], [-1, -1, -1]]
+    assert block_mean_baseline(shares).tolist() == [[2, 2, 2], [-1, -1, -1]]
 
 
 def test_orders_shuffled_in_their_blocks_cut_as_many_heads_of_each_at_every_size():
     importance = torch.rand(4, 5, generator=torch.Generator().manual_seed(3))
-    others = [shuffled_in_blocks(importance, seed) for seed in range(30)]
+    others = [permute_within_blocks(importance, seed) for seed in range(30)]
     for size in range(21):
         counts = [(ranks(order) <= size).sum(dim=1).tolist() for order in (importance, *others)]
         assert all(count == counts[0] for count in counts)
     firsts = torch.stack([other.argmax(dim=1) for other in others])
     assert all(len(column.unique()) == 5 for column in firsts.T)  # any head of a block may come first
-    assert torch.equal(others[0], shuffled_in_blocks(importance, 0))
+    assert torch.equal(others[0], permute_within_blocks(importance, 0))
 
 
 def test_area_is_the_mean_of_the_curve():
-    assert area(torch.tensor([0.0, 0.5, 1.0])) == 0.5
+    assert area_under_curve(torch.tensor([0.0, 0.5, 1.0])) == 0.5
 
 
 def test_spearman_equals_scipy_with_and_without_ties():
@@ -168,6 +168,6 @@ def test_spearman_equals_scipy_with_and_without_ties():
 
 @pytest.mark.parametrize("table", [torch.zeros(3), torch.zeros(2, 2), torch.zeros(0)])
 def test_a_table_has_a_value_for_every_set(table):
-    for function in (shapley, best_sets, mean_curve, greedy):
+    for function in (shapley, best_sets, random_pruning_curve, greedy):
         with pytest.raises(ValueError, match=r"values must have shape \(2\*\*num_heads,\), got"):
             function(table)

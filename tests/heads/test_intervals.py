@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.heads import interval, removable
+from mha_lib.heads import mean_and_ci95, num_prunable
 from mha_lib.heads.intervals import quantile
 
 
@@ -14,18 +14,18 @@ def test_quantiles_are_those_of_the_tables(freedom, table):
 
 def test_an_interval_covers_the_mean_in_95_of_100_samples():
     samples = 3 + 2 * torch.randn(2000, 6, generator=torch.Generator().manual_seed(0))
-    covered = [low < 3 < high for _, low, high in map(interval, samples)]
+    covered = [low < 3 < high for _, low, high in map(mean_and_ci95, samples)]
     assert 0.93 < sum(covered) / len(covered) < 0.97
 
 
 def test_too_few_values_are_refused():
     with pytest.raises(ValueError, match=r"four numbers or more in one row, got shape \(3,\)"):
-        interval(torch.ones(3))
+        mean_and_ci95(torch.ones(3))
 
 
 def test_heads_can_go_until_a_point_is_lost():
     curve = torch.tensor([0.1, 0.995, 0.7, 0.99, 0.985, 0.99])  # with one head it would do again, but not with two
-    assert removable(curve) == 2
-    assert removable(curve, points=0.4) == 0
-    assert removable(curve, points=30) == 4
-    assert removable(torch.ones(4)) == 3
+    assert num_prunable(curve) == 2
+    assert num_prunable(curve, points=0.4) == 0
+    assert num_prunable(curve, points=30) == 4
+    assert num_prunable(torch.ones(4)) == 3

@@ -6,7 +6,7 @@ import torch
 from benchmarks import pruning_speed
 from mha_lib.heads import coalitions, kept_columns, kept_results
 from mha_lib.heads.controls import OF_EACH, SIGNED
-from mha_lib.heads.intervals import removable
+from mha_lib.heads.intervals import num_prunable
 
 
 def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():
@@ -23,7 +23,7 @@ def test_unknown_results_are_refused():
 
 @pytest.mark.parametrize("task", ["lookups", "dates"])
 def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_measured(task):
-    models = kept_columns.SmallModels(task)
+    models = kept_columns.SmallModelResults(task)
     for order in ("gate gradient", "path gradient", "leave one out, zero, loss", "output norm", "Shapley, exact"):
         controlled = [
             result["forms"][order][OF_EACH if order == "gate gradient" else SIGNED]
@@ -36,7 +36,7 @@ def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_
         assert areas == pytest.approx([row["area"] for row in controlled], abs=2e-4)  # another run, the same models
         curves = torch.tensor([result["orders"][order]["curve"] for result in models.compared])
         if order != "leave one out, zero, loss":  # kept curves are rounded
-            assert models.column(order, "removable").tolist() == [removable(curve) for curve in curves]
+            assert models.column(order, "num_prunable").tolist() == [num_prunable(curve) for curve in curves]
     signed = [result["forms"]["gate gradient"][SIGNED]["area"] for result in models.controlled]
     assert models.column("gate gradient", form=SIGNED).tolist() == pytest.approx(signed)
     assert "the layers alone" in models.orders and len(models.column("the layers alone")) == 30
@@ -44,7 +44,7 @@ def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_
 
 @pytest.mark.cpu
 def test_losses_of_cuts_stand_above_the_whole_model_text_by_text():
-    cuts = kept_columns.LanguageModelCuts()
+    cuts = kept_columns.LanguageModelResults()
     order, kind = f"gate gradient | {OF_EACH}", "free"
     expected = torch.tensor(cuts.real["cuts"][order]["54"]) - torch.tensor(cuts.real["of all"]["all"])
     torch.testing.assert_close(cuts.lost(order, 54), expected)

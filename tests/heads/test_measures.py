@@ -7,22 +7,22 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_lib.heads.ablation import evaluate, evaluate_all, head_shape, substitutes_for
+from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
 from mha_lib.heads.coalitions import shapley
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     monte_carlo_shapley,
     negative_entropy,
     output_norm,
-    path_gradient,
 )
 
 MODELS = {"encoder": encoder, "decoder": encoder_decoder}
 ALL = [
-    leave_one_out, gate_gradient, path_gradient, confidence, negative_entropy, output_norm, monte_carlo_shapley
+    leave_one_out, gate_gradient, integrated_gradients, confidence, negative_entropy, output_norm, monte_carlo_shapley
 ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def batch(model):
 @pytest.fixture
 def kept(model):
     """The first head of each block is gone."""
-    kept = torch.ones(head_shape(model), dtype=torch.float64)
+    kept = torch.ones(head_grid(model), dtype=torch.float64)
     kept[:, 0] = 0
     return kept
 
@@ -50,7 +50,7 @@ def mean_loss(model, batch, gates):
 
 def values_of_heads(model, value):
     """``value(block, head)`` for every head, as a table."""
-    num_blocks, num_heads = head_shape(model)
+    num_blocks, num_heads = head_grid(model)
     table = [[value(block, head) for head in range(num_heads)] for block in range(num_blocks)]
     return torch.tensor(table, dtype=torch.float64)
 
@@ -83,8 +83,8 @@ def test_leave_one_out_equals_a_plain_loop(model, batch, kept, some_gone):
 
 @pytest.mark.parametrize("ablation", ["mean", "resample"])
 def test_leave_one_out_ablates_as_it_is_told(model, batch, ablation):
-    substitutes = substitutes_for(model, batch, ablation)
-    gates = torch.ones(head_shape(model))
+    substitutes = ablation_values(model, batch, ablation)
+    gates = torch.ones(head_grid(model))
 
     def rise(block, head):
         settings = torch.stack([gates, without(gates, block, head)])
@@ -131,7 +131,7 @@ def test_a_path_gradient_without_sign_counts_each_example(model, batch, kept):
     middles = (0.25, 0.75)
     each = -sum(gradients_one_by_one(model, batch, middle * kept) for middle in middles) / len(middles)
     for signed, expected in ((True, each.mean(dim=0)), (False, each.abs().mean(dim=0))):
-        found = path_gradient(model, batch, TASK, steps=2, kept=kept, signed=signed)
+        found = integrated_gradients(model, batch, TASK, steps=2, kept=kept, signed=signed)
         torch.testing.assert_close(found, expected * kept)
 
 
@@ -148,17 +148,17 @@ def test_path_gradient_equals_differences_along_the_path(model, batch, kept, som
 
     with torch.no_grad():
         expected = values_of_heads(model, attribution)
-    found = path_gradient(model, batch, TASK, steps=4, kept=kept if some_gone else None)
+    found = integrated_gradients(model, batch, TASK, steps=4, kept=kept if some_gone else None)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_what_path_gradients_lack_of_the_loss_that_all_heads_take_away(model, batch):
-    found = path_gradient(model, batch, TASK, steps=2)
+    found = integrated_gradients(model, batch, TASK, steps=2)
     with torch.no_grad():
-        due = mean_loss(model, batch, torch.zeros(head_shape(model))) - mean_loss(model, batch, None)
+        due = mean_loss(model, batch, torch.zeros(head_grid(model))) - mean_loss(model, batch, None)
     lacking = completeness_residual(found, model, batch, TASK)
     assert lacking == pytest.approx((due - found.sum()).item(), abs=1e-6) and abs(lacking) > 1e-3
-    many = path_gradient(model, batch, TASK, steps=60)
+    many = integrated_gradients(model, batch, TASK, steps=60)
     assert abs(completeness_residual(many, model, batch, TASK)) < abs(lacking) / 2
 
 
@@ -218,7 +218,7 @@ def test_output_norm_is_what_a_head_adds():
 @pytest.mark.parametrize("score", ["accuracy", "loss"])
 def test_monte_carlo_comes_close_to_the_exact_values(model, batch, score):
     scores = evaluate_all(model, batch, TASK)
-    exact = shapley(scores.accuracy if score == "accuracy" else -scores.loss).view(head_shape(model))
+    exact = shapley(scores.accuracy if score == "accuracy" else -scores.loss).view(head_grid(model))
     sampled = monte_carlo_shapley(model, batch, TASK, num_orders=3000, score=score)
     torch.testing.assert_close(sampled, exact, rtol=0, atol=0.02)
 
@@ -227,13 +227,13 @@ def test_monte_carlo_comes_close_to_the_exact_values(model, batch, score):
 def test_a_measure_has_the_shape_of_the_heads_and_leaves_no_trace(measure, model, batch):
     model.train()
     importance = measure(model.float(), batch, TASK)
-    assert (tuple(importance.shape), importance.dtype) == (head_shape(model), torch.float64)
+    assert (tuple(importance.shape), importance.dtype) == (head_grid(model), torch.float64)
     assert not importance.requires_grad and importance.isfinite().all()
     assert model.training and all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
 
 
-@pytest.mark.parametrize("measure", [leave_one_out, gate_gradient, path_gradient])
+@pytest.mark.parametrize("measure", [leave_one_out, gate_gradient, integrated_gradients])
 def test_kept_must_fit_the_model(measure):
     model = encoder()
     with pytest.raises(ValueError, match=r"kept must have shape \(2, 3\), got \(3, 2\)"):

@@ -9,8 +9,8 @@ from head_models import TASK, encoder, encoder_decoder, examples
 
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import FusedAttention
-from mha_lib.heads.ablation import evaluate, head_means, head_shape, substitutes_for
-from mha_lib.heads.removal import NoHeads, best_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.ablation import ablation_values, evaluate, head_grid, head_means
+from mha_lib.heads.removal import HeadlessAttention, best_heads, plan_from, prune, prune_attention, select_heads
 
 MODELS = [encoder, encoder_decoder, lambda seed: encoder(seed, num_layers=3, num_heads=4)]
 
@@ -19,7 +19,7 @@ def random_gates(model, seed):
     """0 or 1 for each head; now and then a whole block is 0, or 1."""
     generator = torch.Generator().manual_seed(seed)
     chance = torch.rand(len(model.blocks), 1, generator=generator) * 1.6 - 0.3
-    return (torch.rand(head_shape(model), generator=generator) < chance).double()
+    return (torch.rand(head_grid(model), generator=generator) < chance).double()
 
 
 def outputs(model, batch, gates=None):
@@ -48,7 +48,7 @@ def test_pruned_equals_masked_for_random_plans(dtype, atol):
 def test_means_stay_in_the_bias():
     for model, gates, batch in random_plans(20):
         pruned = prune(model, plan_from(model, gates), head_means(model, batch))
-        substitutes = substitutes_for(model, batch, "mean")
+        substitutes = ablation_values(model, batch, "mean")
         expected = evaluate(model, batch, TASK, gates[None], substitutes).loss[0]
         loss = TASK.losses(outputs(pruned, batch), batch.targets).mean()
         torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
@@ -75,10 +75,10 @@ def test_a_layer_without_heads_gives_w_os_bias():
     X = torch.randn(2, 4, 6, dtype=torch.float64)
     assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
     with pytest.raises(RuntimeError, match="attention_weights: there are none"):
-        NoHeads(6).attention_weights  # noqa: B018
+        HeadlessAttention(6).attention_weights  # noqa: B018
     outputs(pruned, batch)
     assert [tuple(weights.shape) for weights in pruned.attention_weights] == [(6, 0, 7, 7), (6, 3, 7, 7)]
-    assert torch.equal(NoHeads(6)(X, X, X), torch.zeros(2, 4, 6, dtype=torch.float64))
+    assert torch.equal(HeadlessAttention(6)(X, X, X), torch.zeros(2, 4, 6, dtype=torch.float64))
 
 
 def test_the_weights_that_are_left_are_the_work_that_is_left():
@@ -192,7 +192,7 @@ def test_plans_that_do_not_fit(plan, message):
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (NoHeads(4), r"heads names heads that do not exist: \[0\]; there are \[\]"),
+        (HeadlessAttention(4), r"heads names heads that do not exist: \[0\]; there are \[\]"),
         (MultiHeadAttention(6, 3), "attention has open sizes: call it once"),
     ],
 )

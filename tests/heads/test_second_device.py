@@ -11,13 +11,13 @@ from mha_lib.heads.ablation import evaluate_all, losses_without_each
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
+    integrated_gradients,
     leave_one_out,
     negative_entropy,
     output_norm,
-    path_gradient,
 )
 from mha_lib.heads.removal import best_heads, prune
-from mha_lib.models.training import descend
+from mha_lib.models.training import training_loop
 
 pytestmark = pytest.mark.cpu  # with MHA_DEVICE all tests are on the other device, and this one has nothing to add
 
@@ -57,7 +57,7 @@ def test_a_training_step(make):
         batch = examples(model).to(device)
         model.to(device)
         losses = (TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean() for _ in range(2))
-        descend(model, losses, 1e-3, cycle=2)
+        training_loop(model, losses, 1e-3, cycle=2)
         return model.parameters()
 
     both(compute)
@@ -68,7 +68,7 @@ def test_measures_exact_values_and_a_cut():
         model = encoder(num_layers=2, num_heads=2)
         batch = examples(model).to(device)
         model.to(device)
-        measures = leave_one_out, gate_gradient, path_gradient, confidence, negative_entropy, output_norm
+        measures = leave_one_out, gate_gradient, integrated_gradients, confidence, negative_entropy, output_norm
         found = [measure(model, batch, TASK) for measure in measures]
         found += [leave_one_out(model, batch, TASK, ablation, "loss") for ablation in ("mean", "resample")]
         found.append(gate_gradient(model, batch, TASK, normalise=True))

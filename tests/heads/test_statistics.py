@@ -52,11 +52,11 @@ def test_strongest_inside(weights):
             total += bool(wanted[b, q].any())
             for h in range(2):
                 hits[h] += bool(wanted[b, q, int(weights[b, h, q].argmax())])
-    assert statistics.strongest_inside(weights, wanted).tolist() == pytest.approx([hit / total for hit in hits])
+    assert statistics.top1_hit_rate(weights, wanted).tolist() == pytest.approx([hit / total for hit in hits])
 
 
 def test_what_does_not_fit_is_refused(weights):
     with pytest.raises(ValueError, match=r"weights must be \(batch, num_heads, n, n\) with n=4 places"):
         statistics.mean_distance(weights, torch.rand(4, 2))
     with pytest.raises(ValueError, match=r"wanted must have shape \(3, 5, 5\), got \(3, 5, 4\)"):
-        statistics.strongest_inside(weights, torch.zeros(3, 5, 4, dtype=torch.bool))
+        statistics.top1_hit_rate(weights, torch.zeros(3, 5, 4, dtype=torch.bool))

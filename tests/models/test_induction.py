@@ -9,10 +9,10 @@ from mha_lib.models.induction import (
     NUM_HIDDENS,
     NUM_TOKENS,
     RotaryAttention,
-    draw_repeats,
     held_out_repeats,
     letter_losses,
     rotate,
+    sample_induction_batch,
 )
 
 SEED, LAST = 2, 250  # notebook 11 trains to the end and asserts that the heads come into being
@@ -25,19 +25,21 @@ def run():
 
 @pytest.mark.parametrize("num_tokens", [NUM_TOKENS, 48])
 def test_what_is_predictable_has_been_read_before_and_nothing_else_comes_again(num_tokens):
-    rows = draw_repeats(50, torch.Generator().manual_seed(3), num_tokens)
+    rows = sample_induction_batch(50, torch.Generator().manual_seed(3), num_tokens)
     assert rows.letters.shape == (50, num_tokens + 1) and rows.predictable.shape == (50, num_tokens)
-    for letters, predictable, right_keys in zip(rows.letters.tolist(), rows.predictable, rows.right_keys, strict=True):
+    for letters, predictable, target_keys in zip(
+        rows.letters.tolist(), rows.predictable, rows.target_keys, strict=True
+    ):
         assert 10 <= len(letters) - len(set(letters)) <= 14
         for t in range(num_tokens):
             earlier = [j for j in range(1, t + 1) if letters[j - 1] == letters[t] and letters[j] == letters[t + 1]]
             assert predictable[t].item() == bool(earlier)
-            assert not earlier or earlier == [right_keys[t].item()]
+            assert not earlier or earlier == [target_keys[t].item()]
     assert rows.letters.max() > 55
 
 
 def test_a_piece_may_stand_at_either_end_of_its_row_with_its_copy_close_by_or_far_away():
-    letters = draw_repeats(20_000, torch.Generator().manual_seed(4)).letters
+    letters = sample_induction_batch(20_000, torch.Generator().manual_seed(4)).letters
     again = (letters[:, :, None] == letters[:, None, :]).triu(diagonal=1)  # (row, place, place of the copy)
     length, first = again.sum(dim=(1, 2)), again.any(dim=2).int().argmax(dim=1)
     last = NUM_TOKENS - again.any(dim=1).flip(1).int().argmax(dim=1)
@@ -109,7 +111,7 @@ def test_the_kept_scores_are_mean_weights_on_the_token_before_and_on_the_right_k
     for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
         maps = weights[layer, :, head]
         before = [maps[row, t, t - 1] for row in range(len(maps)) for t in range(1, NUM_TOKENS)]
-        right = [maps[row, t, rows.right_keys[row, t]] for row, t in rows.predictable.nonzero().tolist()]
+        right = [maps[row, t, rows.target_keys[row, t]] for row, t in rows.predictable.nonzero().tolist()]
         assert run.previous_token[-1, layer, head].item() == pytest.approx(sum(before) / len(before), abs=1e-5)
         assert run.induction[-1, layer, head].item() == pytest.approx(sum(right) / len(right), abs=1e-5)
 
@@ -117,7 +119,7 @@ def test_the_kept_scores_are_mean_weights_on_the_token_before_and_on_the_right_k
 @pytest.mark.cpu
 def test_losses_are_those_of_the_next_letter():
     torch.manual_seed(3)
-    model, letters = AttentionOnly(), draw_repeats(2, torch.Generator().manual_seed(1)).letters
+    model, letters = AttentionOnly(), sample_induction_batch(2, torch.Generator().manual_seed(1)).letters
     logits = model(letters[:, :-1])
     loss = letter_losses(model, letters)[1, 20]
     torch.testing.assert_close(loss, -torch.log_softmax(logits[1, 20], dim=0)[letters[1, 21]])

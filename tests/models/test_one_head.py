@@ -5,7 +5,7 @@ import torch
 from on_device import DEVICE
 
 from mha_lib.models import train_one_head
-from mha_lib.models.one_head import NUM_TOKENS, OneHead, draw_letters, right_keys
+from mha_lib.models.one_head import NUM_TOKENS, OneHead, draw_letters, target_keys
 
 
 @pytest.fixture(scope="module")
@@ -44,4 +44,4 @@ def test_the_head_learns_to_look_back(run):
 def test_maps_are_weights_of_the_example_and_their_right_keys_are_the_strongest_in_the_end(run):
     assert run.maps.shape == (5, NUM_TOKENS, NUM_TOKENS) and run.letters.shape == (NUM_TOKENS,)
     torch.testing.assert_close(run.maps.sum(dim=-1), torch.ones(5, NUM_TOKENS))
-    assert run.maps[-1].argmax(dim=-1).tolist() == right_keys(NUM_TOKENS).tolist() == [0, *range(NUM_TOKENS - 1)]
+    assert run.maps[-1].argmax(dim=-1).tolist() == target_keys(NUM_TOKENS).tolist() == [0, *range(NUM_TOKENS - 1)]

@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from mha_lib.models import fit, fit_recurrent, shipped_model, shipped_recurrent, train_on_repeats, train_one_head
-from mha_lib.models.placed import placed_model, train_placed
+from mha_lib.models.positional import shipped_positional_model, train_positional
 from mha_lib.models.pretrained import minilm
 from mha_lib.models.training import seeded
 
@@ -27,12 +27,12 @@ TRAINS = {  # seed → numbers that tell two runs apart
     "generator": lambda seed: inside(seed, of_generator=True),
     "fit": lambda seed: parameters_to_vector(fit("digits", seed, steps=3, progress=False).parameters()),
     "recurrent": lambda seed: parameters_to_vector(fit_recurrent(True, seed, steps=2).parameters()),
-    "placed": lambda seed: parameters_to_vector(train_placed("learned", seed, steps=2).parameters()),
+    "placed": lambda seed: parameters_to_vector(train_positional("learned", seed, steps=2).parameters()),
 } | {name: lambda seed, train=train: train(seed, keep=[3]).maps for name, train in RUNS.items()}
 LOADS = {
     "shipped": lambda: shipped_model("digits"),
     "recurrent": lambda: shipped_recurrent(attends=True),
-    "placed": lambda: placed_model("none"),
+    "placed": lambda: shipped_positional_model("none"),
     "MiniLM": minilm,
 }
 

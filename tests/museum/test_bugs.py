@@ -20,8 +20,8 @@ def test_guesses_are_counted_and_shown_beside_what_is_wrong():
     for room, suspect in ((2, bugs.SUMS), (3, bugs.NAN), (6, bugs.NAN)):
         bugs.guess(room).keep(suspect)
     assert bugs.score() == "named: 2 of 3 (rooms 2, 6); not guessed at yet: 13"
-    assert "weights are too flat or too sharp" in repr(bugs.unveil(3, "seen"))
-    assert "<details open>" in bugs.unveil(3, "seen")._repr_html_()
+    assert "weights are too flat or too sharp" in repr(bugs.reveal(3, "seen"))
+    assert "<details open>" in bugs.reveal(3, "seen")._repr_html_()
 
 
 def test_a_suspect_is_picked_and_takes_the_place_of_the_list():
@@ -48,6 +48,6 @@ class NoTranspose(Layer):
 
 @pytest.mark.usefixtures("in_this_process")
 def test_a_repair_is_clean_or_untouched_or_told_what_still_catches_it():
-    assert bugs.mend(Halved, Layer)
-    assert bugs.mend(Halved, Halved).text == "The panel sees in it what it sees in the room."
-    assert bugs.mend(Halved, NoTranspose).text.startswith("Still caught by: round trip, all ones, ")
+    assert bugs.check_fix(Halved, Layer)
+    assert bugs.check_fix(Halved, Halved).text == "The panel sees in it what it sees in the room."
+    assert bugs.check_fix(Halved, NoTranspose).text.startswith("Still caught by: round trip, all ones, ")

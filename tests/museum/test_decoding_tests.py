@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mha_lib import MultiHeadAttention
-from mha_lib.models.induction import rotations
+from mha_lib.models.induction import rope_cos_sin
 from mha_lib.museum import decoding_tests, layer_tests
 from mha_lib.museum.decoding_layer import DecodingLayer
 
@@ -38,7 +38,7 @@ class PlacesOfThePiece(DecodingLayer):
 
 class TurnedInNeighbours(DecodingLayer):
     def rotate(self, X, places):
-        cos, sin = rotations(places, X.shape[-1])
+        cos, sin = rope_cos_sin(places, X.shape[-1])
         x, y = X[..., 0::2], X[..., 1::2]
         turned = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1)
         return turned.flatten(-2).to(X.dtype)

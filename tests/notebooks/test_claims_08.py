@@ -34,7 +34,7 @@ class Results:
 
     def more(self, order: str, other: str, cut: int) -> tuple[float, float, float]:
         """How much more an order loses than another: mean and 95 % interval over texts."""
-        return heads.interval(self.cost(order, cut) - self.cost(other, cut))
+        return heads.mean_and_ci95(self.cost(order, cut) - self.cost(other, cut))
 
     def chance(self, kind: str, cut: int) -> torch.Tensor:
         """Mean nats lost by each draw."""
@@ -72,7 +72,7 @@ class Results:
 
     def gone(self, place: tuple[int, int], ablation: str) -> tuple[float, float, float]:
         """What a head costs on repeats where it gives way to something: mean and interval."""
-        return heads.interval(torch.tensor(self.real["three heads gone"][str(place)][ablation]))
+        return heads.mean_and_ci95(torch.tensor(self.real["three heads gone"][str(place)][ablation]))
 
     def later(self, place: tuple[int, int], kind: str) -> torch.Tensor:
         """What a head costs on each sequence with what comes after it free or frozen."""
@@ -135,7 +135,9 @@ def signed_draws(r: Results) -> bool:
 def signed_beside_chance(r: Results) -> bool:
     """Whether signed gate gradients lose more than random orders at a tenth of the heads, and as much at a fifth."""
     more, same = (r.calibrated("prose", 24, SIGNED, cut) - r.chance("free", cut).mean() for cut in (27, 54))
-    return heads.interval(more)[1] > 0 and abs(same.mean()) < r.chance("free", 54).std() / 2 and r.mean(GATE, 27) > 0
+    return (
+        heads.mean_and_ci95(more)[1] > 0 and abs(same.mean()) < r.chance("free", 54).std() / 2 and r.mean(GATE, 27) > 0
+    )
 
 
 def layers_keep_up(r: Results) -> bool:
@@ -208,7 +210,7 @@ CLAIMS = {
     ),
     "In 17 of twenty draws they lie between 3 and 31, but one is 229": lambda r: ranks_by_three(r),
     "with later heads free, each of the three costs *more*": lambda r: all(
-        heads.interval(r.later(place, "free") - r.later(place, "frozen"))[1] > 0 for place in THREE
+        heads.mean_and_ci95(r.later(place, "free") - r.later(place, "frozen"))[1] > 0 for place in THREE
     ),
     "with the networks frozen as well, next to nothing is left of any cost": lambda r: all(
         abs(r.later(place, "networks frozen, too").mean()) < 0.1 and r.later(place, "free").mean() > 1
@@ -347,7 +349,7 @@ CLAIMS = {
     ),
     "the gate's gradient loses 0.02 nats less with 54 heads cut and 0.12 less with 81": lambda r: (
         [round(r.again(cut).mean().item(), 2) for cut in (54, 81)] == [-0.02, -0.12]
-        and all(heads.interval(r.again(cut))[2] < 0 for cut in (54, 81))
+        and all(heads.mean_and_ci95(r.again(cut))[2] < 0 for cut in (54, 81))
     ),
     "With another text's words in their place, none does": lambda r: all(
         r.ablated_chance("resample", cut).min() > r.ablated("resample", order, cut)

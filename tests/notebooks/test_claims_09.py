@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import models
 from mha_lib.heads import load_results
-from mha_lib.models.induction import draw_repeats
+from mha_lib.models.induction import sample_induction_batch
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_heads_today.ipynb")
 
@@ -23,7 +23,7 @@ def test_who_wins_at_once_and_that_the_mean_wins_after_30_steps(num_key_value_he
     for how in ("mean", "first"):
         grouped = models.to_grouped(model, num_key_value_heads, how)
         before[how] = task.accuracy(grouped)
-        after[how] = task.accuracy(models.tune(grouped, task, seed=1, steps=30, progress=False))
+        after[how] = task.accuracy(models.finetune(grouped, task, seed=1, steps=30, progress=False))
     assert max(before, key=before.get) == winner_at_once
     assert after["mean"] > after["first"] + 0.02
     assert task.steps * 0.05 == 30
@@ -128,8 +128,8 @@ def test_on_longer_rows_all_fall_and_rotated_places_are_behind_sines_with_every_
         assert min(falls) > (0.15 if kind != "none" else 0)
     assert max(kept("rotated", "longer")) < min(kept("sines", "longer"))
     assert max(kept("sines", "near")) < min(kept("rotated", "near"))
-    rows = draw_repeats(5_000, torch.Generator().manual_seed(3), 48)
-    far = rows.predictable.nonzero()[:, 1] - rows.right_keys[rows.predictable] > 22
+    rows = sample_induction_batch(5_000, torch.Generator().manual_seed(3), 48)
+    far = rows.predictable.nonzero()[:, 1] - rows.target_keys[rows.predictable] > 22
     assert 0.51 < far.double().mean() < 0.6
     assert "mainly the mix of these rows: more than half of their right keys are farther back than 22 tokens" in TEXT
     assert "On the others each rotated model is ahead of each with sines" in TEXT
@@ -151,8 +151,8 @@ def test_tables_know_places_and_rotation_knows_distances():
 
 def test_in_training_the_right_key_stood_up_to_place_22_and_22_tokens_back_and_later_it_is_beyond_both():
     for num_tokens, beyond in ((32, False), (48, True)):
-        rows = draw_repeats(50_000, torch.Generator().manual_seed(7), num_tokens)
-        keys = rows.right_keys[rows.predictable]
+        rows = sample_induction_batch(50_000, torch.Generator().manual_seed(7), num_tokens)
+        keys = rows.target_keys[rows.predictable]
         far = rows.predictable.nonzero()[:, 1] - keys
         assert (keys.max() > 22, far.max() > 22) == (beyond, beyond)
         assert beyond or (keys.max(), far.max()) == (22, 22)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from mha_lib.heads.intervals import interval
+from mha_lib.heads.intervals import mean_and_ci95
 
 KEPT = json.loads((notebook_tools.ROOT / "research" / "results" / "why_heads.json").read_text(encoding="utf-8"))
 TEXT = notebook_tools.text_of("03_multi_head_attention")
@@ -154,7 +154,9 @@ def test_noise_takes_a_quarter_of_the_messages_and_half_of_those_with_even_weigh
 
 
 def figure(messages, heads, read_out=0, steps=400):
-    mean, low, high = interval(KEPT[f"messages {messages}, heads {heads}, read-out {read_out}, steps {steps}"]["right"])
+    mean, low, high = mean_and_ci95(
+        KEPT[f"messages {messages}, heads {heads}, read-out {read_out}, steps {steps}"]["right"]
+    )
     return f"{mean:.2f} ± {(high - low) / 2:.2f}"
 
 
@@ -176,9 +178,9 @@ def test_the_tables_are_those_that_were_measured():
 
 def test_more_heads_help_until_each_message_has_one():
     for messages, heads in product((1, 2, 3, 4), (1, 2, 3, 4, 6)):
-        _, low, high = interval(KEPT[f"messages {messages}, heads {heads}, read-out 0, steps 400"]["right"])
+        _, low, high = mean_and_ci95(KEPT[f"messages {messages}, heads {heads}, read-out 0, steps 400"]["right"])
         assert low > 0.98 if heads >= messages else high < 1.01 and low < 0.9
-    assert interval(KEPT["messages 2, heads 24, read-out 0, steps 400"]["right"])[2] < 0.6
+    assert mean_and_ci95(KEPT["messages 2, heads 24, read-out 0, steps 400"]["right"])[2] < 0.6
 
 
 def test_the_code_of_a_lone_head():

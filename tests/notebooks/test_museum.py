@@ -127,7 +127,7 @@ def test_a_matrix_that_is_shown_is_the_one_that_was_found(museum, name):
 @pytest.mark.parametrize("number", ROOMS)
 def test_a_room_shows_nothing_of_what_the_panel_finds_in_it_until_one_has_guessed(museum, number):
     assert output_of(cell_of(f"Room{number}")) == "shape test: passes\nYour prediction: …"
-    (cell,) = [cell for cell in CODE if cell.source.startswith(f"bugs.unveil({number}, ")]
+    (cell,) = [cell for cell in CODE if cell.source.startswith(f"bugs.reveal({number}, ")]
     assert output_of(cell).endswith(repr(layer_tests.run(museum[f"Room{number}"], PANEL[number])))
     (output,) = cell.outputs
     assert output.data["text/html"].startswith("<details><summary>The answer</summary>")
@@ -149,7 +149,7 @@ def test_what_is_to_be_mended_is_the_exhibit_and_it_can_be_mended(museum, number
     repaired = defined(museum, source, f"Mended{number}")
     assert layer_tests.run(repaired, PANEL[number]).caught_by == []
     assert issubclass(repaired, decoding_layer.DecodingLayer if number in WITH_CACHE else editable_layer.Layer)
-    assert bugs.mend(museum[f"Room{number}"], repaired, PANEL[number])
+    assert bugs.check_fix(museum[f"Room{number}"], repaired, PANEL[number])
 
 
 @pytest.mark.parametrize("number", NAMED)
@@ -165,7 +165,7 @@ def test_check_layer_lets_the_clean_room_pass(museum):
 def test_half_a_repair_is_told_what_is_left(museum):
     (old, new), *_ = REPAIRS[7].items()
     half = defined(museum, cell_of("Mended7").source.replace(old, new), "Mended7")
-    assert "Still caught by: " in bugs.mend(museum["Room7"], half).text
+    assert "Still caught by: " in bugs.check_fix(museum["Room7"], half).text
 
 
 def test_what_gets_past_the_panel_is_wrong(museum):

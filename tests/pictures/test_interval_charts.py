@@ -9,7 +9,7 @@ ROWS = {"one": (0.7, 0.6, 0.8), "other": (0.5, 0.45, 0.55)}
 
 
 def test_a_league_draws_means_intervals_and_chance():
-    picture = pictures.league(ROWS, (0.4, 0.5), x_label="area")
+    picture = pictures.ranking_chart(ROWS, (0.4, 0.5), x_label="area")
     panel = picture.drawing.axes[0]
     lines = [line.get_xdata() for line in panel.lines]
     assert [list(line) for line in lines] == [[0.6, 0.8], [0.7], [0.45, 0.55], [0.5]]
@@ -23,7 +23,7 @@ def test_a_league_draws_means_intervals_and_chance():
 @pytest.mark.parametrize(("rows", "message"), [({}, "at least one row"), ({"one": (1, 0.2, 0.8)}, "must lie in its")])
 def test_a_league_refuses_what_is_no_interval(rows, message):
     with pytest.raises(ValueError, match=message):
-        pictures.league(rows, (0, 1), x_label="area")
+        pictures.ranking_chart(rows, (0, 1), x_label="area")
 
 
 def test_curves_are_drawn_with_error_bars_over_a_band():

@@ -164,7 +164,7 @@ PLACES = {
         [("num_heads", 5, "num_heads.*should not be greater than 4"), ("step", 7, "step must be between 0 and 6")],
     ),
     "slow motion": (
-        pictures.SlowMotion,
+        pictures.DotProductStepper,
         [
             ("query", 3, "query must be between 0 and 2"),
             ("valid_len", 5, "valid_len must be between 0 and 4"),
@@ -225,7 +225,7 @@ PLACES = {
         ],
     ),
     "scrubber": (
-        lambda **first: pictures.Scrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
+        lambda **first: pictures.TrainingScrubber(torch.full((2, 3, 4, 4), 0.25), [0, 10], **first),
         [("step", 2, "step must be between 0 and 1"), ("query", 4, "query must be between 0 and 3")],
     ),
 }
@@ -262,7 +262,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
-        (lambda: pictures.SlowMotion(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
@@ -289,7 +289,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
             lambda: pictures.HeadSwitches(torch.rand(2**14), {"loud": torch.rand(2, 7)}),
             "every set of at most 12 heads, got shape",
         ),
-        (lambda: pictures.Scrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
+        (lambda: pictures.TrainingScrubber(torch.zeros(2, 1, 3, 3), [0]), "steps must have 2 entries"),
         (
             lambda: pictures.BirthExplorer(born(keys_from_before=True)),
             "run must be of a model without keys_from_before",
@@ -304,7 +304,7 @@ def test_data_that_do_not_fit_are_named(make, message):
 
 
 def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
-    motion = pictures.SlowMotion(query=1, valid_len=3)
+    motion = pictures.DotProductStepper(query=1, valid_len=3)
     queries, keys, values = motion.tensors
     weights, output = motion.result()
     scores = keys @ queries[1]

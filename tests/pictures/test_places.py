@@ -52,7 +52,7 @@ CANVASES = {
     "masks": lambda: pictures.MaskExplorer(40 * random(1, 4, 6), valid_lens=[6, 3, 1, 0]),
     "kernel": kernel,
     "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
-    "slow motion": pictures.SlowMotion,
+    "slow motion": pictures.DotProductStepper,
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="aligned at the top left", step=8),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
@@ -64,7 +64,7 @@ CANVASES = {
         random(4096).sigmoid(), {f"measure {i}": random(2, 6, seed=i) for i in range(7)}, cut=[(0, 1), (1, 5)]
     ),
     "next word of signs": lambda: pictures.NextWordExplorer(example=4, cut=[188]),
-    "scrubber": lambda: pictures.Scrubber(weights(4, 3, 5, 5), range(4), step=2),
+    "scrubber": lambda: pictures.TrainingScrubber(weights(4, 3, 5, 5), range(4), step=2),
 }
 
 
@@ -93,7 +93,7 @@ FIGURES = {
         range(7), {name: curve.abs() for name, curve in CURVES.items()}, y_label="loss"
     ),
     "pruning": lambda: pictures.pruning_curves({"one": MIDDLE}, BEST, MIDDLE, WORST),
-    "league": lambda: pictures.league({"one": (0.7, 0.1, 0.8), "other": (-2, -3, 5)}, (0.4, 9), x_label="area"),
+    "league": lambda: pictures.ranking_chart({"one": (0.7, 0.1, 0.8), "other": (-2, -3, 5)}, (0.4, 9), x_label="area"),
     "chance": lambda: pictures.curves_and_chance(
         range(7),
         CURVES,

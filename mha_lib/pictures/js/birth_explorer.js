@@ -52,7 +52,7 @@ export default picture((parts) => {
   const write = (letter) => ({ letters: put(state.query, alphabet[letter]) });
   const list = controls({ letters: { label: "chosen letter", options: alphabet, read, write } });
   const fresh = button("new row", () => choose(drawRow()));
-  /** Different letters, but that a piece comes again, as `draw_repeats` in models/induction.py draws them. */
+  /** Different letters, but that a piece comes again, as `sample_induction_batch` in models/induction.py draws them. */
   function drawRow() {
     const below = (count) => Math.floor(Math.random() * count), [shortest, longest] = data.piece, count = tokens + 1;
     const dice = alphabet.map((letter) => [Math.random(), letter]).sort(([a], [b]) => a - b);

@@ -8,19 +8,19 @@ import torch
 from on_device import DEVICE
 
 from mha_lib.heads.kept_results import load_results
-from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, draw_repeats, held_out_repeats
+from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, held_out_repeats, sample_induction_batch
 from mha_lib.models.package_data import package_data
-from mha_lib.models.placed import (
-    KINDS,
+from mha_lib.models.positional import (
+    SCHEMES,
     STEPS_TO_SHIP,
-    Placed,
-    placed_model,
+    PositionalModel,
     right_letters,
-    train_placed,
+    shipped_positional_model,
+    train_positional,
     weights_name,
 )
 
-LETTERS = draw_repeats(5, torch.Generator().manual_seed(1)).letters[:, :20].to(DEVICE)
+LETTERS = sample_induction_batch(5, torch.Generator().manual_seed(1)).letters[:, :20].to(DEVICE)
 
 
 def logits_behind(model, left, counted, letter=0):
@@ -33,15 +33,15 @@ def logits_behind(model, left, counted, letter=0):
 
 
 def test_rotated_is_the_model_of_notebook_11():
-    model, other = Placed("rotated"), AttentionOnly()
+    model, other = PositionalModel("rotated"), AttentionOnly()
     other.load_state_dict(model.state_dict())
     torch.testing.assert_close(model(LETTERS), other(LETTERS))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMES)
 def test_masked_padding_changes_nothing_where_places_are_counted_or_rotated_or_none(kind):
     torch.manual_seed(2)
-    model = Placed(kind)
+    model = PositionalModel(kind)
     alone, added = logits_behind(model, 0, False), kind in ("learned", "sines")
     torch.testing.assert_close(logits_behind(model, 7, counted=True), alone, rtol=0, atol=1e-4)
     torch.testing.assert_close(logits_behind(model, 7, counted=False, letter=9), logits_behind(model, 7, False))
@@ -49,18 +49,18 @@ def test_masked_padding_changes_nothing_where_places_are_counted_or_rotated_or_n
     assert torch.allclose(moved, alone, rtol=0, atol=1e-4) != added
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMES)
 def test_only_places_tell_in_which_order_earlier_letters_stood(kind):
     """Two earlier letters change places: the last token's first layer hears the same only if places are not told."""
     torch.manual_seed(3)
-    model, heard = Placed(kind), []
+    model, heard = PositionalModel(kind), []
     model.layers[0].register_forward_hook(lambda *call: heard.append(call[-1][:, -1]))
     model(torch.tensor([[3, 4, 5, 6, 7], [4, 3, 5, 6, 7]]))
     assert torch.allclose(*heard[0], rtol=0, atol=1e-5) == (kind == "none")
 
 
 def test_sines_are_sines_and_cosines_of_one_angle():
-    table = Placed("sines").table
+    table = PositionalModel("sines").table
     for place in (0, 1, 5, 63):
         for pair in range(NUM_HIDDENS // 2):
             angle = place / 100 ** (2 * pair / NUM_HIDDENS)
@@ -70,10 +70,10 @@ def test_sines_are_sines_and_cosines_of_one_angle():
 
 @pytest.mark.cpu
 def test_learned_places_are_learned_and_those_that_no_row_reaches_stay():
-    model = train_placed("learned", seed=4, steps=2)
+    model = train_positional("learned", seed=4, steps=2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        before = Placed("learned").table.detach()
+        before = PositionalModel("learned").table.detach()
     changed = (model.table.detach() - before).abs().amax(dim=1)
     assert not model.training
     assert changed[:32].min() > 1e-3 and changed[32:].max() < 1e-3  # weight decay moves these, by next to nothing
@@ -81,7 +81,7 @@ def test_learned_places_are_learned_and_those_that_no_row_reaches_stay():
 
 def test_a_kind_that_does_not_exist_is_named():
     with pytest.raises(ValueError, match="kind must be one of rotated, learned, sines, none, got 'added'"):
-        Placed("added")
+        PositionalModel("added")
 
 
 @pytest.mark.cpu
@@ -89,7 +89,7 @@ def test_a_kind_that_does_not_exist_is_named():
     ("left", "masked", "counted"), [(0, True, False), (5, True, True), (5, False, False), (5, False, True)]
 )
 def test_right_letters_are_counted_where_the_next_letter_is_predictable(left, masked, counted):
-    model, rows = placed_model("learned"), held_out_repeats(6)
+    model, rows = shipped_positional_model("learned"), held_out_repeats(6)
     right = []
     for letters, predictable in zip(rows.letters.tolist(), rows.predictable.tolist(), strict=True):
         row = torch.tensor([[0] * left + letters[:-1]])
@@ -102,9 +102,9 @@ def test_right_letters_are_counted_where_the_next_letter_is_predictable(left, ma
 
 
 @pytest.mark.cpu
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCHEMES)
 def test_a_shipped_model_is_the_first_of_the_kept_seeds_and_as_good_as_its_figures_say(kind):
-    model, kept = placed_model(kind), load_results("places")[f"{kind}, {STEPS_TO_SHIP} steps"][0]
+    model, kept = shipped_positional_model(kind), load_results("places")[f"{kind}, {STEPS_TO_SHIP} steps"][0]
     figures = json.loads(package_data("models/weights/figures.json", "make weights"))[weights_name(kind)]
     assert figures["parameters"] == sum(parameter.numel() for parameter in model.parameters())
     assert (figures["seed"], figures["steps"]) == (0, STEPS_TO_SHIP) and not model.training

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.heads.ablation import head_shape
+from mha_lib.heads.ablation import head_grid
 from mha_lib.heads.measures import leave_one_out
 from mha_lib.heads.removal import select_heads
 from mha_lib.models.any_layer import copied
@@ -50,7 +50,7 @@ class Planted:
         }
 
 
-def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
+def plant_heads(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
     """A copy of a model of two blocks, with three more heads in each; what it computes stays the same.
 
     The twins are made of the head without which most accuracy is lost on ``batch``. The cancelling pair is in the same
@@ -62,7 +62,7 @@ def plant(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Plante
     Raises:
         ValueError: the model does not have two blocks.
     """
-    num_blocks, num_heads = head_shape(model)
+    num_blocks, num_heads = head_grid(model)
     if num_blocks != 2:
         raise ValueError(f"model must have two blocks, got {num_blocks}: {', '.join(model.blocks)}")
     block, head = divmod(int(leave_one_out(model, batch, task).argmax()), num_heads)

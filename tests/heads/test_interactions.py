@@ -9,10 +9,10 @@ from on_device import DEVICE
 
 from mha_lib import heads
 from mha_lib.heads.ablation import head_outputs
-from mha_lib.heads.company import (
-    costs_with_later_frozen,
-    heard_by,
-    natural_twins,
+from mha_lib.heads.interactions import (
+    direct_effects,
+    frozen_downstream_costs,
+    most_redundant_pair,
 )
 from mha_lib.models import find_task, shipped_model
 
@@ -32,7 +32,7 @@ def without(case, *gone):
 
 
 def test_twins_are_the_pair_that_hides_most(case):
-    found = natural_twins(*case)
+    found = most_redundant_pair(*case)
     whole = without(case)
     hidden = {}
     for one in range(6):
@@ -50,14 +50,14 @@ def test_later_heads_that_nobody_hears_make_no_difference(case):
     model, batch, task = case
     deaf = copy.deepcopy(model)
     deaf.attentions[1].W_o.weight.data.zero_()
-    found = costs_with_later_frozen(deaf, batch, task)
+    found = frozen_downstream_costs(deaf, batch, task)
     torch.testing.assert_close(found["free"], found["frozen"], rtol=0, atol=1e-6)
     assert found["free"].abs().max() > 0.01
 
 
 def test_heads_that_are_heard_only_through_later_ones_cost_nothing_when_these_are_frozen(case):
     model, batch, task = case
-    found = costs_with_later_frozen(model, batch, task)
+    found = frozen_downstream_costs(model, batch, task)
     gates = torch.ones(7, 2, 6)
     gates[1:, 0] -= torch.eye(6)
     losses = heads.evaluate(model, batch, task, gates).loss
@@ -93,7 +93,7 @@ def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
     gone[0, 1] = 0
     whole, lacking = head_outputs(model, batch), head_outputs(model, batch, gone)
     for listeners in ([(1, 0)], later):
-        found = heard_by(model, batch, TASK, (0, 1), listeners)
+        found = direct_effects(model, batch, TASK, (0, 1), listeners)
         torch.testing.assert_close(found["whole"], losses())
         torch.testing.assert_close(found["cut"], losses(gates=gone))
         frozen = [(block, head, whole[block][:, head]) for block, head in listeners]
@@ -101,6 +101,6 @@ def test_a_head_is_heard_by_all_later_heads_together_and_by_each_in_part():
         torch.testing.assert_close(found["frozen"], losses(*frozen, gates=gone))
         torch.testing.assert_close(found["misled"], losses(*misled))
         assert not torch.allclose(found["frozen"], found["cut"]) and not torch.allclose(found["misled"], found["whole"])
-    free_and_frozen = costs_with_later_frozen(model, batch, TASK)
+    free_and_frozen = frozen_downstream_costs(model, batch, TASK)
     cost = found["frozen"].double().mean() - found["whole"].double().mean()
     torch.testing.assert_close(cost, free_and_frozen["frozen"][1])

@@ -7,9 +7,9 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_lib.heads.ablation import evaluate, head_shape, substitutes_for
-from mha_lib.heads.known_heads import plant
+from mha_lib.heads.ablation import ablation_values, evaluate, head_grid
 from mha_lib.heads.measures import confidence, leave_one_out, output_norm
+from mha_lib.heads.planted_heads import plant_heads
 
 
 @pytest.fixture(scope="module", params=range(4))
@@ -17,16 +17,16 @@ def planted(request):
     """A model in float64, where rounding hides nothing, and the same model with planted heads."""
     model = encoder(seed=request.param)
     batch = examples(model, number=40)
-    return model, batch, plant(model, batch, TASK)
+    return model, batch, plant_heads(model, batch, TASK)
 
 
 def score(planted, gone, ablation="zero"):
     """Outputs without some heads."""
     _, batch, found = planted
-    gates = torch.ones(1, *head_shape(found.model))
+    gates = torch.ones(1, *head_grid(found.model))
     for place in gone:
         gates[0][place] = 0
-    return evaluate(found.model, batch, TASK, gates, substitutes_for(found.model, batch, ablation)).loss.item()
+    return evaluate(found.model, batch, TASK, gates, ablation_values(found.model, batch, ablation)).loss.item()
 
 
 def test_planting_changes_nothing(planted):
@@ -34,8 +34,8 @@ def test_planting_changes_nothing(planted):
     with torch.no_grad():
         before, after = (one(batch.inputs, batch.valid_lens) for one in (model, found.model))
     torch.testing.assert_close(after, before, rtol=0, atol=1e-10)
-    assert head_shape(found.model) == (2, 6)
-    assert head_shape(model) == (2, 3)
+    assert head_grid(found.model) == (2, 6)
+    assert head_grid(model) == (2, 3)
 
 
 def test_float32_hides_the_pair_well_enough():
@@ -43,7 +43,7 @@ def test_float32_hides_the_pair_well_enough():
     batch = examples(model)
     with torch.no_grad():
         before = model(batch.inputs, batch.valid_lens)
-        after = plant(model, batch, TASK).model(batch.inputs, batch.valid_lens)
+        after = plant_heads(model, batch, TASK).model(batch.inputs, batch.valid_lens)
     torch.testing.assert_close(after, before, rtol=0, atol=1e-4)
 
 
@@ -97,7 +97,7 @@ def test_places_are_all_different(planted):
 def test_the_seed_decides_what_is_planted():
     model = encoder()
     batch = examples(model)
-    one, same, other = (plant(model, batch, TASK, seed).model.state_dict() for seed in (0, 0, 1))
+    one, same, other = (plant_heads(model, batch, TASK, seed).model.state_dict() for seed in (0, 0, 1))
     name = "blocks.layer 0.attention.W_o.weight"
     assert torch.equal(one[name], same[name]) and not torch.equal(one[name], other[name])
 
@@ -105,4 +105,4 @@ def test_the_seed_decides_what_is_planted():
 def test_a_model_of_three_blocks():
     model = encoder_decoder()
     with pytest.raises(ValueError, match="model must have two blocks, got 3: encoder, decoder, cross"):
-        plant(model, examples(model), TASK)
+        plant_heads(model, examples(model), TASK)

@@ -19,34 +19,34 @@ from mha_lib.models.induction import (
     NUM_HIDDENS,
     NUM_STEPS,
     AttentionOnly,
-    RepeatedPieces,
-    draw_repeats,
+    InductionBatch,
     letter_losses,
-    rotations,
+    rope_cos_sin,
+    sample_induction_batch,
 )
 from mha_lib.models.shipped import shipped
-from mha_lib.models.training import descend, seeded, single_thread
+from mha_lib.models.training import seeded, single_thread, training_loop
 
-KINDS = ("rotated", "learned", "sines", "none")
+SCHEMES = ("rotated", "learned", "sines", "none")
 LONGEST = 64  # as many places as the tables have
 STEPS_TO_SHIP = 3 * NUM_STEPS
 
 
-class Placed(AttentionOnly):
-    """Two layers of two heads that learn of places by one of ``KINDS``.
+class PositionalModel(AttentionOnly):
+    """Two layers of two heads that learn of places by one of ``SCHEMES``.
 
     "rotated" is ``AttentionOnly``. "learned" and "sines" add a row of ``table``, (LONGEST, NUM_HIDDENS), to each
     letter; "none" adds nothing.
 
     Raises:
-        ValueError: ``kind`` is not one of ``KINDS``.
+        ValueError: ``kind`` is not one of ``SCHEMES``.
     """
 
     table: Tensor | None
 
     def __init__(self, kind: str) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        if kind not in SCHEMES:
+            raise ValueError(f"kind must be one of {', '.join(SCHEMES)}, got {kind!r}")
         super().__init__()
         if kind != "rotated":
             size = NUM_HIDDENS
@@ -55,7 +55,7 @@ class Placed(AttentionOnly):
         if kind == "learned":
             self.table = nn.Parameter(torch.randn(LONGEST, NUM_HIDDENS))
         elif kind == "sines":
-            cos, sin = rotations(torch.arange(LONGEST), NUM_HIDDENS)
+            cos, sin = rope_cos_sin(torch.arange(LONGEST), NUM_HIDDENS)
             # A buffer, so that it goes where the model goes.
             self.register_buffer("table", torch.cat([sin, cos], dim=-1), persistent=False)
         else:
@@ -81,12 +81,12 @@ class Placed(AttentionOnly):
         return self.read(X, head_mask, None if padding is None else ~padding[:, None, None])
 
 
-def train_placed(kind: str, seed: int, steps: int = NUM_STEPS) -> Placed:
-    """A model of one of ``KINDS``, trained as ``train_on_repeats`` does, in eval mode."""
+def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> PositionalModel:
+    """A model of one of ``SCHEMES``, trained as ``train_on_repeats`` does, in eval mode."""
     with single_thread(), seeded(seed) as generator:
-        model = Placed(kind)
-        batches = (draw_repeats(BATCH_SIZE, generator).letters for _ in range(steps))
-        descend(model, (letter_losses(model, letters).mean() for letters in batches), LEARNING_RATE)
+        model = PositionalModel(kind)
+        batches = (sample_induction_batch(BATCH_SIZE, generator).letters for _ in range(steps))
+        training_loop(model, (letter_losses(model, letters).mean() for letters in batches), LEARNING_RATE)
     return model.eval()
 
 
@@ -95,14 +95,14 @@ def weights_name(kind: str) -> str:
     return f"places_{kind}"
 
 
-def placed_model(kind: str) -> Placed:
-    """The model of one of ``KINDS`` as it ships, trained from seed 0; errors as in ``shipped`` and ``Placed``."""
-    return shipped(weights_name(kind), lambda: Placed(kind))
+def shipped_positional_model(kind: str) -> PositionalModel:
+    """Return the model of one of ``SCHEMES`` that ships, trained from seed 0; errors as in ``shipped``."""
+    return shipped(weights_name(kind), lambda: PositionalModel(kind))
 
 
 @torch.no_grad()
 def right_letters(
-    model: Placed, rows: RepeatedPieces, left: int = 0, *, masked: bool = True, counted: bool = False
+    model: PositionalModel, rows: InductionBatch, left: int = 0, *, masked: bool = True, counted: bool = False
 ) -> Tensor:
     """Which letters the model tells right, (number of predictable letters,), in the order of ``rows.predictable``.
 

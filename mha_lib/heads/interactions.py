@@ -6,17 +6,17 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import always, evaluate, head_outputs, head_shape, heads_seen_by, measuring, saying
+from mha_lib.heads.ablation import constant_patch, eval_mode, evaluate, head_grid, head_outputs, hook_heads, patch_heads
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
 
-def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
+def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
     """The two heads of a block whose single costs say least about what both cost together, in accuracy.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     groups = [*combinations(range(shape[1]), 1), *combinations(range(shape[1]), 2)]
     gates = torch.ones(1 + len(groups), *shape)
     for gate, gone in zip(gates[1:], groups, strict=True):
@@ -28,7 +28,7 @@ def natural_twins(model: Transformer, batch: Batch, task: Task, block: int = 0) 
     return {"heads": [one, other], "alone": alone, "together": costs[one, other]}
 
 
-def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
+def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
     """What each head of a block costs, in nats, while later heads may react to its absence, and while they are frozen.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
@@ -37,24 +37,24 @@ def costs_with_later_frozen(model: Transformer, batch: Batch, task: Task, block:
 
     Source: McGrath et al. 2023, "The Hydra Effect"; Rushing & Nanda 2024, "Explorations of Self-Repair".
     """
-    shape = head_shape(model)
+    shape = head_grid(model)
     said = head_outputs(model, batch)[block + 1 :]
     later = model.attentions[block + 1 :]
     gates = torch.ones(1 + shape[1], *shape, device=model.device)
     gates[1:, block] -= torch.eye(shape[1], device=gates.device)
 
     def costs() -> Tensor:
-        with torch.no_grad(), measuring(model):
+        with torch.no_grad(), eval_mode(model):
             outputs = [model(batch.inputs, batch.valid_lens, gate) for gate in gates]
         losses = torch.stack([task.losses(output, batch.targets).double().mean() for output in outputs])
         return losses[1:] - losses[0]
 
     free = costs()
-    with heads_seen_by(later, [always(kept) for kept in said]):
+    with hook_heads(later, [constant_patch(kept) for kept in said]):
         return {"free": free, "frozen": costs()}
 
 
-def heard_by(
+def direct_effects(
     model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
     """Who hears a head? The loss of every answer, in nats, where only some later heads hear of its absence, or all but.
@@ -67,12 +67,12 @@ def heard_by(
         head: (block, head).
         listeners: (block, head) of later ones.
     """
-    gone = torch.ones(head_shape(model), device=model.device)
+    gone = torch.ones(head_grid(model), device=model.device)
     gone[head] = 0
     with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
 
     def losses(mask: Tensor | None, words: list[Tensor], places: Collection[tuple[int, int]]) -> Tensor:
-        with torch.no_grad(), measuring(model), saying(model, words, places):
+        with torch.no_grad(), eval_mode(model), patch_heads(model, words, places):
             return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
 
     return {
