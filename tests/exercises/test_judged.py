@@ -9,7 +9,7 @@ from right_answers import ROLES, mask
 
 from mha_lib import heads
 from mha_lib.checking.edits import rows_of, with_edits
-from mha_lib.exercises import COURSE, head_importance, masked_softmax_2d, reading_heads
+from mha_lib.exercises import COURSE, head_importance, masked_weights, reading_heads
 from mha_lib.exercises.multi_head_attention import two_head_matrices
 from mha_lib.heads import statistics
 
@@ -165,11 +165,14 @@ TOLD = {  # exercise → answers, and words of what is said of each
         ((W_Q[:5], W_K[:5]), "need an even number of rows"),
         ((W_Q * math.inf, W_K), "A score is infinite or NaN"),
     ],
-    "masked_softmax_2d": [
-        (lambda scores, lens: masked_softmax_2d.right(scores, lens).detach(), "does not find its way back"),
+    "masked_weights": [
         (
-            lambda scores, lens: (scores + torch.where(mask(scores, lens), 0, -math.inf)).softmax(-1).nan_to_num(0),
-            "The weights are right, but the gradient of the scores holds NaN at [0, 1, 0], where the length is 0.",
+            lambda scores, valid: masked_weights.right(scores, valid).detach(),
+            "the gradient of the scores cannot be computed",
+        ),
+        (
+            lambda scores, valid: (scores + torch.where(mask(scores, valid), 0, -math.inf)).softmax(-1).nan_to_num(0),
+            "but the gradient of the scores holds NaN at [0, 1, 0], in a row without a valid key.",
         ),
     ],
 }
