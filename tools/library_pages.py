@@ -36,7 +36,7 @@ BEHIND = {
         "decoding_tests": "shape later_tokens in_pieces second_text reference behind_padding some_texts_end bfloat16",
         "bugs": "guess reveal score check_fix",
     },
-    "exercises": {"setup_check": "check_setup", "reading_heads": "unknown_heads"},
+    "exercises": {"setup_check": "check_setup"},
 }
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library

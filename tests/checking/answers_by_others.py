@@ -327,7 +327,7 @@ def _(W, num_heads):
     return W[part == 0], W[part == 1], W[part == 2]
 
 
-@wrong("evenness", "an even look at more keys than are valid")
+@wrong("normalized_entropy", "divided by that of more keys than are valid")
 def _(weights, valid_lens):
     """Every entropy is divided by ln n, the number of all keys with padding, instead of the log of the example's valid
     keys."""
@@ -339,7 +339,7 @@ def _(weights, valid_lens):
     return share.sum(dim=(0, 2)) / valid.sum()
 
 
-@wrong("evenness", "Padded queries are counted")
+@wrong("normalized_entropy", "Padded queries are counted")
 def _(weights, valid_lens):
     """The rows of padded queries are averaged in, too."""
     entropy = torch.special.entr(weights).sum(dim=-1)  # (batch, heads, n)
@@ -347,7 +347,7 @@ def _(weights, valid_lens):
     return (entropy / even).mean(dim=(0, 2))
 
 
-@wrong("evenness", "Is a mean taken of means")
+@wrong("normalized_entropy", "Queries of short and long examples count differently")
 def _(weights, valid_lens):
     """It averages within each example first and then over examples, so a query of a short text counts more than one of
     a long text."""
@@ -359,7 +359,7 @@ def _(weights, valid_lens):
     return torch.stack(per_example).mean(dim=0)
 
 
-@right("evenness")
+@right("normalized_entropy")
 def _(weights, valid_lens):
     rows = [
         torch.distributions.Categorical(probs=w[:, :n, :n], validate_args=False).entropy() / torch.tensor(n).log()
@@ -368,13 +368,13 @@ def _(weights, valid_lens):
     return torch.cat(rows, dim=1).mean(dim=1)
 
 
-@wrong("heard", "What becomes of a value on its way out?")
+@wrong("contribution_map", "This is the length of the values")
 def _(weights, values, W_o):
     """It takes the length of the value itself: the value has not gone through the head's columns of W_o."""
     return weights * values.norm(dim=-1).unsqueeze(2)
 
 
-@wrong("heard", "A head does not meet its own columns of W_o")
+@wrong("contribution_map", "columns of W_o that are not its own")
 def _(weights, values, W_o):
     """The columns of W_o are split as (head size, heads) instead of (heads, head size), so a head gets every h-th
     column instead of its block."""
@@ -384,7 +384,7 @@ def _(weights, values, W_o):
     return weights * said.norm(dim=-1)[:, :, None, :]
 
 
-@wrong("heard", "Another number is taken of a vector than its length")
+@wrong("contribution_map", "Another number than the length of the vector")
 def _(weights, values, W_o):
     """The square root is missing: it gives the squared length of the vector."""
     head_size = values.shape[-1]
@@ -396,7 +396,7 @@ def _(weights, values, W_o):
     return torch.stack(maps, dim=1)
 
 
-@right("heard")
+@right("contribution_map")
 def _(weights, values, W_o):
     p = values.shape[-1]
     gram = torch.stack([C.T @ C for C in W_o.split(p, dim=1)])
@@ -455,42 +455,42 @@ def _(seen, unseen, number):
     return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
 
 
-@wrong("find_head", "The figure is that of the sentences on which the head was chosen")
-def _(chosen_on, judged_on):
+@wrong("find_head", "The figure comes from the sentences that chose the head")
+def _(calibration, test):
     """It reports the weight on the sentences that the head was chosen on, not on the others."""
-    mean = chosen_on.mean(dim=0)
+    mean = calibration.mean(dim=0)
     layer, head = divmod(mean.argmax().item(), mean.shape[1])
     return [layer, head, mean[layer, head].item()]
 
 
-@wrong("find_head", "Layer and head have changed places")
-def _(chosen_on, judged_on):
+@wrong("find_head", "Layer and head are exchanged")
+def _(calibration, test):
     """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
-    mean = chosen_on.mean(dim=0)
+    mean = calibration.mean(dim=0)
     best = int(mean.argmax())
     layer = best % mean.shape[1]
     head = best // mean.shape[1]
-    return [layer, head, float(judged_on.mean(dim=0).flatten()[best])]
+    return [layer, head, float(test.mean(dim=0).flatten()[best])]
 
 
 @wrong("find_head", "The layer is chosen first, by the mean of its heads")
-def _(chosen_on, judged_on):
+def _(calibration, test):
     """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
     layers."""
-    means = chosen_on.mean(dim=0)
+    means = calibration.mean(dim=0)
     layer = int(means.mean(dim=1).argmax())
     head = int(means[layer].argmax())
-    return [layer, head, judged_on[:, layer, head].mean().item()]
+    return [layer, head, test[:, layer, head].mean().item()]
 
 
 @right("find_head")
-def _(chosen_on, judged_on):
+def _(calibration, test):
     best = (-1.0, 0, 0)
-    for layer in range(chosen_on.shape[1]):
-        for head in range(chosen_on.shape[2]):
-            best = max(best, (chosen_on[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
+    for layer in range(calibration.shape[1]):
+        for head in range(calibration.shape[2]):
+            best = max(best, (calibration[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
     _, layer, head = best
-    return [layer, head, judged_on[..., layer, head].mean().item()]
+    return [layer, head, test[..., layer, head].mean().item()]
 
 
 @wrong("evidence", "how much texts differ, not how sure their mean is")

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
-from mha_lib.heads import statistics
 from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
@@ -77,7 +76,7 @@ def unfused_by_chunks(W, num_heads):
     return [torch.cat(parts) for parts in zip(*heads, strict=True)]
 
 
-def evenness_by_loops(weights, valid_lens):
+def entropy_by_loops(weights, valid_lens):
     found = [[] for _ in range(weights.shape[1])]
     for example, length in zip(weights, valid_lens.tolist(), strict=True):
         for h, i in itertools.product(range(len(example)), range(length)):
@@ -100,11 +99,11 @@ def gain_by_combinations(seen, unseen, number):
     return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
 
 
-def head_by_sentences(chosen_on, judged_on):
+def head_by_sentences(calibration, test):
     """The highest sum over sentences, sought head by head."""
-    places = itertools.product(*map(range, chosen_on.shape[1:]))
-    layer, head = max(places, key=lambda place: chosen_on[:, place[0], place[1]].sum())
-    return layer, head, (judged_on[:, layer, head].sum() / len(judged_on)).item()
+    places = itertools.product(*map(range, calibration.shape[1:]))
+    layer, head = max(places, key=lambda place: calibration[:, place[0], place[1]].sum())
+    return layer, head, (test[:, layer, head].sum() / len(test)).item()
 
 
 def strangers_by_number(first, second):
@@ -178,10 +177,8 @@ RIGHT = {
     "every_map": [maps_from_torch],
     "into_torch": [into_torch_by_state],
     "out_of_torch": [out_of_torch_by_state],
-    "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
-    "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
-    "evenness": [evenness_by_loops],
-    "heard": [
+    "normalized_entropy": [entropy_by_loops],
+    "contribution_map": [
         lambda weights, values, W: torch.einsum(
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
