@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.checking import running
 from mha_lib.checking.exercise import judged
 from mha_lib.checking.running import MistakeError, run_safely
 from mha_lib.checking.wording import as_sentence
@@ -77,9 +76,8 @@ def watched(function: Any) -> Any:
             figures = [returned] if isinstance(returned, Figure) else own
             return [panel for figure in figures for panel in panels_of(figure)] if figures else None
         finally:
-            if not running.can_fork():
-                for number in set(plt.get_fignums()) - before:
-                    plt.close(number)
+            for number in set(plt.get_fignums()) - before:
+                plt.close(number)
 
     return draw
 

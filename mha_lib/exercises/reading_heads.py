@@ -57,7 +57,7 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
             head may be in another one.
         """,
 )
-def find_head(calibration, test):
+def choose_head(calibration, test):
     """Return the head with the highest mean weight on a word, and its mean weight on other sentences.
 
     calibration (sentences, layers, heads) and test (other sentences, layers, heads): the weight of each head on the

@@ -99,11 +99,11 @@ def gain_by_combinations(seen, unseen, number):
     return unseen[max(sets, key=lambda heads: seen[heads])] - unseen[sets].mean()
 
 
-def head_by_sentences(calibration, test):
+def head_by_sentences(chosen_on, judged_on):
     """The highest sum over sentences, sought head by head."""
-    places = itertools.product(*map(range, calibration.shape[1:]))
-    layer, head = max(places, key=lambda place: calibration[:, place[0], place[1]].sum())
-    return layer, head, (test[:, layer, head].sum() / len(test)).item()
+    places = itertools.product(*map(range, chosen_on.shape[1:]))
+    layer, head = max(places, key=lambda place: chosen_on[:, place[0], place[1]].sum())
+    return layer, head, (judged_on[:, layer, head].sum() / len(judged_on)).item()
 
 
 def strangers_by_number(first, second):
@@ -186,6 +186,7 @@ RIGHT = {
     "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "find_head": [head_by_sentences],
+    "choose_head": [head_by_sentences],
     "strangers": [strangers_by_number],
     "evidence": [evidence_by_cost],
     "own_importance": [integrated_gradients, monte_carlo_shapley],
