@@ -114,7 +114,7 @@ def cells_of(drawn: Any) -> tuple[Any, list[float], list[float]]:
     """The numbers of an image or a mesh, (rows, columns), and the centres of its columns and rows."""
     import numpy as np
 
-    numbers = np.ma.filled(np.ma.asarray(drawn.get_array(), dtype=float), np.nan)
+    numbers: Any = np.ma.filled(np.ma.asarray(drawn.get_array(), dtype=float), np.nan)
     if hasattr(drawn, "get_extent"):  # an image
         left, right, bottom, top = drawn.get_extent()
         first, last = (top, bottom) if drawn.origin == "upper" else (bottom, top)
