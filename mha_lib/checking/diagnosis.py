@@ -9,22 +9,23 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.checking.comparing import Result, alike, as_tensor, equal, plain
+from mha_lib.checking.comparing import Result, as_tensor, equal, plain
 from mha_lib.checking.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
-    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "
-    "one has {0} entries and the other {1}. Which axes should meet there, and does one need a new axis of length 1?",
-    r"shapes cannot be multiplied|Expected size for first two dimensions": "in a matrix product the last axis of the "
-    "first must be as long as the last but one of the second. Is one to be transposed, or is the order wrong?",
-    r"view size is not compatible": "a view reads the numbers in the order in which they lie in memory. Once axes have "
-    "changed places another order is wanted. What copies the numbers into it?",
-    r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
-    "to the axis that is cut?",
+    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "the shapes of two tensors do not fit: "
+    "along an axis, one has {0} entries and the other {1}. Print both shapes; one may need a new axis of length 1.",
+    r"shapes cannot be multiplied|Expected size for first two dimensions": "in a matrix product, the last axis of the "
+    "first tensor must be as long as the last but one of the second. Print both shapes; one may have to be transposed.",
+    r"view size is not compatible": "`view` cannot change the order of the numbers in memory, which is needed after a "
+    "`transpose` or `permute`. Use `reshape`.",
+    r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Check which axis is "
+    "divided, and into how many parts.",
     r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be "
-    "whole. Which division gives whole numbers?",
-    r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
-    r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
+    "a whole number. Divide by `//` instead of `/`.",
+    r"Dimension out of range": "the code names an axis that this tensor does not have. Print its shape.",
+    r"only one element tensors|only integer tensors|ambiguous": "a tensor of many numbers is used where one number is "
+    "needed.",
 }
 FORMS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said → what was made of the right numbers
     "Every number has the wrong sign.": torch.neg,
@@ -53,7 +54,7 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
-    """What was done to the right numbers, where one change explains every number of every call."""
+    """Return what was done to the right numbers, where one change explains every number of every call."""
     pairs = comparable(results)
     if not pairs:
         return
@@ -79,7 +80,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
-    """What is true of wrong results in every call, the surest first."""
+    """Return what is true of wrong results in every call, the surest first."""
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
@@ -93,9 +94,14 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
 
 
 def random_results(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is true if two calls with the same arguments give different results."""
-    if any(one.trial is other.trial and not alike(one, other) for one, other in itertools.combinations(results, 2)):
-        yield "Two equal calls give different results: something random is left in it, such as a weight not copied."
+    """Yield what is true if two calls with the same arguments give different numbers."""
+    for one, other in itertools.combinations(results, 2):
+        first, second = one.numbers, other.numbers
+        if one.trial is other.trial and first is not None and second is not None and not equal(first, second):
+            yield (
+                "Two calls with equal arguments give different results. Some number is random, for example a parameter "
+                "that is not copied."
+            )
 
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
@@ -118,18 +124,18 @@ def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[s
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is True, False or a whole number."""
+    """Return whether a value is True, False or a whole number."""
     return isinstance(value, int)
 
 
 def listed(values: Sequence[int]) -> str:
-    """Values in words: "2", "2 or 3", "2, 3 or 5"."""
+    """Return values in words: "2", "2 or 3", "2, 3 or 5"."""
     *most, last = map(str, values)
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
-    """Which parts are wrong, and how, where several numbers or tensors are asked for."""
+    """Return which parts are wrong, and how, where several numbers or tensors are asked for."""
     count = len(results[0].right)
     told: dict[str, list[str]] = {}  # what is said → of which parts
     if any(not isinstance(result.got.value, list | tuple) or len(result.got.value) != count for result in results):
@@ -149,7 +155,7 @@ def of_parts(results: Sequence[Result]) -> Iterator[str]:
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """What is true of wrong numbers in every call, where their shapes are right."""
+    """Return what is true of wrong numbers in every call, where their shapes are right."""
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
@@ -168,7 +174,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
-    """Where the first misplaced entry comes from, if all entries of every call are among the right ones."""
+    """Return where the first misplaced entry comes from, if all entries of every call are among the right ones."""
     moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
@@ -193,13 +199,13 @@ def meanings(message: str) -> Iterator[str]:
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
-    """Numbers given and right ones; nothing if some call gives none, or only their type is wrong."""
+    """Return numbers given and right ones; nothing if some call gives none, or only their type is wrong."""
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """What can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
+    """Return what can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
     yield from FORMS.items()
     if several:
         yield from OF_PARTS.items()
@@ -211,7 +217,7 @@ def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], T
 
 
 def ratio(got: Tensor, right: Tensor) -> float:
-    """The one factor between two tensors; NaN if there is none."""
+    """Return the one factor between two tensors; NaN if there is none."""
     if got.shape != right.shape or not right.abs().sum() > 0:
         return math.nan
     factor = (got * right).sum() / right.square().sum()
@@ -219,13 +225,13 @@ def ratio(got: Tensor, right: Tensor) -> float:
 
 
 def shift(got: Tensor, right: Tensor) -> float:
-    """The one difference between two tensors; NaN if there is none."""
+    """Return the one difference between two tensors; NaN if there is none."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 
 
 def sum_to_one(X: Tensor, axis: int) -> bool:
-    """Whether all sums along an axis are 1, of numbers that are not negative."""
+    """Return whether all sums along an axis are 1, of numbers that are not negative."""
     return X.dim() > 1 and bool(X.min() >= 0) and equal(X.sum(axis), torch.ones_like(X.sum(axis)))
 
 
