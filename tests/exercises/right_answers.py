@@ -116,9 +116,6 @@ def evidence_by_cost(whole, without, others):
     return more.mean().item(), (more.var() / more.numel()).sqrt().item()
 
 
-ROLES = ["same word", "next", "even", "previous", "first", "itself"]
-
-
 def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
     """What torch itself gives for these parameters."""
     d = X.shape[-1]
