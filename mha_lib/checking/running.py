@@ -89,7 +89,7 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
 
 
 def can_fork() -> bool:
-    """Whether calls can run in a forked process: not on Windows, nor on macOS, whose libraries may not survive it.
+    """Return whether calls can run in a forked process: not on Windows, nor on macOS.
 
     Where torch has an accelerator, a forked process cannot compute gradients.
     """
@@ -140,7 +140,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
-    """Return the forked process: send what ``attempt`` says of each trial, then end without a trace."""
+    """Run ``attempt`` on each trial in the forked process, send the outcomes, and exit."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
@@ -157,7 +157,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """What a call with copies of the arguments gives, or the reason why there is nothing to judge; raises nothing."""
+    """Return the outcome of a call with copies of the arguments, or why there is none; raise nothing."""
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():
