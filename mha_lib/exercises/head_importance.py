@@ -4,7 +4,7 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -106,72 +106,6 @@ def added_in(orders: Sequence[str]) -> list[float]:
 def close(shares: Sequence[float], others: Sequence[float]) -> bool:
     """Whether shares are the same, up to rounding."""
     return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
-
-
-class Game:
-    """How well a model does with some of its heads: ``score(kept)``, kept a list of their numbers."""
-
-    def __init__(self, num_heads: int) -> None:
-        self.num_heads = num_heads
-        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
-        sets = heads.set_members(torch.arange(2**num_heads), num_heads).float()
-        self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
-
-    def __call__(self, kept: Iterable[int]) -> float:
-        if not isinstance(kept, Iterable):
-            raise TypeError(f"score takes a list with the numbers of the heads that stay, got {kept!r}")
-        heads = [int(head) for head in kept]
-        if not set(heads) <= set(range(self.num_heads)) or len(set(heads)) < len(heads):
-            raise ValueError(f"score takes the numbers of the heads that stay, each once, got {heads}")
-        return self.values[sum(2**head for head in heads)].item()
-
-    def __repr__(self) -> str:
-        return "score"
-
-
-@exercise(
-    trials=lambda: [(Game(num_heads), num_heads) for num_heads in (3, 4, 5, 6, 7)],
-    praise="After every cut you asked again, in the company of those that are left.",
-    idea="What a head is worth depends on who else is there, so one question to each head is not enough.",
-    begin="Begin with a list of the heads that are left, and a loop that goes on until it is empty.",
-    mistakes="""
-    for other in kept if -> for other in range(num_heads) if => Every head is asked once, in the company of all. Who is
-        still there after a cut?
-    max( -> min( => The head whose absence costs most goes first. Which head goes first, by what its absence costs?
-    return order -> $[::-1] => This is the right order, last cut first. From which end is the list read?
-    max( -> min( ; (without(head)) -> ([head]) || (without(head)) -> ([head]) => Heads go by what they do alone. What
-        does a head's absence cost those that are left?
-    (without(head)) -> ([*order, head]) || (without(head)) -> ([*order, head]) ; return order -> $[::-1] => This is an
-        order in which heads join. Does the search begin with all heads, or with none?
-    max( -> min( ; (without(head)) -> ([*order, head]) => The score is asked about the heads that are cut. Whom should
-        it be asked about?
-    (without(head)) -> (kept) => Heads go by their number. Is the score asked the same for every head?
-    order.append(gone) -> order.append(kept.index(gone)) => A head's place in the list of those that are left is given.
-        Where is its number?
-    return order -> return [order.index(head) for head in range(num_heads)] => It is said for each head when it goes.
-        What should be said for each cut?
-    while kept: -> while len(kept) > 1: => The last head that is left is missing. When does the loop end?
-    (without(head)) -> ([int(other in kept and other != head) for other in range(num_heads)]) || (head) => The score is
-        not given a list of the heads that stay, and an error is raised.
-    """,
-)
-def order_of_cuts(score, num_heads):
-    """A greedy search for the order in which heads go: each time the one whose absence costs least those that are left.
-
-    score(kept) says how well the model does with the heads in the list ``kept`` alone → the numbers of all heads, in
-    the order in which they are cut.
-    Source: greedy backward elimination; for heads P. Michel, O. Levy, G. Neubig, 2019, section 4, prune step by step.
-    """
-    kept, order = list(range(num_heads)), []
-
-    def without(head):
-        return [other for other in kept if other != head]
-
-    while kept:
-        gone = max(kept, key=lambda head: score(without(head)))
-        order.append(gone)
-        kept.remove(gone)
-    return order
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:

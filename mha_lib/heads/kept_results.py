@@ -11,6 +11,7 @@ COMMANDS = {
     "places": "make research-places",
     "real_heads": "make research-real",
     "next_word": "make research-next-word",
+    "fresh_texts": "make research-fresh-texts",
 }
 
 
@@ -29,7 +30,8 @@ def load_results(name: str) -> dict | list:
             what five seeds give, by the names of its ``COLUMNS``, and the same for a guess. "real_heads": what was
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.
             "next_word": what that model says next on texts that nobody chose, with heads cut, as
-            ``research/next_word.py`` says.
+            ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
+            as ``research/fresh_texts.py`` says.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

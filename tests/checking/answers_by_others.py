@@ -455,44 +455,6 @@ def _(seen, unseen, number):
     return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
 
 
-@wrong("find_head", "The figure is that of the sentences on which the head was chosen")
-def _(chosen_on, judged_on):
-    """It reports the weight on the sentences that the head was chosen on, not on the others."""
-    mean = chosen_on.mean(dim=0)
-    layer, head = divmod(mean.argmax().item(), mean.shape[1])
-    return [layer, head, mean[layer, head].item()]
-
-
-@wrong("find_head", "Layer and head have changed places")
-def _(chosen_on, judged_on):
-    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
-    mean = chosen_on.mean(dim=0)
-    best = int(mean.argmax())
-    layer = best % mean.shape[1]
-    head = best // mean.shape[1]
-    return [layer, head, float(judged_on.mean(dim=0).flatten()[best])]
-
-
-@wrong("find_head", "The layer is chosen first, by the mean of its heads")
-def _(chosen_on, judged_on):
-    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
-    layers."""
-    means = chosen_on.mean(dim=0)
-    layer = int(means.mean(dim=1).argmax())
-    head = int(means[layer].argmax())
-    return [layer, head, judged_on[:, layer, head].mean().item()]
-
-
-@right("find_head")
-def _(chosen_on, judged_on):
-    best = (-1.0, 0, 0)
-    for layer in range(chosen_on.shape[1]):
-        for head in range(chosen_on.shape[2]):
-            best = max(best, (chosen_on[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
-    _, layer, head = best
-    return [layer, head, judged_on[..., layer, head].mean().item()]
-
-
 @wrong("evidence", "how much texts differ, not how sure their mean is")
 def _(whole, without, others):
     """It returns the standard deviation between texts, not the standard error: the root of the number of texts is

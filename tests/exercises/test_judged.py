@@ -1,5 +1,6 @@
 """Exercises that are judged in their own way: what is said of typical answers, and of what is no answer at all."""
 
+import copy
 import itertools
 import math
 
@@ -9,7 +10,7 @@ from right_answers import ROLES, mask
 
 from mha_lib import heads
 from mha_lib.checking.edits import rows_of, with_edits
-from mha_lib.exercises import COURSE, head_importance, masked_softmax_2d, reading_heads
+from mha_lib.exercises import COURSE, head_importance, head_pruning, masked_softmax_2d, reading_heads
 from mha_lib.exercises.multi_head_attention import previous_token_matrices
 from mha_lib.heads import statistics
 
@@ -27,6 +28,24 @@ def changed(**roles):
 def distances(weights):
     places = torch.arange(weights.shape[-1])
     return (places - places[:, None]).abs()
+
+
+def smaller_layer(**edits):
+    """A slip in the right answer, by the number of the edit: the old code and the new."""
+    return with_edits(head_pruning.smaller_layer, dict(edits.values()))
+
+
+def one_by_one(layer, removed):
+    for head in removed:
+        layer = head_pruning.smaller_layer(layer, [head])
+    return layer
+
+
+def with_gates(layer, removed):
+    layer = copy.deepcopy(layer)
+    for head in removed:
+        layer.W_o.weight.data.unflatten(1, (layer.num_heads, -1))[:, head] = 0
+    return layer
 
 
 def share_beyond(steps):
@@ -91,7 +110,6 @@ TOLD = {  # exercise → answers, and words of what is said of each
         (0.4, "this is a float"),
         ([0.4, None, 0.2], "Put a number"),
     ],
-    "order_of_cuts": [(lambda score, n: [score([1] * n)], "each once, got [1, 1, 1]")],
     "own_importance": [
         *((measure, text) for text, measure in head_importance.LOW_MEASURES.items()),
         (loop_without, "It is leave-one-out"),
@@ -104,6 +122,18 @@ TOLD = {  # exercise → answers, and words of what is said of each
         (in_train_mode, "in train mode"),
         (with_backward, "leaves gradients"),
         (changes_examples, "changes the examples"),
+    ],
+    "remove_heads": [
+        (smaller_layer(a=("weight[:, kept]", "weight[kept]")), "`W_o` has lost rows: its weight is (9, 12)"),
+        (one_by_one, "[0, 2] of 4 removed, the output is that of heads [1, 2]: after one removal the heads behind it"),
+        (with_gates, "all weights have their old sizes: the gates were left in"),
+        (smaller_layer(a=("head not in removed", "head in removed")), "only the removed heads are left"),
+        (smaller_layer(a=("(layer.num_heads, -1))", "(-1, layer.num_heads)).T")), "Take the same rows from `W_q`"),
+        (smaller_layer(a=("copy.deepcopy(layer)", "layer")), "the layer that was given has changed"),
+        (smaller_layer(a=("small.num_heads = layer.num_heads - len(removed)", "pass")), "and 3 heads are left"),
+        (smaller_layer(a=("linear.bias is not None", "False")), "the new layer raises RuntimeError"),
+        (lambda layer, removed: layer.W_q.weight, "A layer is needed; the function returns a tensor"),
+        (lambda layer, removed: layer[0], "your function raises TypeError"),
     ],
     "head_roles": [
         (changed(head1="previous", head3="next"), "have changed places throughout"),
