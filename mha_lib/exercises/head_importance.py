@@ -116,37 +116,36 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
 
 @exercise(
     trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2), (7, 3))],
-    praise="Chosen on some examples, judged on others, and held against chance at the same size.",
-    idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
-    begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
+    praise="The set is chosen on some examples, tested on others, and compared with random sets of its size.",
+    idea="Three decisions: on which table to choose, on which to test, and what to compare with.",
+    begin="Begin with the choice: heads.best_sets gives the best set of every size. Only one table may be used for it.",
     mistakes="""
     random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
-        chosen and judged on the seen examples. On which should it be judged?
-    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
+        chosen and judged on the seen examples. Test it on the others.
+    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples, which only test the choice.
     best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
-        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and judged on the seen ones. Which table may be
-        used for what?
-    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
+        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and tested on the seen ones. Exchange the two.
+    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Only the seen examples may choose.
     unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
-        heads are judged on different examples. Can the two be compared?
+        heads are judged on different examples. Test both on the unseen ones.
     - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
         unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
-        set, not with the mean over sets of this size. What would chance have chosen?
+        set. Compare with the mean over all sets of this size.
     heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. How many heads does a
-        fair opponent keep?
-    - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
+        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. Compare with sets of
+        this size.
+    - by_chance -> _ => This is the accuracy of the chosen heads. Compare it with that of random heads.
     unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
-        Which difference is asked for?
+        Return a difference.
     best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
         random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
         best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Which set stands at place 0?
+        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Index 0 is the set without heads.
     best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
         top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
-        chosen one by one, by a number for each. What can a table of all sets tell by itself?
+        chosen one by one, by a number for each. The table has the accuracy of every set: look up the best.
     best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
-        sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
+        sets of all sizes are tested at once, which is an error where one number is needed. Take the one of this size.
     heads.best_sets(seen)[number] -> torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
         number]).argmax() => The best set's place among those of its size is taken for its number in the whole table.
     """,
