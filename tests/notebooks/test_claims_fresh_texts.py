@@ -88,6 +88,10 @@ CLAIMS = {
     "0.31 (0.14 to 0.47) in the lower half of the layers, and at −0.19 (−0.35 to −0.01) in the upper": lambda r: (
         [r.halves(f"{half} half") for half in ("lower", "upper")] == [[0.31, 0.14, 0.47], [-0.19, -0.35, -0.01]]
     ),
+    "the five change 19 words, five others of the same layers at most 6, and five of all heads at most 15": lambda r: (
+        r.found["words"]["means"]["five"][0] == 19
+        and [r.words(kind)[0] for kind in ("same layers", "all heads")] == [6, 15]
+    ),
 }
 
 

@@ -94,7 +94,7 @@ CLAIMS = {
     "56 of them had not been tried before": lambda r: (
         (len(r.found["read or known"]), len(r.new)) == (60, 56) and r.share(MILLER) == 0.3
     ),
-    "on 22 of these the model continues with the word that it has just read": lambda r: (
+    "On 22 of these the model continues with the word that it has just read": lambda r: (
         (len(r.read), len(r.new)) == (22, 56)
     ),
     "five others of the same layers at most 6": lambda r: (
