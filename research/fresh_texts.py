@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.heads.ablation import hook_heads, eval_mode
+from mha_lib.heads.ablation import eval_mode, hook_heads
 from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_lib.models.next_words import GROUPS, NUM_HEADS, START
 from mha_lib.models.smollm2 import SmolLM2, smollm2

@@ -26,7 +26,7 @@ ON_THE_CARD = {
     "04_transpose_qkv": 0,
     "05_block_and_torch_layer": 0,
     "06_heads_at_work": 3,
-    "07_head_importance": 1,
+    "07_head_importance": 0,
     "08_head_pruning": 0,
     "09_heads_today": 0,
     "11_heads_being_born": 3,

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.checking.comparing import Result, as_tensor, equal, plain
+from mha_lib.checking.comparing import Result, alike, as_tensor, equal, plain
 from mha_lib.checking.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
@@ -90,6 +90,12 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
         yield from of_parts(results)
     else:
         yield from marks(pairs)
+
+
+def random_results(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is true if two calls with the same arguments give different results."""
+    if any(one.trial is other.trial and not alike(one, other) for one, other in itertools.combinations(results, 2)):
+        yield "Two equal calls give different results: something random is left in it, such as a weight not copied."
 
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:

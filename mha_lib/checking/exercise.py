@@ -195,6 +195,7 @@ class FunctionExercise(Exercise):
         """Yield what is true of results that no mistake of the table explains, the surest first."""
         if any(result.got.error for result in results):
             return
+        yield from diagnosis.random_results(results)
         yield from diagnosis.one_change(results)
         yield from diagnosis.traces(results)
         for name in never_looked_at(function, self.right, len(results[0].trial)):

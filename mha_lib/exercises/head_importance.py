@@ -1,9 +1,7 @@
-"""The exercises of notebook 07: fair shares, a search, an honest experiment, an importance measure of one's own."""
+"""Exercises on importance: a search, a choice tested on other data, and a measure of the learner's."""
 
 import copy
 import functools
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,101 +9,13 @@ import torch
 from torch import Tensor
 
 from mha_lib import heads
-from mha_lib.checking.comparing import Result, is_number, plain
+from mha_lib.checking.comparing import Result, plain
 from mha_lib.checking.exercise import exercise, judged
-from mha_lib.checking.running import MistakeError, NotYetError, run_safely, same
-from mha_lib.checking.wording import as_sentence, kind_of
+from mha_lib.checking.running import MistakeError, run_safely, same
+from mha_lib.checking.wording import as_sentence
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding
-
-GAME = {"": 0.1, "A": 0.6, "B": 0.4, "C": 0.1, "AB": 0.6, "AC": 0.9, "BC": 0.7, "ABC": 0.9}
-ROUNDED = 0.004  # shares may be given in two digits
-WRONG_SHARES = {
-    (0.2, 0.0, 0.3): "This is what is lost when a head leaves both others. Is that its only place in an order?",
-    (0.5, 0.3, 0.0): "This is what each head adds alone, when it comes first. Is that its only place in an order?",
-    (0.6, 0.4, 0.1): "This is what the model does with one head alone. How much of it is guessing?",
-    (0.35, 0.15, 0.15): "This is the mean of coming first and coming last. Which places lie between?",
-    (0.425, 0.225, 0.225): "The four sets of others count alike. In how many orders does each come first?",
-    (1.3 / 3, 0.7 / 3, 0.7 / 3): "The first head to come takes the credit for guessing. What is there without any?",
-    (0.45, 0.225, 0.225): "The shares add up to what all three do together. How much of it is guessing?",
-    (0.5, 0.25, 0.25): "The shares are right to one another, but add up to 1. What do all three add to guessing?",
-    (2.4, 1.2, 1.2): "These are sums over the six orders, not means.",
-    (0.8, 0.4, 0.4): "Everything is twice what it should be. How many orders are there?",
-    (0.8 / 3, 0.8 / 3, 0.8 / 3): "Everyone gets the same. Do all three add the same?",
-}
-
-
-def worked_shares():
-    gains_of_A = [0.5, 0.5, 0.2, 0.2, 0.8, 0.2]  # in the orders ABC, ACB, BAC, BCA, CAB, CBA
-    gains_of_B = [0.0, 0.0, 0.3, 0.3, 0.0, 0.6]
-    gains_of_C = [0.3, 0.3, 0.3, 0.3, 0.0, 0.0]
-    return [sum(gains) / 6 for gains in (gains_of_A, gains_of_B, gains_of_C)]
-
-
-@judged(
-    right=worked_shares,
-    idea="A head's share is what it adds when it joins, averaged over all orders in which the three can come.",
-    begin="Begin with a list of the six orders; in the order B, A, C, head A adds 0.6 − 0.4.",
-)
-def fair_shares(answer: list[float]) -> str:
-    """The Shapley values of the three heads of ``GAME``.
-
-    answer: the shares of A, B and C. Source: L. S. Shapley, A Value for n-Person Games, 1953.
-    """
-    shares, right = shares_from(answer), worked_shares()
-    if close(shares, right):
-        return "B and C earn the same, although B does something alone and C does not: company makes the difference."
-    for wrong, text in WRONG_SHARES.items():
-        if close(shares, wrong):
-            raise MistakeError(text)
-    if close([share / 100 for share in shares], right):
-        raise MistakeError("These are the right shares in per cent. How is an accuracy written in the table?")
-    if close(sorted(shares), sorted(right)):
-        raise MistakeError("These are the right numbers, but not in the order A, B, C.")
-    orders = [*map("".join, itertools.permutations("ABC"))]
-    for some in itertools.chain(*(itertools.combinations(orders, number) for number in range(1, len(orders)))):
-        if close(shares, added_in(some)):
-            which = "a single order" if len(some) == 1 else f"{len(some)} of the orders"
-            raise MistakeError(f"This is what they add in {which}, as in {', '.join(some)}. How many are there?")
-    if sum(shares) > 10:  # the largest mistake above adds up to less than 5
-        raise MistakeError(
-            f"The shares add up to {sum(shares):.2f}: they look like per cent. How is an accuracy written in the table?"
-        )
-    if abs(sum(shares) - sum(right)) > 3 * ROUNDED:
-        raise MistakeError(
-            f"The shares add up to {sum(shares):.2f}, but all three together add {sum(right):.2f} to guessing."
-        )
-    name, share = next((n, s) for n, s, fair in zip("ABC", shares, right, strict=True) if abs(s - fair) > ROUNDED)
-    raise MistakeError(
-        f"They add up, but {name} does not earn {share:.2f}. What does it add in each of the six orders?"
-    )
-
-
-def shares_from(answer: Any) -> list[float]:
-    """Three finite numbers; a ``MistakeError`` if they are not, a ``NotYetError`` if some are still dots."""
-    answer = answer.tolist() if isinstance(answer, Tensor) else answer
-    if not isinstance(answer, list | tuple):
-        raise MistakeError(f"A list of three numbers is needed, the shares of A, B and C; this is {kind_of(answer)}.")
-    if any(share is None or share is ... for share in answer):
-        raise NotYetError("Put a number in the place of each `...`.")
-    if len(answer) != 3 or not all(is_number(share) and math.isfinite(share) for share in answer):
-        raise MistakeError("Three finite numbers are needed, the shares of A, B and C.")
-    return [float(share) for share in answer]
-
-
-def added_in(orders: Sequence[str]) -> list[float]:
-    """What A, B and C add when they join, averaged over these orders."""
-    worth = {order[:number]: GAME["".join(sorted(order[:number]))] for order in orders for number in range(4)}
-    steps = [(name, *order.split(name)) for order in orders for name in order]
-    return [
-        sum(worth[before + n] - worth[before] for n, before, _ in steps if n == name) / len(orders) for name in "ABC"
-    ]
-
-
-def close(shares: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether shares are the same, up to rounding."""
-    return all(abs(share - other) <= ROUNDED for share, other in zip(shares, others, strict=True))
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
@@ -173,10 +83,11 @@ NEARLY = 0.95  # rank correlation with another measure
 def first_and_last(model, batch, task):
     shape = heads.head_grid(model)
     found, ones = torch.zeros(shape), torch.ones(shape)
+    none, full = (task.accuracy(model, batch, gates) for gates in (0 * ones, ones))
     for head in range(found.numel()):
         only = torch.eye(found.numel())[head].view(shape)
-        comes_first = task.accuracy(model, batch, only) - task.accuracy(model, batch, 0 * ones)
-        comes_last = task.accuracy(model, batch) - task.accuracy(model, batch, ones - only)
+        comes_first = task.accuracy(model, batch, only) - none
+        comes_last = full - task.accuracy(model, batch, ones - only)
         found.view(-1)[head] = (comes_first + comes_last) / 2
     return found
 

@@ -1,5 +1,6 @@
-"""The exercises of notebook 05: the maps in torch's packed matrices, its masks, places beside padding, its block."""
+"""Exercises of notebook 05: weights and masks into PyTorch's layer and back, and the maps of all its heads."""
 
+import itertools
 import math
 
 import torch
@@ -7,12 +8,166 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.checking.exercise import exercise
-from mha_lib.checking.running import must_be_integers
+from mha_lib.exercises.whole_layer import CompleteAttention as Layer
 from mha_lib.museum.wrong_attention import attention, programs
 
 ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
+LONGER = torch.tensor([[False, False, True, True, True], [False] * 5, [False, False, False, True, True]])
 BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
 WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, True, False]])
+
+
+class ReadOnly(nn.Module):
+    """A layer whose parameters can be read, and which cannot be called."""
+
+    def forward(self, *_, **__):
+        raise RuntimeError("This layer cannot be called here. Copy its parameters into the other layer")
+
+
+class OwnLayer(ReadOnly, Layer):
+    """The layer of notebook 00, to be read."""
+
+
+class TorchLayer(ReadOnly, nn.MultiheadAttention):
+    """PyTorch's layer, to be read."""
+
+
+def drawn(layer: nn.Module) -> nn.Module:
+    """Return a layer with all its weights and biases drawn at random."""
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return layer.eval().requires_grad_(False)
+
+
+def own_trial(num_hiddens: int, num_heads: int, valid_lens: list[list[int]]) -> tuple:
+    """Give a layer of notebook 00, tokens, and a length for each query."""
+    lengths = torch.tensor(valid_lens)
+    return drawn(OwnLayer(num_hiddens, num_heads, bias=True)), torch.randn(*lengths.shape, num_hiddens), lengths
+
+
+def torch_trial(num_hiddens: int, num_heads: int, padding: Tensor) -> tuple:
+    """Give PyTorch's layer, tokens, and their padding."""
+    layer = drawn(TorchLayer(num_hiddens, num_heads, batch_first=True))
+    return layer, torch.randn(*padding.shape, num_hiddens), padding
+
+
+MAPS = "(layer.W_q, layer.W_k, layer.W_v)"
+REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutations(MAPS[1:-1].split(", "))][1:])
+
+
+@exercise(
+    trials=lambda: {
+        "with one example": [own_trial(6, 3, [[1, 3, 2, 4]])] * 2,
+        "with several examples": [own_trial(6, 3, [[2, 3, 1], [3, 1, 3]]), own_trial(8, 2, [[4, 1, 3], [1, 2, 2]] * 2)],
+    },
+    praise="PyTorch's layer has all your parameters and masks the right keys.",
+    idea="Copy each parameter to its place. Then mark the keys that each query must not attend to.",
+    begin="Begin with nn.MultiheadAttention and batch_first=True. Its state_dict shows the names and shapes.",
+    mistakes=f"""
+    {MAPS} -> {REORDERED} => The three matrices are stacked in another order. PyTorch expects W_q, then W_k, then W_v.
+    [each.weight for each in maps]) -> [W for rows in zip(*(each.weight.chunk(h) for each in maps)) for W in rows]) ;
+        [each.bias for each in maps]) -> [b for rows in zip(*(each.bias.chunk(h) for each in maps)) for b in rows]) =>
+        The rows are stacked head by head. PyTorch expects all rows of W_q first, then those of W_k and W_v.
+    [each.weight for -> [each.weight.T for => The weights of queries, keys and values are transposed. `nn.Linear` and
+        `in_proj_weight` both keep them as (output, input).
+    (layer.W_o.weight) -> (layer.W_o.weight.T) => The output projection is transposed. `nn.Linear` and `out_proj` both
+        keep it as (output, input).
+    [each.weight for -> [each.weight.T for ; (layer.W_o.weight) -> (layer.W_o.weight.T) => All matrices are transposed.
+        `nn.Linear` and `nn.MultiheadAttention` both keep them as (output, input).
+    each.bias for -> 0 * each.bias for => The biases of queries, keys and values are not copied. They belong into
+        `in_proj_bias`.
+    (layer.W_o.bias) -> (0 * layer.W_o.bias) => The bias of W_o is not copied. It belongs into `out_proj.bias`.
+    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong into
+        `in_proj_bias` and `out_proj.bias`.
+    ) >= valid_lens -> ) < valid_lens => The mask is inverted: in `nn.MultiheadAttention`, True means masked.
+    ) >= valid_lens -> ) > valid_lens => Each query attends to one key too many. With length 2, key 2 is already masked,
+        since keys are counted from 0.
+    ) >= valid_lens -> ) + 1 >= valid_lens => Each query attends to one key too few. With length 2, keys 0 and 1 are
+        valid.
+    .repeat_interleave(h, dim=0) -> .repeat(h, 1, 1) => The masks are in another order: all examples of head 0 come
+        first. PyTorch expects all heads of example 0 first.
+    .repeat_interleave(h, dim=0) -> $.mT => The mask is transposed. Its rows are queries, and its columns are keys.
+    .repeat_interleave(h, dim=0) -> $.float() => The mask is made of numbers, and PyTorch adds these to the scores. Give
+        a bool mask.
+    attn_mask=masked -> _ => The lengths have no effect. Give the mask as `attn_mask`.
+    , batch_first=True -> _ => An error is raised: without `batch_first=True`, PyTorch takes the first axis for the
+        tokens.
+    .repeat_interleave(h, dim=0) -> _ => An error is raised: PyTorch expects a mask for each head of each example.
+    """,
+)
+def into_torch(layer, X, valid_lens):
+    """Copy a layer into ``nn.MultiheadAttention``, and return the output of the copy for X with the same lengths.
+
+    layer has W_q, W_k, W_v and W_o, each an ``nn.Linear`` with bias, and num_heads; X (batch, num_tokens, d);
+    valid_lens (batch, num_tokens), at least 1, how many keys each query attends to → (batch, num_tokens, d).
+    Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    h = layer.num_heads
+    peer = nn.MultiheadAttention(X.shape[-1], h, batch_first=True)
+    maps = (layer.W_q, layer.W_k, layer.W_v)
+    with torch.no_grad():
+        peer.in_proj_weight.copy_(torch.cat([each.weight for each in maps]))
+        peer.in_proj_bias.copy_(torch.cat([each.bias for each in maps]))
+        peer.out_proj.weight.copy_(layer.W_o.weight)
+        peer.out_proj.bias.copy_(layer.W_o.bias)
+    masked = torch.arange(X.shape[1]) >= valid_lens[:, :, None]  # (b, n, m)
+    masked = masked.repeat_interleave(h, dim=0)  # (b * h, n, m)
+    return peer(X, X, X, attn_mask=masked)[0]
+
+
+@exercise(
+    trials=lambda: {
+        "with padding in every row": [torch_trial(6, 3, ENDS)] * 2,
+        "with a row without padding": [torch_trial(8, 2, LONGER)],
+    },
+    praise="Your layer has all parameters of PyTorch's and masks the padding.",
+    idea="The first third of in_proj_weight is W_q, the second is W_k, the third is W_v, and so it is with the biases.",
+    begin="Begin with a new Layer that has biases, and divide both packed parameters into three.",
+    mistakes=f"""
+    {MAPS} -> {REORDERED} => The thirds go to the wrong matrices. PyTorch stacks W_q, then W_k, then W_v.
+    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (peer.num_heads, 3, -1)).transpose(0, 1).flatten(1,
+        2) ; peer.in_proj_bias.chunk(3) -> peer.in_proj_bias.unflatten(0, (peer.num_heads, 3, -1)).transpose(0,
+        1).flatten(1, 2) => The rows are read head by head. PyTorch stacks all rows of W_q first, then those of W_k and
+        W_v.
+    copy_(weight) -> copy_(weight.T) => The weights of queries, keys and values are transposed. `in_proj_weight` and
+        `nn.Linear` both keep them as (output, input).
+    (peer.out_proj.weight) -> (peer.out_proj.weight.T) => The output projection is transposed. `out_proj` and
+        `nn.Linear` both keep it as (output, input).
+    copy_(weight) -> copy_(weight.T) ; (peer.out_proj.weight) -> (peer.out_proj.weight.T) => All matrices are
+        transposed. `nn.MultiheadAttention` and `nn.Linear` both keep them as (output, input).
+    copy_(bias) -> zero_() => The biases of queries, keys and values are missing. They are in `in_proj_bias`.
+    (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => The bias of W_o is missing. It is in `out_proj.bias`.
+    copy_(bias) -> zero_() ; (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => All biases are missing. Make the layer
+        with `bias=True`, and copy `in_proj_bias` and `out_proj.bias`.
+    ~padding -> padding => The lengths count the padding. Count the other tokens.
+    .sum(dim=1) -> $ + 1 => The lengths are too large by 1.
+    .sum(dim=1) -> $ - 1 => The lengths are too small by 1.
+    .sum(dim=1) -> .long() => The mask itself is given as lengths for single queries. Count the tokens of each row that
+        are no padding.
+    (~padding).sum(dim=1) -> padding.int().argmax(dim=1) => A row without padding gets the length 0: there is no True to
+        be found in it.
+    (~padding).sum(dim=1) -> None => Padding is not masked. Give the lengths to the layer.
+    """,
+)
+def out_of_torch(peer, X, padding):
+    """Copy ``nn.MultiheadAttention`` into a Layer, and return the output of the copy for X without its padding.
+
+    peer is an ``nn.MultiheadAttention`` with biases and batch_first=True; X (batch, num_tokens, d); padding (batch,
+    num_tokens), True at padding, which comes after the last token → (batch, num_tokens, d). Layer is the class of
+    notebook 00. Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    layer = Layer(peer.embed_dim, peer.num_heads, bias=True)
+    maps = (layer.W_q, layer.W_k, layer.W_v)
+    weights = peer.in_proj_weight.chunk(3)
+    biases = peer.in_proj_bias.chunk(3)
+    with torch.no_grad():
+        for linear, weight, bias in zip(maps, weights, biases, strict=True):
+            linear.weight.copy_(weight)
+            linear.bias.copy_(bias)
+        layer.W_o.weight.copy_(peer.out_proj.weight)
+        layer.W_o.bias.copy_(peer.out_proj.bias)
+    valid_lens = (~padding).sum(dim=1)
+    return layer(X, X, X, valid_lens)
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:
@@ -48,21 +203,21 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
         "with scores near 0": [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
         "with scores near −1 million": [low_trial(WITHIN)],
     },
-    praise="These are the maps of all heads, from a layer that was never asked for them.",
-    idea="One product gives queries, keys and values, a third of the rows each; in each third head follows on head.",
-    begin="Begin with that one product, its bias included.",
+    praise="These are the attention weights of every head.",
+    idea="One linear map gives queries, keys and values, one third of the features each, with the heads in order.",
+    begin="Begin with this linear map, with its bias.",
     mistakes="""
     3, num_heads, -1)).permute(2, 0, 3, 1, 4) -> num_heads, 3, -1)).permute(3, 0, 2, 1, 4) => The rows are read head by
-        head, with q, k and v inside each. In which order does torch stack them?
+        head. PyTorch stacks all rows of W_q first, then those of W_k and W_v.
     -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
-        => With this finite number padding takes weight in the softmax. Is it lower than every score can be?
-    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged: that is what torch's layer gives if
-        nothing else is asked for.
+        => With this finite number, padding gets weight where the scores are low. Use −∞.
+    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return
+        the weights of each head.
     """,
     programs=programs(from_packed),
 )
 def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
-    """The weights of every head of ``nn.MultiheadAttention``, from its packed matrices and a key_padding_mask.
+    """Return the weights of every head of ``nn.MultiheadAttention``, from its packed parameters and the padding.
 
     X (batch, num_tokens, d), in_proj_weight (3 · d, d), in_proj_bias (3 · d), padding (batch, num_tokens), True where a
     token is padding → (batch, num_heads, num_tokens, num_tokens). Source: PyTorch, ``nn.MultiheadAttention``.
@@ -71,146 +226,3 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, n, n)
     return scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1)
-
-
-@exercise(
-    trials=lambda: [(ENDS, 2, False), (ENDS, 3, True), (WITHIN, 2, True), (BEGINS, 2, False)],
-    praise="torch's layer takes it as it is: bool, one table for each head of each example, True where nobody looks.",
-    idea="A key is left out if it is padding, and where it is causal also if it comes later. Every head needs a table.",
-    begin="Begin with the table of one example: a row for each query, all rows alike as long as nothing is causal.",
-    mistakes="""
-    (out | later if causal else out) -> ~$ => The mask is the wrong way round. What does True say in attn_mask of
-        torch's layer?
-    .repeat_interleave(num_heads, dim=0) -> .repeat(num_heads, 1, 1) => The tables come in another order: those of all
-        examples for head 0 first. Do the heads of one example follow one another?
-    padding[:, None].expand(-1, n, -1) -> padding[:, :, None].expand(-1, -1, n) => Rows of padded queries are left out,
-        and padded keys are not. Along which axis do the keys stand?
-    padding[:, None].expand(-1, n, -1) -> padding[:, None] | padding[:, :, None] => Rows of padded queries are left out,
-        too. What becomes of a row without a key?
-    triu(1) -> triu(0) => No token sees itself. Where does "later" begin?
-    triu(1) -> triu(2) => A token sees the one after it. Where does "later" begin?
-    triu(1) -> tril(-1) => What came before is left out, and what comes later is not.
-    out | later -> out & later => A key is left out only if it is padding and comes later. Is either not enough?
-    out | later -> later.expand_as(out) => Where it is causal, padding is forgotten.
-    out | later if causal else out -> out | later => It is causal even where that is not asked for.
-    out | later if causal else out -> out => causal has no say. Who sees what comes later?
-    .repeat_interleave(num_heads, dim=0) -> _ => There is one table for each example. For how many heads?
-    dim=0) -> dim=0).float() => These are numbers, and not bool. torch adds a number 1 to a score, which leaves nothing
-        out, or refuses it.
-    (out | later if causal else out).repeat_interleave(num_heads, dim=0) -> torch.where($, -torch.inf, 0.0) ||
-        torch.where($, -1e9, 0.0) || torch.where($, torch.finfo(torch.float32).min, 0.0) => The places are right, but
-        these are numbers to be added to scores; a bool mask is asked for.
-    (out | later if causal else out).repeat_interleave(num_heads, dim=0) -> torch.where($, 0.0, -torch.inf) ||
-        torch.where($, 0.0, -1e9) || torch.where($, 0.0, torch.finfo(torch.float32).min) => These numbers would leave
-        out what is to be kept; and a bool mask is asked for.
-    """,
-)
-def mask_for_torch(padding, num_heads, causal):
-    """One attn_mask for ``nn.MultiheadAttention`` that says, for each example, which keys are left out.
-
-    padding (batch, num_tokens), True where a token is padding; causal, a bool: whether later keys are left out as well
-    → bool (batch · num_heads, num_tokens, num_tokens), True: left out. Source: PyTorch, ``nn.MultiheadAttention``.
-    """
-    n = padding.shape[1]
-    out = padding[:, None].expand(-1, n, -1)  # (b, n) -> (b, q, k)
-    later = torch.ones(n, n, dtype=torch.bool).triu(1)  # (q, k)
-    return (out | later if causal else out).repeat_interleave(num_heads, dim=0)
-
-
-@exercise(
-    then=must_be_integers(BEGINS),
-    trials=lambda: [(BEGINS,), (ENDS,), (torch.tensor([[True, True, True, False, False, True]]),)],
-    praise="Every text begins at place 0, wherever it stands in its row.",
-    idea="The place of a token is the number of real tokens before it.",
-    begin="Begin with a running count of the real tokens.",
-    mistakes="""
-    (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]).expand(padding.shape) => These are the numbers of the
-        columns. Where does the text begin?
-    - 1 -> _ => The first token stands at place 1. From which number are places counted?
-    .masked_fill(padding, 0) -> _ => Padding does not stand at place 0: before the text it is at -1, which as an index
-        is the last place, and no error says so. Where should padding stand?
-    masked_fill(padding, 0) -> masked_fill(padding, 1) => Padding stands at place 1.
-    masked_fill(padding, 0) -> clamp(min=0) => Padding behind a text keeps the place of its last token. Where should all
-        padding stand?
-    masked_fill(padding, 0) -> masked_fill(~padding, 0) => The tokens stand at place 0, and padding is counted on. What
-        does True say here?
-    ~padding -> padding => Padding is counted, and tokens are not.
-    cumsum(dim=1) -> cumsum(dim=0) => The count runs down the batch. Along which axis does a text run?
-    (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ||
-        (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) - padding.sum(dim=1, keepdim=True) ;
-        .masked_fill(padding, 0) -> _ || (~padding).cumsum(dim=1) - 1 -> torch.arange(padding.shape[1]) -
-        padding.sum(dim=1, keepdim=True) ; masked_fill(padding, 0) -> clamp(min=0) => All padding of a
-        row is taken off, which is right only where it stands before the text.
-    (~padding).cumsum(dim=1) - 1 -> (~padding).flip(1).cumsum(dim=1).flip(1) - 1 => The count begins at the end of the
-        text.
-    """,
-)
-def places_of(padding):
-    """The place of every token in its text, for texts that are padded before their first token or behind their last.
-
-    padding (batch, num_tokens), True where a token is padding → (batch, num_tokens), whole numbers from 0; padding
-    itself gets place 0. Source: what ``position_ids`` are in Hugging Face's transformers.
-    """
-    places = (~padding).cumsum(dim=1) - 1  # (b, n)
-    return places.masked_fill(padding, 0)
-
-
-class PartsOnly(nn.TransformerEncoderLayer):
-    """torch's block with random parameters, which can be taken apart, and not called."""
-
-    def __init__(self, num_hiddens: int, num_heads: int, ffn_num_hiddens: int):
-        super().__init__(num_hiddens, num_heads, ffn_num_hiddens, dropout=0.0, batch_first=True)
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=0.5)
-        self.eval().requires_grad_(False)
-
-    def forward(self, *_, **__):
-        raise RuntimeError("The block itself cannot be called here: put it together from its parts")
-
-
-@exercise(
-    trials=lambda: [(torch.randn(2, 3, 4), PartsOnly(4, 2, 6)), (torch.randn(3, 5, 6), PartsOnly(6, 3, 8))],
-    praise="That is torch's block: two sums, each followed by its norm.",
-    idea="First a token and what it heard, added and normalised; then that and what the MLP makes of it.",
-    begin="Begin with what the tokens hear; torch's attention gives a pair.",
-    mistakes="""
-    X + layer.self_attn -> layer.self_attn => A token is left with what it heard. What becomes of what it was?
-    Y + layer.linear2 -> layer.linear2 => The MLP's output takes the place of the token. Should it be added?
-    Y + layer.linear2 -> X + layer.linear2 => The MLP's output is added to the input of the block. Where is what was
-        heard?
-    layer.linear1(Y) -> layer.linear1(X) => The MLP reads the input of the block, before anything was heard.
-    torch.relu(layer.linear1(Y)) -> layer.linear1(Y) => Nothing bends the numbers between the two linear maps. What
-        would one map do as well?
-    Y = layer.norm1(X + layer.self_attn(X, X, X)[0]) -> N = layer.norm1(X); Y = X + layer.self_attn(N, N, N)[0] ;
-        layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) -> Y +
-        layer.linear2(torch.relu(layer.linear1(layer.norm2(Y)))) => The norms stand before attention and MLP, as in a
-        block with norm_first.
-    layer.norm2( -> layer.norm1( => One norm serves twice.
-    layer.norm1( -> layer.norm2( ; layer.norm2( -> layer.norm1( => The two norms have changed places.
-    torch.relu -> nn.functional.gelu || torch.tanh || torch.sigmoid => What stands between the two linear maps is no
-        ReLU.
-    Y + layer.linear2(torch.relu(layer.linear1(Y))) -> Y => The MLP has no part in it.
-    X + layer.self_attn(X, X, X)[0] -> X => Attention has no part in it: no token hears of another.
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.norm1(layer.self_attn(X, X, X)[0]) ; layer.norm2(Y +
-        layer.linear2(torch.relu(layer.linear1(Y)))) -> Y + layer.norm2(layer.linear2(torch.relu(layer.linear1(Y)))) =>
-        Both parts are normalised before they are added. Does a sum go into a norm, or one part of it?
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.norm1(layer.self_attn(X, X, X)[0]) => What was heard is
-        normalised before it is added. Does a sum go into the norm, or one part of it?
-    layer.norm1(X + layer.self_attn(X, X, X)[0]) -> X + layer.self_attn(X, X, X)[0] => Nothing is normalised behind the
-        attention.
-    layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y)))) -> Y + layer.linear2(torch.relu(layer.linear1(Y))) =>
-        Nothing is normalised at the end.
-    self_attn(X, X, X)[0] -> self_attn(X, X, X) => An error is raised: torch's attention gives a pair, output and
-        weights.
-    self_attn(X, X, X)[0] -> self_attn(*[X.transpose(0, 1)] * 3)[0].transpose(0, 1) => Attention runs along the batch.
-        Which axis does it take for the tokens?
-    """,
-)
-def block_by_hand(X, layer):
-    """What ``nn.TransformerEncoderLayer`` makes of X, put together from its parts (norm_first=False, no dropout).
-
-    X (batch, num_tokens, d); layer has self_attn (batch first), linear1, linear2, norm1 and norm2, with ReLU between
-    the linear maps → (batch, num_tokens, d). Source: Vaswani et al. 2017, sections 3.1 and 3.3.
-    """
-    Y = layer.norm1(X + layer.self_attn(X, X, X)[0])
-    return layer.norm2(Y + layer.linear2(torch.relu(layer.linear1(Y))))

@@ -236,6 +236,12 @@ def test_several_numbers_may_come_in_anything_that_has_an_order(form):
     assert division(lambda *arguments: form(division.right(*arguments)))
 
 
+def test_equal_calls_with_different_results_are_told():
+    alike = asked(lambda: [(torch.ones(3),)] * 2, "X / 2 -> X => No.")(half)
+    assert alike(lambda X: X / 2 + torch.rand(3)).text.startswith("Two equal calls give different results")
+    assert "equal calls" not in alike(lambda X: X / 3).text
+
+
 @pytest.mark.parametrize(
     ("slip", "words"),
     [

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import AdditiveAttention, KernelPooling
+from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
 from mha_lib.heads import statistics
 from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
@@ -142,25 +142,26 @@ def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
     return layer(X, X, X, key_padding_mask=padding, average_attn_weights=False)[1]
 
 
-def mask_by_loops(padding, num_heads, causal):
-    b, n = padding.shape
-    out = torch.zeros(b * num_heads, n, n, dtype=torch.bool)
-    for table, query, key in itertools.product(range(b * num_heads), range(n), range(n)):
-        out[table, query, key] = padding[table // num_heads, key] or (causal and key > query)
-    return out
+def into_torch_by_state(layer, X, valid_lens):
+    """The parameters as a dictionary, and a mask of numbers that are added to the scores."""
+    own, peer = layer.state_dict(), torch.nn.MultiheadAttention(X.shape[2], layer.num_heads)
+    packed = {f"in_proj_{kind}": torch.cat([own[f"W_{name}.{kind}"] for name in "qkv"]) for kind in ("weight", "bias")}
+    peer.load_state_dict(packed | {f"out_proj.{kind}": own[f"W_o.{kind}"] for kind in ("weight", "bias")})
+    added = torch.zeros(len(X) * layer.num_heads, X.shape[1], X.shape[1])
+    for number, query in itertools.product(range(len(added)), range(X.shape[1])):
+        added[number, query, valid_lens[number // layer.num_heads, query] :] = -math.inf
+    return peer(*[X.transpose(0, 1)] * 3, attn_mask=added)[0].transpose(0, 1)
 
 
-def block_from_numbers(X, layer):
-    """The block by functions, from its parameters alone."""
-    attention = layer.self_attn
-    heard, _ = F.multi_head_attention_forward(
-        *[X.transpose(0, 1)] * 3, attention.embed_dim, attention.num_heads, attention.in_proj_weight,
-        attention.in_proj_bias, None, None, False, 0.0, attention.out_proj.weight, attention.out_proj.bias,
-    )  # fmt: skip
-    Y = F.layer_norm(X + heard.transpose(0, 1), X.shape[-1:], layer.norm1.weight, layer.norm1.bias)
-    hidden = F.linear(Y, layer.linear1.weight, layer.linear1.bias).clamp(min=0)
-    Y = Y + hidden @ layer.linear2.weight.T + layer.linear2.bias
-    return F.layer_norm(Y, X.shape[-1:], layer.norm2.weight, layer.norm2.bias)
+def out_of_torch_by_state(peer, X, padding):
+    """The parameters as a dictionary, into another class, and a length for each query."""
+    layer = MultiHeadAttention(peer.embed_dim, peer.num_heads, bias=True)
+    state = {f"W_o.{name}": parameter for name, parameter in peer.out_proj.state_dict().items()}
+    for number, name in enumerate("qkv"):
+        rows = slice(number * peer.embed_dim, (number + 1) * peer.embed_dim)
+        state |= {f"W_{name}.weight": peer.in_proj_weight[rows], f"W_{name}.bias": peer.in_proj_bias[rows]}
+    layer.load_state_dict(state)
+    return layer(X, X, X, padding.logical_not().sum(dim=1, keepdim=True).expand(padding.shape))
 
 
 RIGHT = {
@@ -188,9 +189,8 @@ RIGHT = {
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],
     "split_fused": [unfused_by_chunks, lambda W, h: torch.stack(unfused_by_chunks(W, h))],
     "every_map": [maps_from_torch],
-    "mask_for_torch": [mask_by_loops],
-    "places_of": [lambda padding: torch.cumsum(~padding, 1).sub(1).where(~padding, 0)],
-    "block_by_hand": [block_from_numbers],
+    "into_torch": [into_torch_by_state],
+    "out_of_torch": [out_of_torch_by_state],
     "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
     "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
     "evenness": [evenness_by_loops],
@@ -199,7 +199,6 @@ RIGHT = {
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
     ],
-    "fair_shares": [(0.4, 0.2, 0.2), torch.tensor([0.4, 0.203, 0.199])],
     "honest_gain": [gain_by_combinations],
     "remove_heads": [layer_from_parts],
     "smallest_set": [set_by_loops],

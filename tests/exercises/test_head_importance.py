@@ -1,42 +1,11 @@
-"""What the exercises of 07 take for true: the fair shares, and the importance of heads in the small models."""
+"""What the exercise of 07 takes for true: the importance of heads in the small models."""
 
 import itertools
 
-import pytest
 import torch
 
 from mha_lib import heads
-from mha_lib.exercises import fair_shares, head_importance, own_importance
-
-
-def test_the_shares_are_those_of_the_library():
-    table = torch.zeros(8, dtype=torch.float64)
-    for names, value in head_importance.GAME.items():
-        table[sum(2 ** "ABC".index(name) for name in names)] = value
-    assert head_importance.worked_shares() == pytest.approx(heads.shapley(table).tolist())
-
-
-def test_shares_in_single_orders_are_what_heads_add():
-    def worth(heads):
-        return head_importance.GAME["".join(sorted(heads))]
-
-    for order in map("".join, itertools.permutations("ABC")):
-        gains = {name: worth(order[: i + 1]) - worth(order[:i]) for i, name in enumerate(order)}
-        assert "in a single order" in fair_shares([gains[name] for name in "ABC"]).text
-
-
-@pytest.mark.parametrize(
-    ("shares", "words"),
-    [
-        ([40, 20, 20], "in per cent"),
-        ([20, 0, 30], "add up to 50.00: they look like per cent"),
-        ([0.2, 0.2, 0.4], "not in the order A, B, C"),
-        ([0.5, 0.1, 0.2], "in 3 of the orders, as in ABC, BAC, CAB."),  # (0.5, 0, 0.3), (0.2, 0.3, 0.3), (0.8, 0, 0)
-        ([0.35, 0.15, 0.3], "in 2 of the orders, as in ABC, BAC."),
-    ],
-)
-def test_shares_that_are_right_in_their_way_are_told_what_they_are(shares, words):
-    assert words in fair_shares(shares).text
+from mha_lib.exercises import head_importance, own_importance
 
 
 def test_the_truth_is_the_mean_over_orders():

@@ -101,15 +101,6 @@ def changes_examples(model, batch, task):
 
 
 TOLD = {  # exercise → answers, and words of what is said of each
-    "fair_shares": [
-        *(([round(share, 3) for share in shares], text) for shares, text in head_importance.WRONG_SHARES.items()),
-        ([0.45, 0.25, 0.1], "They add up, but A does not earn 0.45"),
-        ([0.5, 0.2, 0.2], "The shares add up to 0.90, but all three together add 0.80"),
-        ([0.4, 0.4], "Three finite numbers are needed"),
-        ([0.4, math.inf, 0.2], "Three finite numbers are needed"),
-        (0.4, "this is a float"),
-        ([0.4, None, 0.2], "Put a number"),
-    ],
     "own_importance": [
         *((measure, text) for text, measure in head_importance.LOW_MEASURES.items()),
         (loop_without, "It is leave-one-out"),
