@@ -52,6 +52,14 @@ class Results:
         lower = matched.mean(dim=2) < own.mean(dim=1, keepdim=True)
         return rounded(heads.mean_and_ci95(own.mean(dim=0) - matched.mean(dim=(0, 1)))), int(lower.sum())
 
+    def between_measures(self, cut: str) -> tuple:
+        """What the gate gradient loses more than the gradient towards the mean."""
+        gate, towards = (
+            torch.tensor([run[cut]["measure"] for run in self.found["means"][measure].values()]).mean(dim=0)
+            for measure in ("gate gradient", "towards the mean")
+        )
+        return rounded(heads.mean_and_ci95(gate - towards))
+
     def halves(self, name: str) -> list[float]:
         return [round(number, 2) for number in self.found["halves"][name]]
 
@@ -87,6 +95,39 @@ CLAIMS = {
     ),
     "0.31 (0.14 to 0.47) in the lower half of the layers, and at −0.19 (−0.35 to −0.01) in the upper": lambda r: (
         [r.halves(f"{half} half") for half in ("lower", "upper")] == [[0.31, 0.14, 0.47], [-0.19, -0.35, -0.01]]
+    ),
+    "costs 6.2 nats (4.5 to 7.8) on repeats when it gives zeros, 0.2 (−0.2 to 0.7) when it gives its mean": lambda r: (
+        [r.three("(1, 4)", given) for given in ("zeros", "mean of these sequences")]
+        == [(6.16, 4.53, 7.79), (0.23, -0.22, 0.67)]
+    ),
+    "3.7 (2.3 to 5.1) when it gives its mean over prose": lambda r: (
+        r.three("(1, 4)", "mean of prose") == (3.69, 2.26, 5.13)
+    ),
+    "Both cost much under every replacement": lambda r: all(
+        r.three(place, given)[1] > 1 for place in ("(16, 0)", "(18, 6)") for given in r.found["three heads"][place]
+    ),
+    "whole groups or layers cost 0.04 to 0.10 nats and save a tenth of the cache": lambda r: (
+        sorted(r.unit(unit, "27")[0] for unit in r.found["units"] if unit != "heads") == [0.04, 0.09, 0.1]
+        and {*r.cache("layers", "27"), *r.cache("key-value groups", "27")} == {81}
+    ),
+    "groups and layers cost 0.17 to 0.29 nats, and the order matters more than the unit": lambda r: (
+        sorted(r.unit(unit, "54")[0] for unit in r.found["units"] if unit != "heads") == [0.17, 0.27, 0.29]
+    ),
+    "Single heads cost 0.14 and leave 85 of 90 key-value heads": lambda r: (
+        r.unit("heads", "54")[0] == 0.14 and min(r.cache("heads", "54")) == 85
+    ),
+    "the medians are 1.02 to 1.05, and their ranges overlap": lambda r: (
+        sorted(round(row["4 x 64"][0], 2) for row in r.found["speed"].values() if "4 x 64" in row) == [1.02, 1.05, 1.05]
+    ),
+    "all four intervals include 0, and 2 or 3 of the 6 draws lose less": lambda r: all(
+        low < 0 < high and lower in (2, 3) and r.cost(RANDOM[0]).mean() > 4
+        for measure in r.found["means"]
+        for cut in ("54", "81")
+        for (_, low, high), lower in [r.lead(measure, cut)]
+    ),
+    "no lead is established (−0.03, −0.10 to 0.04)": lambda r: r.lead("gate gradient", "81")[0] == (-0.03, -0.1, 0.04),
+    "by 0.08 nats (0.03 to 0.12) with 54 heads and 0.13 (0.06 to 0.19) with 81": lambda r: (
+        [r.between_measures(cut) for cut in ("54", "81")] == [(0.08, 0.03, 0.12), (0.13, 0.06, 0.19)]
     ),
     "the five change 19 words, five others of the same layers at most 6, and five of all heads at most 15": lambda r: (
         r.found["words"]["means"]["five"][0] == 19

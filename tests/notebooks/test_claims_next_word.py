@@ -11,7 +11,7 @@ from mha_lib.heads import load_results
 from mha_lib.models.next_words import GROUPS, kept_draws, kept_next_words
 from mha_lib.pictures.next_word_explorer import how_chosen
 
-TEXT = text_of("08_head_pruning")
+TEXT = text_of("08_head_pruning", "report_what_survives")
 MILLER = "Barack Miller went to the market. There, Barack"
 EIFFEL = "The Eiffel Tower is in the city of"
 MARY = "When Mary and John went to the store, John gave a drink to"
