@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
-	research-measures research-births research-places research-real research-next-word research-fresh-texts test-research mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -102,10 +102,10 @@ bench-widgets: install ## how fast live pictures answer in a browser, and whethe
 
 bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
 	@$(MAKE) --no-print-directory install VENV=.venv-class
-	@$(PY) -m benchmarks.classroom --students $(or $(STUDENTS),30)
+	@$(PY) -m classroom.hub --students $(or $(STUDENTS),30)
 
 bench-damaged: install nbgrader ## hand in thirty notebooks, ten of them damaged, and let nbgrader grade them: a quarter of an hour
-	@OMP_NUM_THREADS=1 $(PY) -m benchmarks.damaged_hand_ins $(if $(LEARNERS),--learners $(LEARNERS))
+	@OMP_NUM_THREADS=1 $(PY) -m classroom.damaged_hand_ins $(if $(LEARNERS),--learners $(LEARNERS))
 
 mutants: install ## break 16 random places of each room, and list those that no quick test notices: an hour; goes on where it stopped
 	@OMP_NUM_THREADS=1 $(PY) -m tools.mutants $(MUTANTS_ARGS)
@@ -137,6 +137,9 @@ clean: ## remove everything that these commands made, the environments too
 test-research: install ## the tests of research/, which no notebook needs
 	$(PYTEST) research/tests
 
+test-classroom: nbgrader ## the tests of classroom/: nbgrader grades the exercises, by the commands of notebooks/TEACHING.md
+	$(PYTEST) classroom/tests
+
 test-browsers: install ## all live pictures and pages of the site in Firefox and WebKit; make site first
 	$(PYTEST) tests/browser/firefox_and_webkit.py
 
@@ -164,7 +167,7 @@ test-elsewhere: install ## run all notebooks of notebooks/elsewhere, and compare
 	@BOOK_PYTHON="$(BOOK_PYTHON)" $(PY) -m tools.elsewhere --test
 
 # Its kernel is the course's own environment: the one that nbgrader brings along knows no mha_lib.
-nbgrader: install ## install nbgrader beside all this: from then on make test grades the exercises with it
+nbgrader: install ## install nbgrader beside all this: make test-classroom grades the exercises with it
 	@$(MAKE) --no-print-directory install VENV=.venv-nbgrader
 	@JUPYTER_PATH="$(CURDIR)/.venv-nbgrader/share/jupyter" $(PY) -m ipykernel install --prefix="$(CURDIR)/.venv-nbgrader"
 	@echo 'To grade, in each new shell:  export PATH="$(CURDIR)/.venv-nbgrader/bin:$$PATH"'

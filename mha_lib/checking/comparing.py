@@ -19,11 +19,17 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 @dataclass(frozen=True)
 class Result:
-    """One call: what came of it, and what the right answer gives."""
+    """One call: what came of it, and what the right answer gives; of several things that are returned, one part."""
 
     trial: tuple
     got: Outcome
     right: Any
+    part: int | None = None
+
+    def by(self, program: Callable) -> "Result":
+        """The same call, or the same part of it, with what a program of this library gives."""
+        told = outcome_of(program, self.trial)
+        return replace(self, got=told if self.part is None or told.error else Outcome(told.value[self.part]))
 
     @cached_property
     def expected(self) -> Tensor:
@@ -181,7 +187,7 @@ def explains(program: Callable, results: Sequence[Result]) -> bool:
     """
     is_wrong = False
     for result in results:
-        told = replace(result, got=outcome_of(program, result.trial))
+        told = result.by(program)
         if not alike(told, result):
             return False
         is_wrong = is_wrong or told.problem() is not None

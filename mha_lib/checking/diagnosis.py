@@ -9,22 +9,23 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_lib.checking.comparing import Result, alike, as_tensor, equal, plain
+from mha_lib.checking.comparing import Result, as_tensor, equal, plain
 from mha_lib.checking.running import Outcome
 
 ERRORS = {  # how torch or Python puts it → what it means
-    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "two tensors meet along an axis on which "
-    "one has {0} entries and the other {1}. Which axes should meet there, and does one need a new axis of length 1?",
-    r"shapes cannot be multiplied|Expected size for first two dimensions": "in a matrix product the last axis of the "
-    "first must be as long as the last but one of the second. Is one to be transposed, or is the order wrong?",
-    r"view size is not compatible": "a view reads the numbers in the order in which they lie in memory. Once axes have "
-    "changed places another order is wanted. What copies the numbers into it?",
-    r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Which sizes multiply "
-    "to the axis that is cut?",
+    r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "the shapes of two tensors do not fit: "
+    "along an axis, one has {0} entries and the other {1}. Print both shapes; one may need a new axis of length 1.",
+    r"shapes cannot be multiplied|Expected size for first two dimensions": "in a matrix product, the last axis of the "
+    "first tensor must be as long as the last but one of the second. Print both shapes; one may have to be transposed.",
+    r"view size is not compatible": "`view` cannot change the order of the numbers in memory, which is needed after a "
+    "`transpose` or `permute`. Use `reshape`.",
+    r"shape '(.+)' is invalid for input of size (\d+)": "{1} numbers do not fill the shape {0}. Check which axis is "
+    "divided, and into how many parts.",
     r"tuple of ints,? ?(but|not)|must be int, not float|slice indices must be|'float' object cannot": "a size must be "
-    "whole. Which division gives whole numbers?",
-    r"Dimension out of range": "an axis is asked for that this tensor does not have. How many are left there?",
-    r"only one element tensors|only integer tensors|ambiguous": "many numbers stand where one is needed.",
+    "a whole number. Divide by `//` instead of `/`.",
+    r"Dimension out of range": "the code names an axis that this tensor does not have. Print its shape.",
+    r"only one element tensors|only integer tensors|ambiguous": "a tensor of many numbers is used where one number is "
+    "needed.",
 }
 FORMS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said → what was made of the right numbers
     "Every number has the wrong sign.": torch.neg,
@@ -93,9 +94,14 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
 
 
 def random_results(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is true if two calls with the same arguments give different results."""
-    if any(one.trial is other.trial and not alike(one, other) for one, other in itertools.combinations(results, 2)):
-        yield "Two equal calls give different results: something random is left in it, such as a weight not copied."
+    """Yield what is true if two calls with the same arguments give different numbers."""
+    for one, other in itertools.combinations(results, 2):
+        first, second = one.numbers, other.numbers
+        if one.trial is other.trial and first is not None and second is not None and not equal(first, second):
+            yield (
+                "Two calls with equal arguments give different results. Some number is random, for example a parameter "
+                "that is not copied."
+            )
 
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:

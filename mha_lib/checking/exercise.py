@@ -109,6 +109,7 @@ class FunctionExercise(Exercise):
         then: is called with an answer whose results are all right, and raises a ``MistakeError`` if all is not well.
         numbers_in_words: how two numbers that differ are written.
         known: takes the arguments of a call that shows a mistake; gives what else to know of it, in a sentence.
+        parts: names of the things that are returned, where they are several of different shapes.
     """
 
     def __init__(
@@ -124,10 +125,11 @@ class FunctionExercise(Exercise):
         then: Callable[[Callable], object] | None = None,
         numbers_in_words: Callable[[float, float], tuple[str, str]] = two_numbers,
         known: Callable[..., str] = lambda *_: "",
+        parts: tuple[str, ...] = (),
     ) -> None:
         super().__init__(right, right, idea, begin)
         self.trials, self.praise, self.then, self.known = trials, praise, then, known
-        self.numbers_in_words = numbers_in_words
+        self.numbers_in_words, self.parts = numbers_in_words, parts
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
         self.edits = [row for table in tables for row in rows_of(table)]
         self.codes = [code_with(right, edits) for _, edits in self.edits]  # a slip in a table raises here
@@ -159,8 +161,18 @@ class FunctionExercise(Exercise):
 
     def results_of(self, function: Callable, trials: Sequence[tuple]) -> list[Result]:
         """What an answer gives in these calls, beside what is right."""
-        outcomes = run_safely(function, trials)
-        return [Result(trial, got, self.right(*trial)) for trial, got in zip(trials, outcomes, strict=True)]
+        results: list[Result] = []
+        for trial, got in zip(trials, run_safely(function, trials), strict=True):
+            right = self.right(*trial)
+            if got.error or not self.parts:
+                results.append(Result(trial, got, right[0] if self.parts else right))
+            elif not is_several(got.value) or len(got.value) != len(right):
+                asked = f"Return {len(right)} things: the {' and the '.join(self.parts)}, in this order."
+                raise MistakeError(f"{asked} Your function returns {given(got.value)}.")
+            else:
+                parts = enumerate(zip(got.value, right, strict=True))
+                results += [Result(trial, Outcome(own), wanted, number) for number, (own, wanted) in parts]
+        return results
 
     def what_is_wrong(self, function: Callable, results: Sequence[Result], stages: Sequence[str]) -> Verdict:
         """Give the verdict on wrong results: what is known of them, and a call that shows it.
@@ -169,12 +181,13 @@ class FunctionExercise(Exercise):
         """
         failed = next((result for result in results if result.got.error), None)
         text = A_CLASS if isinstance(function, type) else next(self.named(results), "")
-        shown = next(result for result in results if result.problem())
+        shown = next(result for result in of_a_wrong_part(results) if result.problem())
         if failed and (not text or "error" in text):
             shown, text = failed, text or next(self.errors(function, failed), "")
         text = text or next(self.described(function, results, stages), "")
         call = ", ".join(filter(None, [call_in_words(function, shown.trial), stages[-1]]))
-        seen = as_sentence(shown.problem(self.numbers_in_words) or "") + (f" Seen {call}." if call else "")
+        where = "" if shown.part is None else f"in the {self.parts[shown.part]}, "
+        seen = as_sentence(where + (shown.problem(self.numbers_in_words) or "")) + (f" Seen {call}." if call else "")
         seen = f"{seen} {self.known(*shown.trial)}".rstrip()
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
         return Verdict("wrong", text or seen, seen if text else "", **evidence)
@@ -195,12 +208,22 @@ class FunctionExercise(Exercise):
         """Yield what is true of results that no mistake of the table explains, the surest first."""
         if any(result.got.error for result in results):
             return
-        yield from diagnosis.random_results(results)
-        yield from diagnosis.one_change(results)
-        yield from diagnosis.traces(results)
+        own = of_a_wrong_part(results)
+        right = {one.part for one in results} - {one.part for one in results if one.problem()}
+        told = [*diagnosis.random_results(own), *diagnosis.one_change(own), *diagnosis.traces(own)]
+        if right:
+            names = " and ".join(name for number, name in enumerate(self.parts) if number in right)
+            yield " ".join([f"Right: {names}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])
+        yield from told
         for name in never_looked_at(function, self.right, len(results[0].trial)):
-            yield f"Your code never looks at `{name}`. What is it for?"
+            yield f"Your code does not use `{name}`."
         yield from diagnosis.boundary(results, names_of(self.right, len(results[0].trial)), stages)
+
+
+def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
+    """Return the results of the last part that is wrong in some call; all of them where nothing has parts."""
+    wrong = [one.part for one in results if one.part is not None and one.problem()]
+    return [one for one in results if one.part == max(wrong)] if wrong else results
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:

@@ -33,6 +33,8 @@ from mha_lib.checking.exercise import exercise
     softmax(scores, dim=1) -> exp(scores) || torch.softmax(scores, dim=1) -> (torch.exp(scores) / sigma) ||
         torch.softmax(scores, dim=1) -> (torch.exp(scores) / (sigma * (2 * torch.pi) ** 0.5)) => The weights of a query
         do not sum to 1. Check what follows the exponential.
+    torch.softmax(scores, dim=1) -> torch.nn.functional.one_hot(scores.argmax(dim=1), len(keys)).float() => Every query
+        gets the value of its nearest key. All keys contribute, near ones more.
     torch.softmax(scores, dim=1) -> scores => The values are averaged with the scores themselves. Check how scores
         become weights.
     torch.softmax(scores, dim=1) -> (torch.softmax(scores, dim=1) / len(keys)) => The weights of a query sum to 1

@@ -23,7 +23,8 @@ PROJECTIONS = ("W_q", "W_k", "W_v")
 def smaller_layer(layer, removed):
     small = copy.deepcopy(layer)
     rows = torch.arange(len(layer.W_q.weight)).unflatten(0, (layer.num_heads, -1))
-    kept = rows[[head for head in range(layer.num_heads) if head not in removed]].flatten()
+    stay = [head for head in range(layer.num_heads) if head not in removed]
+    kept = rows[stay].flatten()
     for linear in (small.W_q, small.W_k, small.W_v):
         linear.weight = nn.Parameter(linear.weight[kept])
         if linear.bias is not None:

@@ -113,5 +113,6 @@ def evidence(whole, without, others):
     standard error of that, from how much it differs between texts.
     """
     difference = without - others.mean(dim=0)  # (texts,) - (texts,)
-    mean, error = difference.mean().item(), (difference.std() / len(difference) ** 0.5).item()
+    mean = difference.mean().item()
+    error = (difference.std() / len(difference) ** 0.5).item()
     return [mean, error]

@@ -1,4 +1,4 @@
-"""The exercises of notebook 02: scores, masks, additive attention."""
+"""The exercises of notebook 02: masked attention weights, and scaled dot-product attention."""
 
 import math
 from collections.abc import Callable
@@ -6,295 +6,265 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_lib.attention import valid_keys
 from mha_lib.checking.exercise import exercise
 from mha_lib.checking.running import MistakeError, run_safely
 
 SOFTMAX_AXES = """
-    dim=-1) -> dim=-2) || dim=-2).nan_to_num(0) => Rows do not sum to 1. Over what does the softmax run?
-    dim=-1) -> dim=0) || dim=0).nan_to_num(0) => The softmax runs over the examples of the batch.
-    """
-MASK = """
-    .masked_fill(~valid, {lowest}), dim=-1){times_valid} -> , dim=-1) => Padding gets weight. Where is the mask?
-    {lowest}), dim=-1){times_valid} -> 0.0), dim=-1) => Padding keeps real weight. Which score leads to a weight of 0?
-    scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} -> scores, dim=-1) * valid => Padding has weight 0, but
-        what is left of a row does not sum to 1. Does the mask come before the softmax, or after?
-    ~valid, {lowest}), dim=-1){times_valid} -> valid, {lowest}), dim=-1) => The weight is on the padding, and on nothing
-        else. Which way round is the mask?
-    torch.arange(scores.shape[-1]) < {lengths} -> torch.arange(scores.shape[-1]) >= scores.shape[-1] - {lengths} => The
-        last keys of an example take part, where the first ones should.
-    scores.masked_fill -> torch.softmax(scores, dim=-1).masked_fill => The softmax is applied twice.
-    < -> <= || {lengths} -> $ - 1 => One key too many takes part, or one too few. From which number are keys counted?
-    {lengths} -> valid_lens.max() || valid_lens.float().mean() || valid_lens.min() || valid_lens.flatten()[0] => All
-        rows share one length. Which one belongs to each?
-    scores.shape[-1]) -> scores.shape[-2])[:, None] || scores.shape[-1]) -> scores.shape[-2])[:, None] ; {lowest}),
-        dim=-1){times_valid} -> -1e9), dim=-1) || scores.shape[-1]) -> scores.shape[-2])[:, None] ; {lowest}),
-        dim=-1){times_valid} -> -torch.inf), dim=-1).nan_to_num(0) => Rows of late queries are masked. Along which axis
-        does the mask run?
-    torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1) -> scores.masked_fill(~valid, 0) => These are scores
-        with 0 for padding. What makes weights of scores?
-    ~valid, {lowest}) -> ~valid, -1e6) || ~valid, -1e5) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid,
-        -20.0) => With this finite number padding takes weight in the softmax. Is the number for padding lower than
-        every score can be?
-    scores.masked_fill(~valid, {lowest}) -> scores - 1e9 * ~valid || scores - 3e38 * ~valid || scores - 1e6 * ~valid ||
-        scores - 1e5 * ~valid || scores - 1e4 * ~valid || scores - 1e3 * ~valid || scores - 100 * ~valid ||
-        torch.softmax(scores.masked_fill(~valid, {lowest}), dim=-1){times_valid} -> (torch.softmax(scores, dim=-1) *
-        valid / (torch.softmax(scores, dim=-1) * valid).sum(dim=-1, keepdim=True)){nan_to_num} ||
-        torch.nn.functional.normalize(torch.softmax(scores, dim=-1) * valid, p=1, dim=-1) => Padding with a far higher
-        score takes the weight in the softmax. Neither a finite number added to its score nor a mask after the softmax
-        prevents that. Which score has the weight 0?
+    dim=-1) -> dim=-2) => Rows do not sum to 1. Check the axis of the softmax.
+    dim=-1) -> dim=0) => The softmax runs over the examples of the batch. Check the axis of the softmax.
     """
 
 
-@exercise(
-    trials=lambda: [
-        (0.5 * torch.randn(2, 3, 5), 0.5 * torch.randn(2, 4, 5), 0.5),
-        (3 * torch.randn(3, 2, 7), 3 * torch.randn(3, 6, 7), 3.0),
-    ],
-    praise="A score is d products of two factors: its standard deviation is std²·√d, and now it is 1.",
-    idea="What is the variance of one product of two entries, and of a sum of d such products?",
-    begin="Begin with the product of queries and turned keys; only the divisor is new.",
-    mistakes="""
-    / (std**2 * math.sqrt(d)) -> _ => These are bare dot products, not divided by anything.
-    std**2 * math.sqrt(d) -> math.sqrt(d) => The divisor holds no std. How does the size of entries change a product?
-    std**2 -> std || std**4 || std**2 * math.sqrt(d) -> math.sqrt(std * d) || std * math.sqrt(std * d) => The divisor
-        holds std to a wrong power. What is the variance of one product, and what does the root cover?
-    std**2 * math.sqrt(d) -> std**4 * d => The divisor is the variance of a score. Is it that, or its root?
-    math.sqrt(d) -> d => The divisor holds d, not √d. How fast does the spread of a sum of d products grow?
-    * math.sqrt(d) -> _ => The size of the vectors has no say in the result.
-    / (std**2 * math.sqrt(d)) -> * (std**2 * math.sqrt(d)) => The products are multiplied by what should divide them.
-    (std**2 * math.sqrt(d)) -> std**2 * math.sqrt(d) => The products are divided by std², but multiplied by √d. What
-        does a / b * c mean without brackets?
-    queries.shape[-1] -> queries.shape[1] || keys.shape[1] || len(queries) => The number of queries, keys or examples
-        stands for d. Which axis holds one vector?
-    queries @ keys.mT -> keys @ queries.mT => There is a row for each key, where each query should have one.
-    (std**2 * math.sqrt(d)) -> (math.sqrt(d) / std**2) => The products are multiplied by std². On which side of the bar
-        is it?
-    keys.mT -> keys.reshape(len(keys), d, -1) => The keys are reshaped. Do rows become columns in that way?
-    """,
-)
-def scaled_scores(queries, keys, std):
-    """Dot products divided so that their variance is 1, where the vectors' entries have standard deviation ``std``.
+def random_mask(batch_size: int, num_queries: int, num_keys: int) -> Tensor:
+    """Return a mask with one valid key or more for each query, not the same ones for all queries of an example."""
+    order = torch.rand(batch_size, 1, num_keys).argsort(dim=-1)
+    return (order + torch.arange(num_queries)[:, None]) % num_keys <= torch.arange(batch_size)[:, None, None]
 
-    queries (batch, num_queries, d), keys (batch, num_keys, d) → (batch, num_queries, num_keys).
-    Source: Vaswani et al., 2017, section 3.2.1, footnote 4, for a standard deviation of 1.
+
+def mask_of(scores: Tensor, valid: Tensor) -> Tensor:
+    """Return lengths as a mask, (batch, queries, keys); a mask as it is."""
+    lengths = valid.reshape(*valid.shape, *[1] * (3 - valid.dim()))
+    return (valid if valid.dtype == torch.bool else torch.arange(scores.shape[-1]) < lengths).expand_as(scores)
+
+
+def masked_trials() -> dict[str, list[tuple[Tensor, Tensor]]]:
+    """Return scores with lengths and masks, by what is special about them.
+
+    With as many queries as examples, or as keys, lengths along a wrong axis raise nothing. Low scores are whole
+    numbers, 500 apart: no order of computing rounds them, not even ``logsumexp``.
     """
-    d = queries.shape[-1]
-    # (b, q, d) @ (b, d, k) -> (b, q, k)
-    return queries @ keys.mT / (std**2 * math.sqrt(d))
-
-
-def with_far_scores(stages: dict[str, list[tuple[Tensor, Tensor]]]) -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """Add stages to these: the last one again, with all scores high, or low, or with padding alone far higher.
-
-    Low scores are whole numbers, 500 apart: no order of computing rounds them, not even ``logsumexp``.
-    """
-    trials = list(stages.values())[-1]
-    padding = [~valid_keys(lengths, scores.shape[-1]) for scores, lengths in trials]
-    return stages | {
-        "where all scores are 100 higher": [(scores + 100, lengths) for scores, lengths in trials],
-        "where all scores are near −3 million": [
-            (500.0 * scores.argsort(dim=-1).argsort(dim=-1) - 3e6, lengths) for scores, lengths in trials
+    stages = {
+        "with one length for each example": [
+            (torch.randn(2, 2, 5), torch.tensor([2, 4])),
+            (torch.randn(3, 3, 6), torch.tensor([5, 2, 3])),
+            (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
+            (torch.randn(2, 4, 3), torch.tensor([3, 2])),
         ],
-        "where padding scores 3 million higher": [
-            (scores + 3e6 * mask, lengths) for (scores, lengths), mask in zip(trials, padding, strict=True)
-        ],
-        "where padding scores 3e38": [
-            (scores.masked_fill(mask, 3e38), lengths) for (scores, lengths), mask in zip(trials, padding, strict=True)
-        ],
-    }
-
-
-@exercise(
-    # With as many queries as examples a length taken for a row's raises nothing, so this mistake can be told.
-    trials=lambda: with_far_scores(
-        {
-            "with as many queries as examples": [
-                (torch.randn(2, 2, 5), torch.tensor([2, 4])),
-                (torch.randn(3, 3, 6), torch.tensor([5, 2, 3])),
-            ],
-            "in other sizes": [
-                (torch.randn(2, 3, 4), torch.tensor([1, 3])),
-                (torch.randn(3, 2, 5), torch.tensor([4, 1, 5])),
-                (torch.randn(2, 4, 3), torch.tensor([3, 2])),
-            ],
-        }
-    ),
-    praise="Padding gets exactly 0, every row sums to 1, and each example has its own length.",
-    idea="Padding must have lost before the softmax shares anything out.",
-    begin="Begin with the keys' numbers, and hold them against the lengths, to which you give two new axes.",
-    mistakes=(
-        """
-    [:, None, None] -> [:, None] || valid_lens[:, None, None] -> valid_lens.repeat(scores.shape[1]).reshape(
-        scores.shape[:2])[:, :, None] => Rows of one example have different lengths. Which axis do lengths belong to?
-    """,
-        MASK.format(lengths="valid_lens[:, None, None]", lowest="-torch.inf", times_valid="", nan_to_num=""),
-        SOFTMAX_AXES,
-    ),
-)
-def masked_softmax_1d(scores, valid_lens):
-    """Softmax over the valid keys, with one length, at least 1, for each example; padding gets 0 at any scores.
-
-    scores (batch, num_queries, num_keys), valid_lens (batch,) → weights of the shape of scores. Source: d2l 11.3.2.
-    """
-    # (k,) < (b, 1, 1) -> (b, 1, k)
-    valid = torch.arange(scores.shape[-1]) < valid_lens[:, None, None]
-    return torch.softmax(scores.masked_fill(~valid, -torch.inf), dim=-1)
-
-
-def trials_2d() -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """With as many queries as keys, where lengths along the wrong axis raise nothing; then with empty rows."""
-    return {
-        "where every query has a key": [
+        "with one length for each query": [
             (torch.randn(2, 4, 4), torch.tensor([[3, 2, 3, 2], [2, 2, 3, 3]])),
             (torch.randn(3, 5, 5), torch.tensor([[4, 2, 3, 2, 3], [2, 4, 4, 3, 4], [3, 3, 2, 4, 2]])),
         ],
-        "where some lengths are 0": [
+        "with a Boolean mask": [
+            (torch.randn(2, 4, 4), random_mask(2, 4, 4)),
+            (torch.randn(3, 2, 5), random_mask(3, 2, 5)),
+        ],
+        "where a query has no valid key": [
             (torch.randn(2, 3, 4), torch.tensor([[2, 0, 4], [1, 3, 0]])),
-            (torch.randn(3, 2, 5), torch.tensor([[5, 1], [0, 0], [3, 0]])),
+            (torch.randn(3, 2, 5), torch.tensor([4, 0, 2])),
+            (torch.randn(2, 3, 4), random_mask(2, 3, 4) & torch.tensor([True, False, True])[:, None]),
+        ],
+    }
+    trials = stages["where a query has no valid key"]
+    masked = [~mask_of(scores, valid) for scores, valid in trials]
+    return stages | {
+        "where all scores are 100 higher": [(scores + 100, valid) for scores, valid in trials],
+        "where all scores are near −3 million": [
+            (500.0 * scores.argsort(dim=-1).argsort(dim=-1) - 3e6, valid) for scores, valid in trials
+        ],
+        "where masked keys score 3 million higher": [
+            (scores + 3e6 * mask, valid) for (scores, valid), mask in zip(trials, masked, strict=True)
+        ],
+        "where masked keys score 3e38": [
+            (scores.masked_fill(mask, 3e38), valid) for (scores, valid), mask in zip(trials, masked, strict=True)
         ],
     }
 
 
 def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """A ``MistakeError`` if no finite gradient of the scores comes back through the weights."""
+    """Raise a ``MistakeError`` if no finite gradient of the scores comes back through the weights."""
 
-    def gradient_of_scores(scores: Tensor, valid_lens: Tensor) -> Tensor:
+    def gradient_of_scores(scores: Tensor, valid: Tensor) -> Tensor:
         scores = scores.clone().requires_grad_()
-        return torch.autograd.grad(function(scores, valid_lens).square().sum(), scores)[0]
+        return torch.autograd.grad(function(scores, valid).square().sum(), scores)[0]
 
-    (outcome,) = run_safely(gradient_of_scores, trials_2d()["where some lengths are 0"][:1])
+    (outcome,) = run_safely(gradient_of_scores, masked_trials()["where a query has no valid key"][:1])
     told = "The weights are right, but the gradient of the scores"
     if outcome.error:
-        raise MistakeError(f"{told} does not find its way back ({outcome.error[1]}).")
+        raise MistakeError(f"{told} cannot be computed ({outcome.error[1]}). Check that each step has a gradient.")
     if not outcome.value.isfinite().all():
         place = outcome.value.isfinite().logical_not().nonzero()[0].tolist()
         raise MistakeError(
-            f"{told} holds NaN at {place}, where the length is 0. Does NaN arise, and is replaced later?"
+            f"{told} holds NaN at {place}, in a row without a valid key. Check that NaN never arises: replaced "
+            "afterwards, it stays in the gradient."
         )
 
 
+def by_right(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the right answer to ``masked_weights``, given a changed mask where a mask is given."""
+    return lambda scores, valid: masked_weights.right(scores, change(valid) if valid.dtype == torch.bool else valid)
+
+
 @exercise(
-    trials=lambda: with_far_scores(trials_2d()),
+    trials=masked_trials,
     then=require_finite_gradient,
-    praise="A query that may look at nothing gets nothing, and no NaN, in the gradient either.",
-    idea="Where a row is empty, a softmax over −∞ divides 0 by 0. What if the row were low, but finite?",
-    begin="Begin with the mask of valid keys; it is needed twice, before the softmax and after.",
+    praise="Masked keys get exactly 0. A query without a valid key gets zeros, and a finite gradient.",
+    idea="Turn lengths into a mask, so that one line serves all three cases. Masked scores must be low before the "
+    "softmax, and finite: a softmax over −∞ alone divides 0 by 0.",
+    begin="Begin with the case that lengths are given, and give them new axes until they compare with the keys' "
+    "numbers.",
+    programs=[
+        (
+            "The Boolean mask is read the other way round. Here True means that a key takes part.",
+            by_right(torch.logical_not),
+        ),
+        ("The Boolean mask has no effect: all keys take part.", by_right(torch.ones_like)),
+        ("Queries and keys of the Boolean mask have changed places.", by_right(lambda mask: mask.mT)),
+        (
+            "All queries use the first row of the Boolean mask.",
+            by_right(lambda mask: mask[:, :1].expand_as(mask)),
+        ),
+        (
+            "The Boolean mask is read as a number of valid keys. The valid keys need not be the first ones.",
+            by_right(lambda mask: mask.sum(dim=-1)),
+        ),
+        (
+            "The Boolean mask is read as lengths, 0 and 1. Check the type of `valid` before you compare.",
+            by_right(lambda mask: torch.arange(mask.shape[-1]) < mask.int()),
+        ),
+    ],
     mistakes=(
         """
-    valid_lens[:, :, None] -> valid_lens[:, :1, None] => All queries of an example share one length, the first.
-    valid_lens[:, :, None] -> valid_lens[:, None, :] => Key number j is held against the length of query number j.
-    scores.shape[-1]) < valid_lens[:, :, None] -> scores.shape[-2])[:, None] < valid_lens[:, None, :] ||
-        scores.shape[-1]) < valid_lens[:, :, None] -> scores.shape[-2])[:, None] < valid_lens[:, None, :] ; lowest),
-        dim=-1) * valid -> -1e9), dim=-1) => The mask is transposed: at [i, j] number i is held against the length of
-        query number j.
-    lowest), dim=-1) * valid -> -torch.inf), dim=-1) => A row whose length is 0 is NaN. What does a softmax make of a
-        row of −∞?
-    * valid -> _ || lowest), dim=-1) * valid -> -1e6), dim=-1) => A row whose length is 0 gets equal weights, padding
-        too. What does a softmax make of scores that are equally low?
-    valid_lens[:, :, None] -> valid_lens.clamp(min=1)[:, :, None] => A row whose length is 0 listens to the first key.
+    lengths = valid[:, None] -> lengths = valid[None] || lengths = valid[:, None] -> lengths =
+        valid.repeat(scores.shape[1]).reshape(scores.shape[:2]) => With one length for each example, the queries of an
+        example get different lengths. Check the axis of the lengths.
+    else valid -> else valid[:, :1] => With one length for each query, all queries of an example get the first one.
+    lengths[:, :, None] -> lengths[:, None, :] => With one length for each query, key j is compared with the length of
+        query j. Check the axes of the lengths.
+    torch.arange(scores.shape[-1]) < lengths[:, :, None] -> ($).mT if valid.dim() == 2 else $ => With one length for
+        each query, the mask is transposed: at [i, j], number i is compared with the length of query j.
+    lowest), dim=-1) * valid -> -torch.inf), dim=-1) => A row without a valid key is NaN. A softmax over −∞ alone
+        divides 0 by 0.
+    * valid -> _ || lowest), dim=-1) * valid -> -1e6), dim=-1) => A row without a valid key gets equal weights, on
+        masked keys. Check what the softmax makes of equal scores.
+    else valid -> else valid ; lengths[:, :, None] -> lengths.clamp(min=1)[:, :, None] => A row whose length is 0
+        attends to the first key.
+    (scores.masked_fill(~valid, lowest), dim=-1) * valid -> (scores, dim=-1) => Masked keys get weight: the mask has no
+        effect.
+    lowest), dim=-1) * valid -> 0.0), dim=-1) || lowest), dim=-1) * valid -> 0.0), dim=-1) * valid.any(dim=-1,
+        keepdim=True) => Masked keys get weight, because their score is 0 and exp(0) is 1. Check the number that
+        replaces masked scores.
+    scores.masked_fill(~valid, lowest), dim=-1) -> scores, dim=-1) => Masked keys get 0, but the rest of a row does not
+        sum to 1. Check whether the mask acts before the softmax.
+    ~valid, lowest), dim=-1) * valid -> valid, lowest), dim=-1) || ~valid, lowest), dim=-1) * valid -> valid, lowest),
+        dim=-1) * ~valid || ~valid, lowest), dim=-1) * valid -> valid, -torch.inf), dim=-1) => The weight is on the
+        masked keys alone. Check which way round the mask is.
+    torch.arange(scores.shape[-1]) < lengths[:, :, None] -> torch.arange(scores.shape[-1]) >= scores.shape[-1] -
+        lengths[:, :, None] => The last keys of an example take part instead of the first ones.
+    scores.masked_fill(~valid -> torch.softmax(scores, dim=-1).masked_fill(~valid => The softmax is applied twice.
+    < lengths -> <= lengths || lengths[:, :, None] -> $ - 1 => One key too many takes part, or one too few. Keys are
+        counted from 0.
+    lengths[:, :, None] -> lengths.max() || lengths.float().mean() || lengths.min() || lengths.flatten()[0] => All rows
+        share one length. Check which length belongs to which row.
+    scores.shape[-1]) -> scores.shape[-2])[:, None] || scores.shape[-1]) -> scores.shape[-2])[:, None] ; lowest),
+        dim=-1) * valid -> -1e9), dim=-1) || scores.shape[-1]) -> scores.shape[-2])[:, None] ; lowest), dim=-1) * valid
+        -> -torch.inf), dim=-1) => Rows of late queries are masked instead of late keys. Check the axis of the mask.
+    torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) -> scores.masked_fill(~valid, 0) => These are scores with
+        0 for masked keys. Check how scores become weights.
+    torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) -> torch.exp(scores) => The rows do not sum to 1. Check
+        what follows the exponential.
+    ~valid, lowest) -> ~valid, -1e6) || ~valid, -1e5) || ~valid, -1e4) || ~valid, -1e3) || ~valid, -100.0) || ~valid,
+        -20.0) => With this number in place of masked scores, masked keys get weight. It must be lower than every score.
+    torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid -> torch.nn.functional.normalize(torch.exp(scores)
+        * valid, p=1, dim=-1) || (torch.exp(scores) * valid / (torch.exp(scores) * valid).sum(dim=-1,
+        keepdim=True)).nan_to_num(0) || torch.exp(scores) * valid / (torch.exp(scores) * valid).sum(dim=-1,
+        keepdim=True).clamp(min=1e-9) || torch.exp(scores) * valid / ((torch.exp(scores) * valid).sum(dim=-1,
+        keepdim=True) + 1e-9) || torch.exp(scores.masked_fill(~valid, -torch.inf)) /
+        torch.exp(scores.masked_fill(~valid, -torch.inf)).sum(dim=-1, keepdim=True).clamp(min=1e-9) => The exponentials
+        of large scores overflow. Check what a softmax subtracts first.
+    scores.masked_fill(~valid, lowest) -> scores - 1e9 * ~valid || scores - 3e38 * ~valid || scores - 1e6 * ~valid ||
+        scores - 1e5 * ~valid || scores - 1e4 * ~valid || scores - 1e3 * ~valid || scores - 100 * ~valid ||
+        torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid -> (torch.softmax(scores, dim=-1) * valid /
+        (torch.softmax(scores, dim=-1) * valid).sum(dim=-1, keepdim=True)).nan_to_num(0) ||
+        torch.nn.functional.normalize(torch.softmax(scores, dim=-1) * valid, p=1, dim=-1) => A masked key with a far
+        higher score takes the weight in the softmax. A finite number added to its score does not prevent that, and a
+        mask after the softmax comes too late.
     """,
-        MASK.format(
-            lengths="valid_lens[:, :, None]", lowest="lowest", times_valid=" * valid", nan_to_num=".nan_to_num(0)"
-        ),
         SOFTMAX_AXES,
     ),
 )
-def masked_softmax_2d(scores, valid_lens):
-    """Softmax over the valid keys, with a length for each query; 0 throughout for a query whose length is 0.
+def masked_weights(scores, valid):
+    """Return the softmax over the valid keys, 0 at all others; in a row without a valid key 0 throughout.
 
-    scores (batch, num_queries, num_keys), valid_lens (batch, num_queries) → weights of the shape of scores, through
-    which the scores have a finite gradient.
+    scores (batch, n, m), any finite numbers; valid one of: lengths (batch,), lengths (batch, n), or a Boolean mask
+    (batch, n, m) that is True where a key takes part → weights (batch, n, m), with a finite gradient.
     Source: d2l 11.3.2, which gives a query without a valid key equal weights.
     """
+    if valid.dtype != torch.bool:
+        lengths = valid[:, None] if valid.dim() == 1 else valid  # (b, 1) or (b, n)
+        valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]  # (b, n or 1, m)
     lowest = torch.finfo(scores.dtype).min
-    # (k,) < (b, q, 1) -> (b, q, k)
-    valid = torch.arange(scores.shape[-1]) < valid_lens[:, :, None]
     return torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid
 
 
-def additive_trial(batch_size, num_queries, num_keys, query_size, key_size, num_hiddens, value_size) -> tuple:
-    """Random queries, keys, values, W_q, W_k, w_v."""
-    queries, keys = torch.randn(batch_size, num_queries, query_size), torch.randn(batch_size, num_keys, key_size)
-    W_q, W_k = torch.randn(num_hiddens, query_size), torch.randn(num_hiddens, key_size)
-    return queries, keys, torch.randn(batch_size, num_keys, value_size), W_q, W_k, torch.randn(num_hiddens)
+def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=1.0) -> tuple:
+    """Return random queries, keys and values."""
+    sizes = (num_queries, size), (num_keys, size), (num_keys, value_size)
+    queries, keys, values = (torch.randn(batch_size, *each) for each in sizes)
+    return factor * queries, keys, values
 
 
 @exercise(
-    trials=lambda: [additive_trial(2, 3, 4, 5, 6, 7, 8), additive_trial(3, 5, 2, 4, 3, 6, 1)],
-    praise="Queries and keys of different sizes meet, every pair in one table, and the values are averaged.",
-    idea="Every query meets every key: their projections are added, bent by tanh, and w_v makes one number of them.",
-    begin="Begin with both projections, and give each a new axis of length 1, in different places.",
+    trials=lambda: {
+        "with small scores": [attention_trial(2, 3, 4, 5, 6), attention_trial(3, 2, 6, 7, 4)],
+        "with scores above 100": [attention_trial(2, 3, 4, 9, 2, factor=300)],
+    },
+    parts=("output", "weights"),
+    praise="The weights of each query sum to 1, and the output is the average of the values with these weights.",
+    idea="The formula has three steps: scores, softmax over the keys, average of the values. Keep the weights.",
+    begin="Begin with the scores: every query with every key, so one of the two matrices must be transposed.",
     mistakes=(
         """
-    torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None]) -> (queries @ W_q.T)[:, :, None] + (keys @
-        W_k.T)[:, None] => All queries of an example get the same output. Is tanh applied to
-        the sum of query and key?
-    queries @ W_q.T -> 0 * $ => All queries of an example get one and the same answer, by the bent keys alone. Does the
-        query meet the key before tanh?
-    torch.tanh((queries -> ((queries ; features @ w_v -> torch.tanh($) => tanh bends the finished score, not the
-        features that w_v weighs.
-    [:, :, None] + -> [:, :, None] * => Query and key are multiplied; in additive attention they are added.
-    [:, :, None] + -> [:, :, None] - => The key is taken away from the query; the two are added.
-    features @ w_v -> features.sum(dim=-1) => The features are summed as they are. Where is w_v?
-    features @ w_v -> $ / math.sqrt(len(w_v)) || $ / math.sqrt(queries.shape[-1]) => Scores are divided by the root of a
-        size. Does tanh need that?
-    features @ w_v -> 0 * ($) => All keys get equal weights: these are plain means of the values. Where are the scores?
-    torch.softmax(features @ w_v, dim=-1) -> features @ w_v => The values are averaged with bare scores. What makes
-        weights of them?
-    @ values -> _ => Weights come back. Where do the values come in?
-    torch.tanh( -> torch.sigmoid( || torch.relu( => The sum is not bent by tanh, but by another function.
-    [:, :, None] + (keys @ W_k.T)[:, None] -> [:, None] + (keys @ W_k.T)[:, :, None] => An error is raised: the table
-        has a row for each key. Where do the new axes of queries and keys belong?
+    / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything. The formula divides by √d.
+    math.sqrt(queries.shape[-1]) -> queries.shape[-1] => The scores are divided by d. The formula divides by √d.
+    / math.sqrt(queries.shape[-1]) -> * math.sqrt(queries.shape[-1]) => The scores are multiplied by √d. The formula
+        divides by √d.
+    math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) || math.sqrt(keys.shape[1]) || math.sqrt(len(queries))
+        || math.sqrt(values.shape[-1]) || math.sqrt(queries.shape[1] * queries.shape[2]) => The scores are divided by
+        the root of another size. d is the number of features of a query.
+    math.sqrt(queries.shape[-1]) -> queries.shape[-1] ** 0.25 || math.sqrt(2 * queries.shape[-1]) || 2 *
+        math.sqrt(queries.shape[-1]) || (1 + math.sqrt(queries.shape[-1])) => The scores are not divided by √d, but by
+        another number.
+    / math.sqrt(queries.shape[-1]) -> _ ; return weights @ -> weights = weights / math.sqrt(queries.shape[-1]); return
+        weights @ => The weights are divided by √d. Divide the scores, before the softmax.
+    / math.sqrt(queries.shape[-1]) -> _ ; @ values, -> @ values / math.sqrt(queries.shape[-1]), => The output is divided
+        by √d. Divide the scores, before the softmax.
+    keys.mT -> keys.reshape(len(keys), queries.shape[-1], -1) => The keys are reshaped. A reshape does not exchange rows
+        and columns.
+    weights @ values, -> weights @ keys, => The keys are averaged instead of the values.
+    weights @ values, -> weights, => The weights are returned in place of the output. Check where the values come in.
+    weights @ values, weights -> weights, weights @ values => The output and the weights are returned in the wrong
+        order.
+    @ values, weights -> @ values, scores => The output is right, but scores are returned in place of the weights.
+    @ values, weights -> @ values, torch.softmax(queries @ keys.mT, dim=-1) => The output is right, but the weights
+        returned are those of undivided scores.
+    weights @ values, -> scores @ values, || torch.softmax(scores, dim=-1) -> scores => The values are averaged with the
+        scores themselves. Check how scores become weights.
+    torch.softmax(scores, dim=-1) -> torch.exp(scores) => The weights of a query do not sum to 1. Check what follows the
+        exponential.
+    torch.softmax(scores, dim=-1) -> (torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)) => The
+        exponentials of large scores overflow. Check what a softmax subtracts first.
+    torch.softmax(scores, dim=-1) -> torch.softmax(scores.masked_fill(torch.ones_like(scores).triu(1).bool(),
+        -torch.inf), dim=-1) => Later keys are masked, as in causal attention. Here all keys take part.
+    queries @ keys.mT / math.sqrt(queries.shape[-1]) -> torch.cosine_similarity(queries[:, :, None], keys[:, None],
+        dim=3) || math.sqrt(queries.shape[-1]) * torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) ||
+        torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) / math.sqrt(queries.shape[-1]) => Queries and
+        keys are divided by their norms. Divide the products by √d only.
+    torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid stands in place of the softmax.
+    torch.softmax(scores, dim=-1) -> torch.softmax(torch.softmax(scores, dim=-1), dim=-1) => The softmax is applied
+        twice.
+    return weights @ -> weights = weights.round(decimals=2); return weights @ => The weights are rounded.
+    weights @ values, -> weights @ values / keys.shape[1], => The output is divided by the number of keys. The weights
+        already sum to 1.
     """,
         SOFTMAX_AXES,
     ),
 )
-def additive_attention(queries, keys, values, W_q, W_k, w_v):
-    """Attention with the score w_vᵀ tanh(W_q q + W_k k), all keys valid.
+def attention_and_weights(queries, keys, values):
+    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and its weights.
 
-    queries (batch, num_queries, query_size), keys (batch, num_keys, key_size), values (batch, num_keys, value_size),
-    W_q (h, query_size), W_k (h, key_size), w_v (h,) → (batch, num_queries, value_size).
-    Source: D. Bahdanau, K. Cho, Y. Bengio, 2015, appendix A.1.2; d2l 11.3.3.
+    queries (batch, n, d), keys (batch, m, d), values (batch, m, v) → output (batch, n, v), weights (batch, n, m).
+    Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
     """
-    # (b, q, 1, h) + (b, 1, k, h) -> (b, q, k, h)
-    features = torch.tanh((queries @ W_q.T)[:, :, None] + (keys @ W_k.T)[:, None])
-    weights = torch.softmax(features @ w_v, dim=-1)  # (b, q, k, h) @ (h,) -> (b, q, k)
-    return weights @ values  # (b, q, k) @ (b, k, v) -> (b, q, v)
-
-
-@exercise(
-    trials=lambda: [(torch.randn(2, 3, 5), torch.randn(2, 4, 5)), (torch.randn(4, 2, 3), torch.randn(4, 6, 3))],
-    praise="A distance is a dot product in which long keys pay for their length.",
-    idea="Multiply the square out. Which of the three terms is the same for all keys, and what does it change?",
-    begin="Begin with all dot products; then take from each what its key has to pay.",
-    mistakes="""
-    - keys.square().sum(dim=-1)[:, None] / 2 -> _ => These are the weights of bare dot products. The lengths of the keys
-        have no say; what is the same for all keys of a row does not count.
-    / 2 -> _ => The keys' squared norm is not halved beside the dot product.
-    - keys.square() -> + keys.square() => Long keys gain. Which sign has the keys' squared norm?
-    keys.square().sum(dim=-1) -> keys.norm(dim=-1) => The keys' norm is not squared.
-    queries @ keys.mT -> 2 * $ ; / 2 -> _ => All scores are twice what they should be. Where is the ½?
-    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2 -> scores = -torch.cdist(queries, keys) / 2 ||
-        scores = -torch.cdist(queries, keys) => The distance is not squared.
-    queries @ keys.mT - -> -queries @ keys.mT + => The most distant keys get the most weight. What is the sign of the
-        score?
-    softmax(scores -> $ / math.sqrt(keys.shape[-1]) || keys.mT -> keys.mT / math.sqrt(keys.shape[-1]) => Something is
-        divided by √d. Does a distance need that?
-    softmax(scores, dim=-1) -> softmax(scores, dim=-2) || softmax(scores - queries.square().sum(dim=-1)[..., None] / 2,
-        dim=-2) => Columns sum to 1, rows do not. Over what does the softmax run?
-    torch.softmax(scores, dim=-1) -> scores || scores - queries.square().sum(dim=-1)[..., None] / 2 => Scores come back.
-        Where is the softmax?
-    torch.softmax(scores, dim=-1) -> scores.sub(queries.square().sum(dim=-1)[..., None] / 2).exp() => The weights of a
-        query do not sum to 1. What comes after the exponential?
-    """,
-)
-def distance_weights(queries, keys):
-    """Weights of the Gaussian kernel with σ = 1, softmax(−½‖q − k‖²), for a batch.
-
-    queries (batch, num_queries, d), keys (batch, num_keys, d) → (batch, num_queries, num_keys).
-    Source: section 2 of the notebook.
-    """
-    # (b, q, k) - (b, 1, k) -> (b, q, k)
-    scores = queries @ keys.mT - keys.square().sum(dim=-1)[:, None] / 2
-    return torch.softmax(scores, dim=-1)
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ values, weights  # (b, n, m) @ (b, m, v) -> (b, n, v)

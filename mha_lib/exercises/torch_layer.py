@@ -57,7 +57,7 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
 
 @exercise(
     trials=lambda: {
-        "with one example": [own_trial(6, 3, [[1, 3, 2, 4]])] * 2,
+        "with one example": [own_trial(6, 3, [[1, 3, 2, 3]])] * 2,
         "with several examples": [own_trial(6, 3, [[2, 3, 1], [3, 1, 3]]), own_trial(8, 2, [[4, 1, 3], [1, 2, 2]] * 2)],
     },
     praise="PyTorch's layer has all your parameters and masks the right keys.",
@@ -68,6 +68,10 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
     [each.weight for each in maps]) -> [W for rows in zip(*(each.weight.chunk(h) for each in maps)) for W in rows]) ;
         [each.bias for each in maps]) -> [b for rows in zip(*(each.bias.chunk(h) for each in maps)) for b in rows]) =>
         The rows are stacked head by head. PyTorch expects all rows of W_q first, then those of W_k and W_v.
+    [each.bias for each in maps]) -> [maps[i].bias for i in (1, 0, 2)]) || [maps[i].bias for i in (0, 2, 1)]) ||
+        [maps[i].bias for i in (2, 1, 0)]) || [maps[i].bias for i in (1, 2, 0)]) || [maps[i].bias for i in (2, 0, 1)])
+        => The three biases are stacked in another order than the matrices. PyTorch expects those of W_q, then W_k,
+        then W_v.
     [each.weight for -> [each.weight.T for => The weights of queries, keys and values are transposed. `nn.Linear` and
         `in_proj_weight` both keep them as (output, input).
     (layer.W_o.weight) -> (layer.W_o.weight.T) => The output projection is transposed. `nn.Linear` and `out_proj` both
@@ -77,18 +81,22 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
     each.bias for -> 0 * each.bias for => The biases of queries, keys and values are not copied. They belong into
         `in_proj_bias`.
     (layer.W_o.bias) -> (0 * layer.W_o.bias) => The bias of W_o is not copied. It belongs into `out_proj.bias`.
-    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong into
-        `in_proj_bias` and `out_proj.bias`.
+    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong
+        into `in_proj_bias` and `out_proj.bias`.
     ) >= valid_lens -> ) < valid_lens => The mask is inverted: in `nn.MultiheadAttention`, True means masked.
-    ) >= valid_lens -> ) > valid_lens => Each query attends to one key too many. With length 2, key 2 is already masked,
-        since keys are counted from 0.
+    ) >= valid_lens -> ) > valid_lens => Each query attends to one key too many. With length 2, key 2 is already
+        masked, since keys are counted from 0.
     ) >= valid_lens -> ) + 1 >= valid_lens => Each query attends to one key too few. With length 2, keys 0 and 1 are
         valid.
     .repeat_interleave(h, dim=0) -> .repeat(h, 1, 1) => The masks are in another order: all examples of head 0 come
         first. PyTorch expects all heads of example 0 first.
     .repeat_interleave(h, dim=0) -> $.mT => The mask is transposed. Its rows are queries, and its columns are keys.
-    .repeat_interleave(h, dim=0) -> $.float() => The mask is made of numbers, and PyTorch adds these to the scores. Give
-        a bool mask.
+    .repeat_interleave(h, dim=0) -> $.float() || $.float().neg() || $.logical_not().float() => The mask is made of
+        numbers, and PyTorch adds these to the scores. Give a bool mask.
+    attn_mask=masked)[0] -> attn_mask=masked)[1] => These are the weights, averaged over the heads. Return the output,
+        which is the first of the two results.
+    (X.shape[-1], h, -> (X.shape[-1], 1, ; .repeat_interleave(h, dim=0) -> _ => PyTorch's layer has only one head. Make
+        it with `layer.num_heads`.
     attn_mask=masked -> _ => The lengths have no effect. Give the mask as `attn_mask`.
     , batch_first=True -> _ => An error is raised: without `batch_first=True`, PyTorch takes the first axis for the
         tokens.
@@ -125,10 +133,14 @@ def into_torch(layer, X, valid_lens):
     begin="Begin with a new Layer that has biases, and divide both packed parameters into three.",
     mistakes=f"""
     {MAPS} -> {REORDERED} => The thirds go to the wrong matrices. PyTorch stacks W_q, then W_k, then W_v.
-    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (peer.num_heads, 3, -1)).transpose(0, 1).flatten(1,
-        2) ; peer.in_proj_bias.chunk(3) -> peer.in_proj_bias.unflatten(0, (peer.num_heads, 3, -1)).transpose(0,
-        1).flatten(1, 2) => The rows are read head by head. PyTorch stacks all rows of W_q first, then those of W_k and
-        W_v.
+    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (peer.num_heads, 3, -1)).transpose(0,
+        1).flatten(1, 2) ; peer.in_proj_bias.chunk(3) -> peer.in_proj_bias.unflatten(0, (peer.num_heads, 3,
+        -1)).transpose(0, 1).flatten(1, 2) => The rows are read head by head. PyTorch stacks all rows of W_q first,
+        then those of W_k and W_v.
+    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) || peer.in_proj_weight.chunk(3)
+        -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) ; peer.in_proj_bias.chunk(3) ->
+        peer.in_proj_bias.unflatten(0, (-1, 3)).unbind(1) => Each matrix gets every third row. PyTorch stacks all rows
+        of W_q first, then those of W_k and W_v.
     copy_(weight) -> copy_(weight.T) => The weights of queries, keys and values are transposed. `in_proj_weight` and
         `nn.Linear` both keep them as (output, input).
     (peer.out_proj.weight) -> (peer.out_proj.weight.T) => The output projection is transposed. `out_proj` and
@@ -144,8 +156,10 @@ def into_torch(layer, X, valid_lens):
     .sum(dim=1) -> $ - 1 => The lengths are too small by 1.
     .sum(dim=1) -> .long() => The mask itself is given as lengths for single queries. Count the tokens of each row that
         are no padding.
-    (~padding).sum(dim=1) -> padding.int().argmax(dim=1) => A row without padding gets the length 0: there is no True to
-        be found in it.
+    (~padding).sum(dim=1) -> padding.int().argmax(dim=1) => A row without padding gets the length 0: there is no True
+        to be found in it.
+    return layer(X, X, X, valid_lens) -> $ * ~padding[..., None] => The outputs at padding are set to 0. Leave them as
+        the layer computes them.
     (~padding).sum(dim=1) -> None => Padding is not masked. Give the lengths to the layer.
     """,
 )
@@ -211,8 +225,8 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
         head. PyTorch stacks all rows of W_q first, then those of W_k and W_v.
     -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
         => With this finite number, padding gets weight where the scores are low. Use −∞.
-    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return
-        the weights of each head.
+    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return the
+        weights of each head.
     """,
     programs=programs(from_packed),
 )

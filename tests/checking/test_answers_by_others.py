@@ -1,6 +1,6 @@
 """Answers by others: the right ones pass, and of the wrong ones it is said what a teacher says, and nothing untrue.
 
-72 wrong and 24 right ones were written by someone who had seen the notebooks but not the tables of mistakes.
+Most were written by someone who had seen the notebooks but not the tables of mistakes.
 """
 
 import pytest

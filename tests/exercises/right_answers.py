@@ -5,9 +5,8 @@ import math
 
 import torch
 from torch.nn import functional as F
-from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
+from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
 from mha_lib.heads import statistics
 from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
@@ -21,40 +20,40 @@ def pooling_by_loops(queries, keys, values, sigma):
     return output
 
 
-def mask(scores, valid_lens):
-    """True where a key counts, for lengths of one or two dimensions."""
-    lengths = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-    return (torch.arange(scores.shape[2]) < lengths[:, :, None]).expand_as(scores)
+def mask(scores, valid):
+    """True where a key takes part, for lengths of one or two dimensions, or a mask."""
+    lengths = valid[:, None] if valid.dim() == 1 else valid
+    is_mask = valid.dtype == torch.bool
+    return (valid if is_mask else torch.arange(scores.shape[2]) < lengths[:, :, None]).expand_as(scores)
 
 
-def softmax_by_rows(scores, valid_lens):
-    """A row of its own for every query, of nothing but zeros where its length is 0."""
+def softmax_by_rows(scores, valid):
+    """A row of its own for every query, of nothing but zeros where no key takes part."""
     weights = torch.zeros_like(scores)
-    for example, row in itertools.product(range(len(scores)), range(scores.shape[1])):
-        length = valid_lens[example] if valid_lens.dim() == 1 else valid_lens[example, row]
-        weights[example, row, :length] = torch.softmax(scores[example, row, :length], dim=0)
+    for row in itertools.product(range(len(scores)), range(scores.shape[1])):
+        kept = mask(scores, valid)[row]
+        weights[row][kept] = torch.softmax(scores[row][kept], dim=0)
     return weights
 
 
-def by_attention_kernel(scores, valid_lens):
+def by_attention_kernel(scores, valid):
     """The weights are what attention gives for one-hot values; an identity as keys makes the scores the queries."""
     identity = torch.eye(scores.shape[2]).expand(len(scores), -1, -1)
-    return F.scaled_dot_product_attention(scores, identity, identity, mask(scores, valid_lens), scale=1.0)
+    return F.scaled_dot_product_attention(scores, identity, identity, mask(scores, valid), scale=1.0)
 
 
-def additive_by_layer(queries, keys, values, W_q, W_k, w_v):
-    layer = AdditiveAttention(len(w_v), query_size=W_q.shape[1], key_size=W_k.shape[1])
-    layer.load_state_dict({"W_q.weight": W_q, "W_k.weight": W_k, "w_v.weight": w_v[None]})
-    return layer(queries, keys, values)
+def attention_by_kernel(queries, keys, values):
+    identity = torch.eye(keys.shape[1]).expand(len(keys), -1, -1)
+    return [F.scaled_dot_product_attention(queries, keys, each) for each in (values, identity)]
 
 
-def operations_by_torch(batch_size, num_tokens, num_hiddens, num_heads):
-    X = torch.randn(batch_size, num_tokens, num_hiddens)
-    W = [torch.randn(num_hiddens, num_hiddens) for _ in range(4)]
-    with FlopCounterMode(display=False) as counter:
-        Q, K, V = ((X @ matrix).unflatten(-1, (num_heads, -1)).transpose(1, 2) for matrix in W[:3])
-        ((Q @ K.mT).softmax(-1) @ V).transpose(1, 2).flatten(2) @ W[3]
-    return counter.get_total_flops()
+def attention_by_loops(q, k, v):
+    outputs, weights = [], []
+    for queries, keys, values in zip(q, k, v, strict=True):
+        scores = (queries[:, None] * keys).sum(dim=-1) * len(keys[0]) ** -0.5
+        weights.append((scores - scores.logsumexp(dim=1, keepdim=True)).exp())
+        outputs.append(weights[-1] @ values)
+    return torch.stack(outputs), torch.stack(weights)
 
 
 def heads_by_concatenation(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
@@ -169,21 +168,18 @@ RIGHT = {
         pooling_by_loops,
         lambda q, k, v, sigma: KernelPooling(sigma)(q[None], k[None], v[None])[0].detach(),
     ],
-    "scaled_scores": [lambda q, k, std: torch.einsum("bqd,bkd->bqk", q / std, k / std) * q.shape[2] ** -0.5],
-    "masked_softmax_1d": [
+    "masked_weights": [
         softmax_by_rows,
         by_attention_kernel,
-        lambda scores, lens: torch.softmax(scores.masked_fill(~mask(scores, lens), -1e9), dim=-1),  # in float32 enough
+        lambda scores, valid: masked_softmax(
+            scores, **{"attn_mask" if valid.dtype == torch.bool else "valid_lens": valid}
+        ),
+        lambda scores, valid: (
+            torch.softmax(scores.masked_fill(~mask(scores, valid), -1e9), dim=-1) * mask(scores, valid)
+        ),
+        lambda scores, valid: scores.masked_fill(~mask(scores, valid), -math.inf).softmax(dim=-1).nan_to_num(0),
     ],
-    "masked_softmax_2d": [
-        softmax_by_rows,
-        by_attention_kernel,
-        lambda scores, lens: torch.softmax(scores.masked_fill(~mask(scores, lens), -math.inf), dim=-1).nan_to_num(0),
-    ],
-    "additive_attention": [additive_by_layer],
-    "distance_weights": [lambda q, k: torch.softmax(-torch.cdist(q, k).square() / 2, dim=2)],
-    "parameter_count": [lambda d, h, size, bias: torch.tensor(d * (3 * (size + int(bias)) + d + int(bias)))],
-    "operation_count": [operations_by_torch],
+    "attention_and_weights": [attention_by_kernel, attention_by_loops],
     "sum_over_heads": [heads_by_concatenation],
     "transpose_qkv": [split_by_a_matrix],
     "transpose_output": [lambda X, h: torch.stack([torch.cat([*X[i : i + h]], dim=1) for i in range(0, len(X), h)])],

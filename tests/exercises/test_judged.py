@@ -10,14 +10,30 @@ from right_answers import ROLES, mask
 
 from mha_lib import heads
 from mha_lib.checking.edits import rows_of, with_edits
-from mha_lib.exercises import COURSE, head_importance, head_pruning, masked_softmax_2d, reading_heads
-from mha_lib.exercises.multi_head_attention import previous_token_matrices
+from mha_lib.exercises import COURSE, head_importance, head_pruning, masked_weights, reading_heads
+from mha_lib.exercises.multi_head_attention import two_head_matrices
 from mha_lib.heads import statistics
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-W_Q, W_K = previous_token_matrices()
 E = torch.eye(6)
+W_Q, W_K = two_head_matrices()
+BACK, ITSELF = W_Q.chunk(2)
+
+
+def alternating(W):
+    """The rows of two heads in turn, where the upper half belongs to head 0."""
+    return torch.stack(W.chunk(2), dim=1).flatten(0, 1)
+
+
+def first(W):
+    """Queries that are wrong in head 0 alone."""
+    return torch.cat([W, ITSELF]), W_K
+
+
+def second(W):
+    """Queries that are wrong in head 1 alone."""
+    return torch.cat([BACK, W]), W_K
 
 
 def changed(**roles):
@@ -153,30 +169,40 @@ TOLD = {  # exercise → answers, and words of what is said of each
         (lambda weights: torch.ones(3), "The shape must be (12,), yours is (3,)"),
         (lambda weights: weights @ distances(weights), "Your code raises RuntimeError"),
     ],
-    "previous_token": [
-        ((E, W_K), "Every token attends to itself"),
-        ((W_K, W_Q), "Tokens attend to the next one"),
-        ((E.roll(-2, dims=0), W_K), "Tokens attend to the one two before"),
-        ((W_Q * (torch.arange(6) > 0), W_K), "token 0 looks at no key most"),
-        ((E.roll(-1, dims=0), W_K), "as if positions were a ring"),
-        ((0 * W_Q, W_K), "spreads its weight evenly, 1/6 on each"),
-        ((W_Q, 0.1 * W_K), "not sharply enough"),
-        ((torch.ones(1, 6), 20 * E[2:3]), "Every token attends to token 2"),
-        ((-W_Q, W_K), "is a sign wrong?"),
-        ((torch.ones(6, 6).triu(1) + E * E[0], W_K), "over all tokens before them"),
+    "two_heads": [
+        ((W_Q.flip(0), W_K.flip(0)), "The two heads have changed places"),
+        ((alternating(W_Q), alternating(W_K)), "The rows of the two heads alternate"),
+        ((BACK, E), "All 6 rows together are one head that works"),
+        (first(ITSELF), "Head 0: every token attends to itself. It must attend to the token before it."),
+        (second(BACK), "Head 1: every token attends to the one before it. It must attend to itself."),
+        ((W_K, W_Q), "Head 0: tokens attend to the next one"),
+        (second(30 * E.roll(1, dims=0)), "Head 1: tokens attend to the next one"),
+        (first(30 * E.roll(-2, dims=0)), "Head 0: tokens attend to the one two before"),
+        (first(BACK * (torch.arange(6) > 0)), "token 0 attends to two or more tokens equally"),
+        (first(30 * E.roll(-1, dims=0)), "as if the positions were a ring"),
+        (first(BACK.where(torch.arange(6) > 0, 30 * E[:, 3:4])), "Head 0: token 0 gives 0.00 of its weight to token 0"),
+        (second(0 * E), "Head 1: every token gives 1/6 of its weight to each"),
         (
-            (E.roll(-3, dims=0), W_K),
-            "Token 0 gives 0.00 of its weight to token 0, 0.9 is asked; the most, 0.99, goes",
+            (W_Q, 0.1 * W_K),
+            "Head 0: each token gives its largest weight to the token before it, but token 0 gives only",
         ),
-        ((W_Q[:, :5], W_K), "W_q must be a tensor of real numbers of shape (head_size, 6)"),
-        ((W_Q, W_K[:4]), "W_q makes queries of size 6, W_k keys of size 4"),
-        ((W_Q * math.inf, W_K), "The scores are not finite"),
+        (first(30 * E[:, 2:3].expand(6, 6)), "Head 0: every token attends to token 2"),
+        (second(-ITSELF), "Head 1: each token gives its smallest weight to itself. Check the signs."),
+        (first(30 * (torch.ones(6, 6).triu(1) + E * E[0])), "over all tokens before them"),
+        (first(30 * E.roll(-3, dims=0)), "Of the others, token 3 receives most, 0.99."),
+        ((W_Q[:, :5], W_K), "W_q must be a tensor of real numbers of shape (2 · head size, 6)"),
+        ((W_Q, W_K[:4]), "W_q has 12 rows and W_k 4"),
+        ((W_Q[:5], W_K[:5]), "need an even number of rows"),
+        ((W_Q * math.inf, W_K), "A score is infinite or NaN"),
     ],
-    "masked_softmax_2d": [
-        (lambda scores, lens: masked_softmax_2d.right(scores, lens).detach(), "does not find its way back"),
+    "masked_weights": [
         (
-            lambda scores, lens: (scores + torch.where(mask(scores, lens), 0, -math.inf)).softmax(-1).nan_to_num(0),
-            "The weights are right, but the gradient of the scores holds NaN at [0, 1, 0], where the length is 0.",
+            lambda scores, valid: masked_weights.right(scores, valid).detach(),
+            "the gradient of the scores cannot be computed",
+        ),
+        (
+            lambda scores, valid: (scores + torch.where(mask(scores, valid), 0, -math.inf)).softmax(-1).nan_to_num(0),
+            "but the gradient of the scores holds NaN at [0, 1, 0], in a row without a valid key.",
         ),
     ],
 }
@@ -189,7 +215,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "answer", "words"), CASES)
 def test_an_answer_is_told_what_is_wrong_with_it(name, answer, words):
-    verdict = COURSE[name](*answer) if name == "previous_token" else COURSE[name](answer)
+    verdict = COURSE[name](*answer) if name == "two_heads" else COURSE[name](answer)
     assert verdict.state == ("not yet" if words.startswith("Put") else "wrong") and words in verdict.text, verdict
 
 

@@ -1,10 +1,13 @@
-"""What notebook 03 says of its sentence, its hand-written heads and its learning head, counted anew without torch."""
+"""What notebook 03 says of its sentence and its heads, counted anew without torch; and what a call costs."""
 
 import math
 
 import notebook_tools
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from mha_lib import split_heads
 from mha_lib.models import train_one_head
 
 ADJECTIVES, NOUNS = [0, 3, 4, 5], [1, 6]
@@ -92,6 +95,19 @@ def test_a_head_of_size_1_prefers_the_largest_key_or_the_smallest_and_wider_ones
     first = keys[:, 0].tolist()
     assert choices[0] == {first.index(max(first)), first.index(min(first))}
     assert len(choices[1]) > 6
+
+
+def test_the_number_of_heads_does_not_change_the_cost_and_pairs_cost_more_than_projections_beyond_2d_tokens():
+    d = 12
+    for n, num_heads in ((5, 3), (24, 2), (24, 6), (30, 4)):
+        X, (W_q, W_k, W_v, W_o) = torch.randn(1, n, d), torch.randn(4, d, d)
+        with FlopCounterMode(display=False) as projections:
+            Q, K, V = (split_heads(X @ W, num_heads) for W in (W_q, W_k, W_v))
+            X @ W_o
+        with FlopCounterMode(display=False) as pairs:
+            (Q @ K.mT).softmax(-1) @ V
+        assert projections.get_total_flops() == 8 * n * d**2 and pairs.get_total_flops() == 4 * n**2 * d
+        assert (pairs.get_total_flops() > projections.get_total_flops()) == (n > 2 * d)
 
 
 def test_the_head_of_section_6_finds_the_right_key(trained):

@@ -1,6 +1,6 @@
-"""Thirty notebooks are handed in, ten of them damaged: ``python -m benchmarks.damaged_hand_ins`` (make bench-damaged).
+"""Thirty notebooks are handed in, ten of them damaged: ``python -m classroom.damaged_hand_ins`` (make bench-damaged).
 
-Two learners have each of the five damages of tools/hand_ins.py; the others have right answers, wrong ones or none. One
+Two learners have each of the five damages of hand_ins.py; the others have right answers, wrong ones or none. One
 command grades them all, under the settings that an instructor copies, and another writes their marks for Canvas. Ends
 with 1 where somebody has neither a mark nor a line that says why. Thirty are written to results/.
 """
@@ -15,8 +15,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tools.hand_ins import DAMAGES, hand_in, solved, unsolved, wrong
-from tools.nbgrader_course import ASSIGNMENT, NBGRADER, SOLUTIONS, Course
+from classroom.course import ASSIGNMENT, NBGRADER, SOLUTIONS, Course
+from classroom.hand_ins import DAMAGES, hand_in, solved, unsolved, wrong
 
 REPORT = Path(__file__).resolve().parent / "results" / "damaged_hand_ins.md"
 NOTEBOOK = "04_transpose_qkv.ipynb"
@@ -24,7 +24,7 @@ FULL = 30
 PAGE = """# Damaged hand-ins
 
 `make bench-damaged` wrote this: {number} learners hand in 04, {damaged} of them damaged, and `nbgrader autograde`
-grades all of them at once under [nbgrader_config.py](../../notebooks/solutions/nbgrader_config.py). It took
+grades all of them at once under [nbgrader_config.py](../settings/nbgrader_config.py). It took
 {minutes:.0f} minutes with a load average of {load:.0f} on {cores} cores.
 
 **{marked} of {number} have a mark in the file for Canvas, {told} are left out with a reason, {silent} without one.**

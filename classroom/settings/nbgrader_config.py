@@ -23,7 +23,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds, OverwriteCells, OverwriteKernelspec
 
-c = get_config()  # noqa: F821 - nbgrader defines it
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines it
 os.environ["MHA_SOLUTIONS"] = "off"  # for grading: no worked answers, and nothing is kept of what was tried
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
 c.ClearSolutions.text_stub = "*Your answer, in the place of this line.*"

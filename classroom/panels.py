@@ -8,11 +8,12 @@ from pathlib import Path
 
 import nbformat
 
-from benchmarks.class_students import ClassError, Student
-from tools.hand_ins import hand_in, solved, unsolved, wrong
+from classroom.hand_ins import hand_in, solved, unsolved, wrong
+from classroom.students import ClassError, Student
 
 COURSE, ASSIGNMENT, INSTRUCTOR = "course", "attention", "instructor"
-SOLUTION = Path(__file__).resolve().parents[1] / "notebooks" / "solutions" / "03_multi_head_attention.ipynb"
+HERE = Path(__file__).resolve().parent
+SOLUTION = HERE.parent / "notebooks" / "solutions" / "03_multi_head_attention.ipynb"
 ANSWERS = [solved, wrong, unsolved, solved, solved]
 SETTINGS = f"""
 import os
@@ -33,7 +34,7 @@ def prepare_course(homes: Path) -> None:
         own = OF_THE_INSTRUCTOR if home.name == INSTRUCTOR else OF_A_STUDENT
         (home / ".jupyter" / "nbgrader_config.py").write_text(SETTINGS + own)
     with open(homes / INSTRUCTOR / ".jupyter" / "nbgrader_config.py", "a") as settings:
-        settings.write((SOLUTION.parent / "nbgrader_config.py").read_text())
+        settings.write((HERE / "settings" / "nbgrader_config.py").read_text())
     source = homes / INSTRUCTOR / COURSE / "source" / ASSIGNMENT
     source.mkdir(parents=True)
     shutil.copy(SOLUTION, source)

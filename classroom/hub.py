@@ -1,4 +1,4 @@
-"""A class on JupyterHub, for real: ``python -m benchmarks.classroom --students 30`` (make bench-class).
+"""A class on JupyterHub, for real: ``python -m classroom.hub --students 30`` (make bench-class).
 
 A hub, its proxy and a server for each student run on this machine, under the settings of jupyterhub_config.py. All
 students log in at once, get the notebooks by nbgitpuller, run 03, end its kernel, run 06 and answer an exercise: all
@@ -23,8 +23,8 @@ import psutil
 import requests
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORT = ROOT / "benchmarks" / "results" / "classroom.md"
-CONFIG = ROOT / "benchmarks" / "jupyterhub_config.py"
+REPORT = ROOT / "classroom" / "results" / "classroom.md"
+CONFIG = ROOT / "classroom" / "jupyterhub_config.py"
 PROGRAMS = ROOT / ".venv-class" / "bin"
 FULL = 30
 GIB_A_STUDENT = 0.4  # as measured with thirty
@@ -81,10 +81,10 @@ returns, and the students fetch what was returned; all by the requests that nbgr
 try:
     from playwright.sync_api import sync_playwright
 
-    from benchmarks.class_hand_out import make_repository, update
-    from benchmarks.class_memory import Memory, free_memory
-    from benchmarks.class_nbgrader import INSTRUCTOR, grade, prepare_course
-    from benchmarks.class_students import BrowserStudent, ClassError, Student
+    from classroom.hand_out import make_repository, update
+    from classroom.memory import Memory, free_memory
+    from classroom.panels import INSTRUCTOR, grade, prepare_course
+    from classroom.students import BrowserStudent, ClassError, Student
     from tools.lab_page import CHROMIUM, FLAGS, free_ports
 except ImportError as error:
     sys.exit(f"{error}\nThis runs in the environment that make lab installs; make bench-class installs the rest.")

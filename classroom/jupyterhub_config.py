@@ -1,74 +1,7 @@
-# A class on JupyterHub
-
-`make bench-class` wrote this: 30 students at once, one in Chromium, all others over HTTP and the kernel's
-websocket. Nobody reads or thinks: each logs in, runs all cells of 03, ends the kernel, runs all of 06 and answers an
-exercise. In a class of people the waits are shorter. The notebooks come by nbgitpuller when a server starts; "log in"
-includes it.
-
-The machine: 2 cores, 24 GiB, of which 23.0 were free; load average 0.5 when it began.
-
-**30 of 30 finished, 0 kernels were lost.**
-
-"log in" lasts until the own server answers; six start at a time, and the hub tells the others to try again. The
-seconds of a notebook count from opening it, with its kernel's start.
-
-| seconds | median | slowest | in Chromium |
-|---|---|---|---|
-| log in | 146 | 317 | 57 |
-| 03 first picture | 41 | 50 | 16 |
-| 03 all cells | 159 | 187 | 136 |
-| 06 first picture | 39 | 62 | 40 |
-| 06 all cells | 147 | 187 | 209 |
-| everything | 484 | 547 | 454 |
-
-The most that was seen of each, every two seconds, with up to 27 kernels at a time. PSS may be added up; RSS is
-what a student takes alone, in a container.
-
-| MiB | median | largest |
-|---|---|---|
-| all together, PSS | 12281 | 12281 |
-| hub, proxy and culler, PSS | 165 | 165 |
-| kernel of a student, PSS | 504 | 566 |
-| server and kernel of a student, RSS | 797 | 899 |
-| server of a student, PSS | 131 | 155 |
-
-At the fullest moment 10.0 GiB of this machine were free.
-
-## A new edition in the same hub
-
-Five students change a notebook, the instructor changes others of its cells, adds one, and a notebook, and nbgitpuller
-pulls this into their homes.
-
-| student | own cell kept | new text, new cell, new notebook |
-|---|---|---|
-| student00 | yes | yes |
-| student01 | yes | yes |
-| student02 | yes | yes |
-| student03 | yes | yes |
-| student04 | yes | yes |
-
-## nbgrader in the same hub
-
-An instructor releases an assignment, students fetch it, answer and hand in, the instructor collects, grades and
-returns, and the students fetch what was returned; all by the requests that nbgrader's panels send.
-
-| handed in | points | feedback came back |
-|---|---|---|
-| solved | 10 of 10 | yes |
-| wrong | 0 of 10 | yes |
-| unsolved | 0 of 10 | yes |
-| solved | 10 of 10 | yes |
-| solved | 10 of 10 | yes |
-
-## The settings
-
-[jupyterhub_config.py](../jupyterhub_config.py) is what an instructor copies; it ran as it stands here:
-
-```python
 """Settings of JupyterHub for a class of thirty, for an instructor to copy; `make bench-class` runs a class under them.
 
 Put your own authenticator and spawner into it: what the trial uses instead, with its ports and folders, stands on the
-command line in classroom.py. The class's folder, readable for all, is made once:
+command line in hub.py. The class's folder, readable for all, is made once:
 
     .venv/bin/python -m ipykernel install --prefix=/srv/class                 the course's kernel, for every server
     MHA_CACHE=/srv/class/models .venv/bin/python -m tools.notebooks notebooks/07_*.ipynb    its trained model
@@ -120,4 +53,3 @@ c.JupyterHub.load_roles = [
         "services": ["idle-culler"],
     }
 ]
-```

@@ -1,6 +1,6 @@
 """nbgitpuller brings a new edition to a learner, and what the learner wrote stays.
 
-It is the program behind the address that a server of the class's hub opens (benchmarks/jupyterhub_config.py).
+It is the program behind the address that a server of the class's hub opens (classroom/jupyterhub_config.py).
 """
 
 import json
@@ -13,8 +13,8 @@ import pytest
 from nbformat.v4 import new_code_cell
 from notebook_tools import ROOT, code, make_notebooks
 
+from classroom.course import NBGRADER
 from tools import stubs
-from tools.nbgrader_course import NBGRADER
 
 NAME = "03_multi_head_attention.ipynb"
 AUTHOR = {f"GIT_{who}_{what}": "an@instructor" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

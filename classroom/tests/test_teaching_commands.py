@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
+from classroom.course import ASSIGNMENT, NBGRADER, Course, of_an_instructor
+from classroom.hand_ins import cells_copied, hand_in, of_nbgrader, solved, unsolved
 from tools import stubs
-from tools.hand_ins import cells_copied, hand_in, of_nbgrader, solved, unsolved
-from tools.nbgrader_course import ASSIGNMENT, NBGRADER, Course, of_an_instructor
 
 NOTES = (ROOT / "notebooks" / "TEACHING.md").read_text(encoding="utf-8")
 [SECTION] = re.findall(r"(?ms)^## Exercises, solutions, grades$(.*?)^## ", NOTES)

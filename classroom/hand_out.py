@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 
-from benchmarks.class_students import FIRST, ClassError, Student
+from classroom.students import FIRST, ClassError, Student
 
 ROOT = Path(__file__).resolve().parents[1]
 AUTHOR = ["-c", "user.name=instructor", "-c", "user.email=instructor@example.org"]

@@ -8,9 +8,9 @@ import re
 import pytest
 from notebook_tools import SOLUTIONS, make_notebooks
 
+from classroom.course import ASSIGNMENT, NBGRADER, Course
+from classroom.hand_ins import DAMAGES, hand_in, of_nbgrader, solved, unsolved, wrong
 from tools import stubs
-from tools.hand_ins import DAMAGES, hand_in, of_nbgrader, solved, unsolved, wrong
-from tools.nbgrader_course import ASSIGNMENT, NBGRADER, Course
 
 DAMAGED = next(path for path in SOLUTIONS if path.stem == "04_transpose_qkv")
 WRITTEN = {"explain-a-map", "defend-a-cut"}

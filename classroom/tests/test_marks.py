@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from tools.nbgrader_course import ASSIGNMENT, NBGRADER, Course
+from classroom.course import ASSIGNMENT, NBGRADER, Course
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,4 @@
-"""A course of nbgrader in a folder, for tests and benchmarks: an assignment is made, handed in and graded.
+"""A course of nbgrader in a folder, for tests and trials: an assignment is made, handed in and graded.
 
 nbgrader has an environment of its own, made by ``make nbgrader``, whose kernel is this environment, where mha_lib is.
 """
@@ -14,6 +14,7 @@ from tools import notebooks as make_notebooks
 ROOT = Path(__file__).resolve().parents[1]
 NBGRADER = ROOT / ".venv-nbgrader"
 SOLUTIONS = ROOT / "notebooks" / "solutions"
+SETTINGS = Path(__file__).with_name("settings")
 ASSIGNMENT = "attention"
 GRADES = f"""
 import json
@@ -48,7 +49,7 @@ class Course:
         (folder / "source" / ASSIGNMENT).mkdir(parents=True)
         for name in notebooks:
             shutil.copy(SOLUTIONS / name, folder / "source" / ASSIGNMENT)
-        for settings in SOLUTIONS.glob("*.py"):
+        for settings in SETTINGS.glob("*.py"):
             shutil.copy(settings, folder)
         self.nbgrader("generate_assignment", ASSIGNMENT)
 
