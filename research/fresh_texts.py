@@ -293,17 +293,16 @@ def word_draws() -> dict[str, list[tuple[int, ...]]]:
 
 
 def log_p_without(
-    model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor] | None
+    model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor]
 ) -> Tensor:
-    """log p of the next token without the heads of each cut: (cuts, vocabulary)."""
+    """log p of the next token where the heads of each cut give their means: (cuts, vocabulary)."""
     gates = torch.ones(len(all_cuts), 30 * NUM_HEADS)
     for row, cut in zip(gates, all_cuts, strict=True):
         row[list(cut)] = 0
     gates = gates.unflatten(1, SHAPE)
-    given = [torch.zeros(()) if means is None else mean for mean in means or SHAPE[0] * [None]]
 
     def between(layer: int) -> Callable[[Tensor], Tensor]:
-        return lambda found: given[layer] + gates[:, layer, :, None, None] * (found - given[layer])
+        return lambda found: means[layer] + gates[:, layer, :, None, None] * (found - means[layer])
 
     inputs = torch.tensor([ids]).expand(len(all_cuts), -1)
     with torch.no_grad(), hook_heads(model.attentions, [between(layer) for layer in range(SHAPE[0])]):
