@@ -1,43 +1,13 @@
 """Write what Sphinx makes the site's pages of the library from: a page for each room, of its docstrings.
 
-What a room offers is what its door hands on, and what notebooks and README take from BEHIND the door.
+What a room offers is what its door hands on, and what modules behind the door name in their ``__all__``.
 """
 
 import importlib
 import inspect
+import pkgutil
 
-BEHIND = {
-    "attention": {
-        "converters": "loop_over_heads to_torch from_torch call_torch torch_masks to_d2l from_d2l call_d2l",
-        "edge_cases": "behaviour_table as_text",
-        "shape_trace": "trace_heads tagged_tokens count_copies",
-    },
-    "models": {
-        "transformer": "TokenEmbedding PatchEmbedding Block",
-        "induction": "sample_induction_batch held_out_repeats letter_losses",
-        "positional": "shipped_positional_model train_positional right_letters",
-        "pretrained": "minilm kept_maps kept_figures",
-        "smollm2": "smollm2 NextToken",
-        "next_words": "next_words kept_next_words",
-    },
-    "heads": {
-        "ablation": "constant_patch hook_heads",
-        "interactions": "most_redundant_pair frozen_downstream_costs direct_effects",
-        "controls": "beside_chance mean_worth",
-        "kept_columns": "SmallModelResults LanguageModelResults",
-    },
-    "pictures": {},
-    "museum": {
-        "layer_check": "check_layer assert_layer",
-        "layer_tests": "Report run matrix verdict as_text build by_formula shape round_trip all_ones random_reference "
-        "token_perturbation gradient ragged_batch",
-        "editable_layer": "Layer AdditiveLayer",
-        "decoding_layer": "DecodingLayer",
-        "decoding_tests": "shape later_tokens in_pieces second_text reference behind_padding some_texts_end bfloat16",
-        "bugs": "guess reveal score check_fix",
-    },
-    "exercises": {"setup_check": "check_setup", "reading_heads": "unknown_heads"},
-}
+ROOMS = ("attention", "models", "heads", "pictures", "museum", "exercises")
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library
 
@@ -64,12 +34,20 @@ def section(module, names, mark):
     return "\n".join([*lines, *(f"   {option}" for option in options), ""])
 
 
+def behind(door):
+    """The modules of a room that say by ``__all__`` what they offer."""
+    modules = [
+        importlib.import_module(f"{door.__name__}.{found.name}") for found in pkgutil.iter_modules(door.__path__)
+    ]
+    return [module for module in modules if hasattr(module, "__all__")]
+
+
 def write(folder):
     """Write the pages, one for each room, and their index."""
     folder.mkdir(parents=True)
-    for room, behind in BEHIND.items():
-        door = f"mha_lib.{room}"
-        parts = [section(door, handed_on(importlib.import_module(door)), "=")]
-        parts += [section(f"{door}.{module}", names.split(), "-") for module, names in behind.items()]
+    for room in ROOMS:
+        door = importlib.import_module(f"mha_lib.{room}")
+        parts = [section(door.__name__, handed_on(door), "=")]
+        parts += [section(module.__name__, module.__all__, "-") for module in behind(door)]
         (folder / f"{room}.rst").write_text("\n".join(parts), encoding="utf-8")
-    (folder / "index.md").write_text(INDEX.format(rooms="\n".join(BEHIND)), encoding="utf-8")
+    (folder / "index.md").write_text(INDEX.format(rooms="\n".join(ROOMS)), encoding="utf-8")

@@ -34,7 +34,7 @@ def in_transform() -> bool:
 
 
 def in_plain_call(X: Tensor) -> bool:
-    """Whether a call with this tensor is one ordinary call, whose weights may be kept.
+    """Return whether a call with this tensor is one ordinary call, whose weights may be kept.
 
     It is not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, nor with fake tensors:
     there it stands for many calls, or for none.
@@ -58,7 +58,7 @@ def _is_autocast_on(tensor: Tensor) -> bool:
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """A context in which torch does not convert dtypes by itself."""
+    """Return a context in which torch does not convert dtypes by itself."""
     return torch.autocast(tensor.device.type, enabled=False) if _is_autocast_on(tensor) else nullcontext()
 
 

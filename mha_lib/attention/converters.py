@@ -13,6 +13,10 @@ from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.plain_layers import check_plain, parameters_of
 from mha_lib.attention.torch_calls import CalledLikeTorch
 
+__all__ = ["call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch", "torch_masks"]
+
+__all__ = ["call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch", "torch_masks"]
+
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
 
@@ -20,7 +24,11 @@ def loop_over_heads(
     layer: MultiHeadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
     head_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """What ``layer`` computes (without dropout), written as the formula: one example, one head, one query at a time.
+    """Compute ``layer`` by the formula, without dropout: one example, one head, one query at a time.
+
+    >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
+    >>> torch.allclose(loop_over_heads(layer, X, X, X)[0], layer(X, X, X), atol=1e-6)
+    True
 
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
 
@@ -70,7 +78,11 @@ def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """torch's layer with the weights of ours (batch first; mode, dropout and what is trained are kept).
+    """Convert our layer to ``nn.MultiheadAttention`` (batch first), weights, mode and dropout included.
+
+    >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
+    >>> torch.allclose(to_torch(layer)(X, X, X)[0], layer(X, X, X), atol=1e-6)
+    True
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -119,7 +131,7 @@ _OUR_NAMES = {
 
 
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Our layer with the weights of torch's (mode, dropout and what is trained are kept).
+    """Convert ``nn.MultiheadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``peer`` is not torch's layer.
@@ -156,7 +168,7 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
-    """Our layer itself, called like ``nn.MultiheadAttention``, with torch's meaning of masks (True: left out).
+    """Wrap our layer so that it is called like ``nn.MultiheadAttention``, with torch's masks (True: masked).
 
     It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
 
@@ -172,7 +184,11 @@ def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeT
 def call_torch(
     peer: nn.MultiheadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run torch's layer (batch first) with ``valid_lens``, which it only knows as masks.
+    """Run ``nn.MultiheadAttention`` (batch first) with ``valid_lens``, which it only knows as masks.
+
+    >>> output, weights = call_torch(nn.MultiheadAttention(8, 2, batch_first=True), *[torch.randn(1, 3, 8)] * 3)
+    >>> output.shape, weights.shape
+    (torch.Size([1, 3, 8]), torch.Size([1, 2, 3, 3]))
 
     It returns output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
     """
@@ -181,7 +197,12 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """``valid_lens`` as the mask argument of ``torch.nn.MultiheadAttention`` (there, True means: not allowed)."""
+    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked).
+
+    >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
+    {'key_padding_mask': tensor([[False,  True,  True],
+            [False, False, False]])}
+    """
     forbidden = ~valid_keys(valid_lens, num_keys)
     if valid_lens.dim() == 1:
         return {"key_padding_mask": forbidden.squeeze(1)}
@@ -189,7 +210,7 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 
 
 def load_d2l() -> ModuleType:
-    """The book's own package, ``d2l.torch``.
+    """Import the book's own package, ``d2l.torch``.
 
     The package imports torchvision, although its attention needs none of it. A torchvision built for another torch
     stops that import over a missing operator; then the operators are declared, and the import goes through.
@@ -225,7 +246,7 @@ def _import_d2l() -> ModuleType:
 
 
 def to_d2l(layer: MultiHeadAttention) -> nn.Module:
-    """``d2l.MultiHeadAttention`` with the weights of ours (mode, dropout and what is trained are kept).
+    """Convert our layer to ``d2l.MultiHeadAttention``, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -241,7 +262,7 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
 
 
 def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
-    """Our layer with the weights of ``d2l.MultiHeadAttention`` (mode, dropout and what is trained are kept).
+    """Convert ``d2l.MultiHeadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
 
     Raises:
         TypeError: ``peer`` is not d2l's layer.
@@ -276,6 +297,6 @@ def _fill(layer: nn.Module, parameters: dict[str, Tensor]) -> None:
 def call_d2l(
     peer: D2lLayer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run d2l's layer; returns what ``call_torch`` does."""
+    """Run d2l's layer; the arguments and the results are those of ``call_torch``."""
     output = peer(queries, keys, values, valid_lens)
     return output, peer.attention.attention_weights.unflatten(0, (-1, peer.num_heads))

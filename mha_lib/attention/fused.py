@@ -16,7 +16,7 @@ is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compili
 
 
 class FusedAttention(DotProductAttention):
-    """``DotProductAttention`` by torch's fused kernel, which never holds all weights at once.
+    """Compute dot-product attention by torch's fused kernel, which never holds all weights at once.
 
     The weights are therefore computed when ``attention_weights`` is first read; until the next call, in ``eval`` and
     ``inference_mode`` too, a call's queries and keys stay alive for them. The formula takes over where the kernel would

@@ -9,7 +9,7 @@ from mha_lib.attention.masks import Masks
 
 
 class KeptWeights(nn.Module):
-    """A layer with ``attention_weights``."""
+    """Store the ``attention_weights`` of the last call."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class KeptWeights(nn.Module):
 def lazy_weights(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
-    """A function that computes a call's weights when asked; until then it keeps the inputs, which are smaller."""
+    """Return a function that computes a call's weights when asked, and keeps the inputs until then."""
     queries, keys = queries.detach(), keys.detach()
     masks.keep()
 
@@ -66,7 +66,7 @@ def lazy_weights(
 
 
 def nothing_was_kept() -> Tensor:
-    """What is remembered of a call whose queries and keys were not to be kept."""
+    """Raise the error for a call whose queries and keys were not to be kept."""
     raise RuntimeError(
         "attention_weights: the call kept no inputs to compute them from (keep_inputs is False). Ask for them in the "
         "call, layer(…, need_weights=True), or set keep_inputs or keep_weights of its attention to True, and call again"
@@ -74,5 +74,5 @@ def nothing_was_kept() -> Tensor:
 
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
-    """Counters that move when a tensor is written to (tensors of inference mode have none)."""
+    """Return the counters that change when a tensor is written to (tensors of inference mode have none)."""
     return [None if X is None or X.is_inference() else X._version for X in tensors]

@@ -28,7 +28,12 @@ INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Pat
 
 
 def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
-    """Which keys count: bool, (b, 1, k) for lengths (b,), (b, q, k) for lengths (b, q); of 4 ``axes``, (b, 1, …, k)."""
+    """Return which keys are valid: bool, (b, 1, k) for lengths (b,), (b, q, k) for (b, q); of 4 ``axes``, (b, 1, …).
+
+    >>> valid_keys(torch.tensor([1, 3]), num_keys=3).squeeze(1)
+    tensor([[ True, False, False],
+            [ True,  True,  True]])
+    """
     batch_size, *queries = valid_lens.shape
     lengths = valid_lens.reshape(batch_size, *[1] * (axes - 3), *(queries or [1]), 1)  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.
@@ -36,12 +41,12 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
 
 
 def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-    """Which keys come no later than each query, the last query standing at the last key: bool, (q, k)."""
+    """Return the causal mask, True where a key is not later than the query: bool, (q, k), aligned at the last key."""
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
 
 
 def is_allowed(mask: Tensor) -> Tensor:
-    """A mask as bool."""
+    """Return a mask as bool."""
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
@@ -69,7 +74,7 @@ class Masks:
         self._joined: Tensor | None = None
 
     def joined(self) -> Tensor | None:
-        """One mask: None, bool, or a bias that is −∞ at all keys that may not be attended to."""
+        """Return one mask: None, bool, or a bias that is −∞ at all keys that may not be attended to."""
         if self._joined is not None:
             return self._joined
         allowed, bias = [], self.attn_mask

@@ -9,7 +9,7 @@ from mha_lib.attention.pooling import AttentionPooling, linear
 
 
 def split_heads(X: Tensor, num_heads: int) -> Tensor:
-    """Give every head its own share of the features: (b, n, h · d) -> (b, h, n, d), a view.
+    """Split the features into heads: (b, n, h · d) -> (b, h, n, d), a view.
 
     >>> split_heads(torch.zeros(2, 5, 12), num_heads=3).shape
     torch.Size([2, 3, 5, 4])
@@ -22,14 +22,21 @@ def split_heads(X: Tensor, num_heads: int) -> Tensor:
 
 
 def merge_heads(X: Tensor) -> Tensor:
-    """Undo ``split_heads``: (b, h, n, d) -> (b, n, h · d)."""
+    """Concatenate the heads' features, the inverse of ``split_heads``: (b, h, n, d) -> (b, n, h · d).
+
+    >>> merge_heads(torch.zeros(2, 3, 5, 4)).shape
+    torch.Size([2, 5, 12])
+    """
     if X.dim() != 4:
         raise ValueError(f"X must have shape (batch, num_heads, number, head_size), got {tuple(X.shape)}")
     return X.transpose(1, 2).flatten(start_dim=2)  # (b, n, h, d) -> (b, n, h · d)
 
 
 def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
-    """Split into heads and fold the heads into the batch: (b, n, h · d) -> (b · h, n, d).
+    """Split into heads and merge the head axis with the batch axis: (b, n, h · d) -> (b · h, n, d).
+
+    >>> transpose_qkv(torch.zeros(2, 5, 12), num_heads=3).shape
+    torch.Size([6, 5, 4])
 
     Row ``e * num_heads + i`` of the result is head i of example e. Source: d2l 11.5.2.
     """
@@ -37,7 +44,11 @@ def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
 
 
 def transpose_output(X: Tensor, num_heads: int) -> Tensor:
-    """Undo ``transpose_qkv``: (b · h, n, d) -> (b, n, h · d). Source: d2l 11.5.2."""
+    """Invert ``transpose_qkv``: (b · h, n, d) -> (b, n, h · d). Source: d2l 11.5.2.
+
+    >>> transpose_output(torch.zeros(6, 5, 4), num_heads=3).shape
+    torch.Size([2, 5, 12])
+    """
     arguments.check_size("num_heads", num_heads)
     if X.dim() != 3 or X.shape[0] % num_heads:
         raise ValueError(
@@ -47,7 +58,11 @@ def transpose_output(X: Tensor, num_heads: int) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each on its own projection of queries, keys and values.
+    """Attend with several heads in parallel, each on its own projection of queries, keys and values.
+
+    >>> X, layer = torch.randn(2, 5, 8), MultiHeadAttention(num_hiddens=8, num_heads=2)
+    >>> layer(X, X, X, valid_lens=torch.tensor([5, 3])).shape, layer.attention_weights.shape
+    (torch.Size([2, 5, 8]), torch.Size([2, 2, 5, 5]))
 
     head_i = attention(W_q⁽ⁱ⁾ q, W_k⁽ⁱ⁾ k, W_v⁽ⁱ⁾ v); output = W_o [head_1; …; head_h]. The heads' matrices stand
     stacked in ``W_q, W_k, W_v`` (rows) and ``W_o`` (columns), as in d2l's layer, so a ``state_dict`` fits both.
@@ -88,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         self.W_o = nn.Linear(num_heads * head_size, num_hiddens, bias, device, dtype)
 
     def project(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the heads get: queries (b, h, q, d), and keys and values (b, g, k, d) with g heads.
+        """Return what the heads get: queries (b, h, q, d), and keys and values (b, g, k, d) with g heads.
 
         This is the one place between projection and attention. Override it to rotate queries and keys, or to put keys
         and values from a cache before the new ones: the three are projected together, so that what changes the number

@@ -48,7 +48,7 @@ def _own_methods(kind: type, plain: type) -> list[str]:
 
 
 def parameters_of(layer: nn.Module, what: str, whose: str) -> dict[str, Tensor]:
-    """The weight and the bias that each of the four maps computes with, by name.
+    """Return the weight and the bias that each of the four maps computes with, by name.
 
     What torch prunes or parametrises is given as it is computed; what is trained of it has ``requires_grad``. If some
     maps have a bias, the others get zeros, which are not trained.

@@ -15,7 +15,7 @@ from mha_lib.attention.masks import Masks, is_allowed
 
 
 def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
-    """Keys, values or both with zeros where no query looks: NaN may stand there, and 0 times NaN would be NaN."""
+    """Return keys or values with zeros where every query is masked, so that a NaN in padding has no effect."""
     # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
         return sequences
@@ -26,21 +26,21 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
 
 
 def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
-    """Keys or values, for each head of the queries those that it shares: (b, g, k, d) -> (b, h, k, d)."""
+    """Repeat grouped keys or values for each query head: (b, g, k, d) -> (b, h, k, d)."""
     if X.dim() < 4 or X.shape[1] == queries.shape[1]:
         return X
     return X.unsqueeze(2).expand(-1, -1, queries.shape[1] // X.shape[1], -1, -1).flatten(1, 2)
 
 
 def in_float32(X: Tensor) -> Tensor:
-    """Turn 16-bit numbers into 32-bit ones, as torch's kernel does for its scores: float16 ends at 65,504."""
+    """Convert 16-bit floats to float32, as torch's kernel does for its scores: float16 ends at 65,504."""
     return X.float() if X.dtype in (torch.float16, torch.bfloat16) else X
 
 
 def masked_softmax(
     scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False
 ) -> Tensor:
-    """Softmax over the keys that may be attended to; all others get weight 0, whatever their scores are, NaN included.
+    """Compute a softmax over the unmasked keys; masked keys get weight 0, even where their score is NaN.
 
     A query that may attend to no key gets weights 0 and gradients 0, not NaN. ``scores``, (b, q, k) or (b, h, q, k), is
     not written to. An argument that does not fit is named by a TypeError or ValueError.
@@ -56,7 +56,7 @@ def masked_softmax(
 
 
 def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """``masked_softmax`` for masks that are joined already."""
+    """Compute ``masked_softmax`` for masks that are joined already."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
     if mask.dtype != torch.bool:
@@ -69,7 +69,7 @@ def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class AttentionPooling(KeptWeights):
-    """What all kinds of attention share. A subclass says in ``scores`` how to compare queries with keys.
+    """Average values by attention weights: the base class, whose subclasses define ``scores``.
 
     In training, weights are dropped with the probability ``dropout``.
     """
@@ -82,11 +82,11 @@ class AttentionPooling(KeptWeights):
         self.dropout = nn.Dropout(dropout)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """How well every key answers every query: (b, q, d), (b, k, d) -> (b, q, k), or all with heads, (b, h, …)."""
+        """Return the score of every key for every query: (b, q, d), (b, k, d) -> (b, q, k), or with heads (b, h, …)."""
         raise NotImplementedError
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-        """How each query divides its attention, 1 in all, among the keys: (b, q, d), (b, k, d) -> (b, q, k).
+        """Return the attention weights, which sum to 1 for each query: (b, q, d), (b, k, d) -> (b, q, k).
 
         ``mask`` is what ``Masks.joined`` gives; a query that may attend to no key gets zeros.
         """
@@ -96,7 +96,7 @@ class AttentionPooling(KeptWeights):
         return softmax_of_allowed(in_float32(scores), mask).to(queries.dtype)
 
     def attend(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> tuple[Tensor, Tensor]:
-        """What ``forward`` returns, and the weights: for compiled and exported layers, which keep none.
+        """Return the output and the weights: for compiled and exported layers, which store none.
 
         Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
         """
@@ -125,7 +125,11 @@ class AttentionPooling(KeptWeights):
 
 
 class KernelPooling(AttentionPooling):
-    """Nadaraya–Watson regression with a Gaussian kernel: score(q, k) = −‖q − k‖² / (2 · bandwidth²).
+    """Average by a Gaussian kernel (Nadaraya–Watson): score(q, k) = −‖q − k‖² / (2 · bandwidth²).
+
+    >>> keys = values = torch.tensor([[[0.0], [1.0]]])
+    >>> KernelPooling(bandwidth=1.0)(torch.tensor([[[0.5]]]), keys, values)
+    tensor([[[0.5000]]])
 
     Args:
         bandwidth: width of the kernel, in the units of queries and keys; positive.
@@ -155,7 +159,11 @@ class KernelPooling(AttentionPooling):
 
 
 class AdditiveAttention(AttentionPooling):
-    """Additive scoring: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
+    """Score by addition: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
+
+    >>> attention = AdditiveAttention(num_hiddens=8)
+    >>> attention(torch.randn(2, 3, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 7)).shape
+    torch.Size([2, 3, 7])
 
     Args:
         num_hiddens: size of the hidden layer in which query and key meet.
@@ -184,7 +192,12 @@ class AdditiveAttention(AttentionPooling):
 
 
 class DotProductAttention(AttentionPooling):
-    """Scaled dot-product attention: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3."""
+    """Score by scaled dot products: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3.
+
+    >>> X, attention = torch.randn(2, 5, 4), DotProductAttention()
+    >>> attention(X, X, X).shape, attention.attention_weights.shape
+    (torch.Size([2, 5, 4]), torch.Size([2, 5, 5]))
+    """
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)
@@ -194,7 +207,7 @@ class DotProductAttention(AttentionPooling):
 
 
 class LazyLinear(nn.LazyLinear):
-    """A linear map that takes its size from its first call, and can be trained even if that was in inference mode."""
+    """Infer the input size at the first call, and stay trainable even if that call was in inference mode."""
 
     def initialize_parameters(self, input: Tensor) -> None:
         with torch.inference_mode(False):
@@ -202,7 +215,7 @@ class LazyLinear(nn.LazyLinear):
 
 
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
-    """A linear map whose input size may be left open until the first call."""
+    """Make a linear map whose input size may be left open until the first call."""
     if in_features is None:
         return LazyLinear(out_features, bias, device, dtype)
     arguments.check_size(name, in_features)

@@ -10,6 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib.attention import arguments, split_heads
 
+__all__ = ["count_copies", "tagged_tokens", "trace_heads"]
+
 AXES = ("batch", "tokens", "heads", "features")
 RIGHT = (0, 2, 1, 3)  # heads before tokens
 
@@ -24,7 +26,10 @@ class Step:
 
 
 def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
-    """``transpose_qkv`` and its inverse, move by move, with the right axes in ``permute`` or with others.
+    """Return the steps of ``transpose_qkv`` and of its inverse, with the right axes in ``permute`` or with others.
+
+    >>> [step.operation for step in trace_heads(tagged_tokens(1, 2, 2, 2), num_heads=2)][:3]
+    ['start', 'reshape', 'permute']
 
     For learners who want to see what a wrong order of axes does, and that a round trip does not show it.
 
@@ -64,7 +69,7 @@ class CopyCounter(TorchDispatchMode):
 
 
 def count_copies(function: Callable, *args: Any) -> int:
-    """How many tensors ``function(*args)`` copies to another place in memory.
+    """Return how many tensors ``function(*args)`` copies to another place in memory.
 
     >>> count_copies(lambda X: X.transpose(0, 1), torch.zeros(2, 3))
     0
@@ -77,7 +82,11 @@ def count_copies(function: Callable, *args: Any) -> int:
 
 
 def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: int) -> Tensor:
-    """Tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
+    """Return tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
+
+    >>> tagged_tokens(1, 2, 2, 2)
+    tensor([[[  0,   1,  10,  11],
+             [100, 101, 110, 111]]])
 
     They are integers, (batch_size, num_tokens, num_heads * head_size).
 
@@ -94,11 +103,11 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
 
 
 def read_tag(tag: int) -> tuple[int, int, int, int]:
-    """(example, token, head, feature) of a number made by ``tagged_tokens``."""
+    """Return (example, token, head, feature) of a number made by ``tagged_tokens``."""
     return tag // 1000, tag // 100 % 10, tag // 10 % 10, tag % 10
 
 
 def spell_out(tag: int) -> str:
-    """What the digits of a number made by ``tagged_tokens`` mean, in words."""
+    """Return in words what the digits of a number made by ``tagged_tokens`` mean."""
     example, token, head, feature = read_tag(tag)
     return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"

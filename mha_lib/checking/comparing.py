@@ -27,7 +27,7 @@ class Result:
     part: int | None = None
 
     def by(self, program: Callable) -> "Result":
-        """The same call, or the same part of it, with what a program of this library gives."""
+        """Return the same call, or the same part of it, with what a program of this library gives."""
         told = outcome_of(program, self.trial)
         return replace(self, got=told if self.part is None or told.error else Outcome(told.value[self.part]))
 
@@ -68,7 +68,7 @@ class Result:
         return torch.allclose(plain(X), plain(right), rtol=0.03, atol=0.03 * plain(right).abs().max().item())
 
     def problem(self, in_words: Callable[[float, float], tuple[str, str]] = two_numbers) -> str | None:
-        """What is wrong with it, as far as one can see; None if nothing is."""
+        """Return what is wrong with it, as far as one can see; None if nothing is."""
         got, right = self.numbers, self.expected
         if self.got.error:
             line = f" at “{trimmed(self.got.line, 60)}”" if self.got.line else ""
@@ -117,17 +117,17 @@ def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a plain number, which True and False are not."""
+    """Return whether a value is a plain number, which True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_several(value: Any) -> bool:
-    """Whether a value has several parts, as a list or a tuple has."""
+    """Return whether a value has several parts, as a list or a tuple has."""
     return isinstance(value, list | tuple)
 
 
 def needed(right: Any) -> str:
-    """What is asked for: "a tensor of shape (2, 3) is", "one number is", "3 matrices of shape (6, 4) are"."""
+    """Return what is asked for: "a tensor of shape (2, 3) is", "one number is", "3 matrices of shape (6, 4) are"."""
     if isinstance(right, Tensor):
         return f"{kind_of(right)} is"
     if is_number(right):
@@ -136,7 +136,7 @@ def needed(right: Any) -> str:
 
 
 def given(value: Any) -> str:
-    """What came instead: "a str", "a list of 12 numbers", "a list of 3 that holds a str, a tuple of 2"."""
+    """Return what came instead: "a str", "a list of 12 numbers", "a list of 3 that holds a str, a tuple of 2"."""
     if not isinstance(value, list | tuple) or not value:
         return kind_of(value)
     if all(map(is_number, value)):
@@ -149,28 +149,28 @@ def given(value: Any) -> str:
 
 
 def equal(first: Tensor | None, second: Tensor) -> bool:
-    """Whether two tensors have one shape and one content, up to rounding."""
+    """Return whether two tensors have one shape and one content, up to rounding."""
     return first is not None and first.shape == second.shape and first_difference(first, second) is None
 
 
 def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
-    """The first place where two tensors of one shape differ by more than rounding."""
+    """Return the first place where two tensors of one shape differ by more than rounding."""
     places = differences(got, right, equal_nan).nonzero()
     return places[0].tolist() if len(places) else None
 
 
 def differences(got: Tensor, right: Tensor, equal_nan: bool = True) -> Tensor:
-    """Where two tensors of one shape differ by more than rounding, as bool."""
+    """Return where two tensors of one shape differ by more than rounding, as bool."""
     return torch.isclose(plain(got), plain(right), equal_nan=equal_nan, **CLOSE).logical_not()
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """A tensor's numbers, whatever their type and device, as double precision on the CPU."""
+    """Return a tensor's numbers, whatever their type and device, as double precision on the CPU."""
     return tensor.detach().to("cpu", torch.float64)
 
 
 def outcome_of(program: Callable, trial: tuple) -> Outcome:
-    """What a program of this library gives for a trial, an error included; its warnings are not shown."""
+    """Return what a program of this library gives for a trial, an error included; its warnings are not shown."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -180,7 +180,7 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 
 
 def explains(program: Callable, results: Sequence[Result]) -> bool:
-    """Whether a program gives what the answer gave, in every call, and is wrong in some.
+    """Return whether a program gives what the answer gave, in every call, and is wrong in some.
 
     One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
     with right numbers in a wrong form.
@@ -195,7 +195,7 @@ def explains(program: Callable, results: Sequence[Result]) -> bool:
 
 
 def alike(first: Result, second: Result) -> bool:
-    """Whether two calls came to the same numbers, or to the same error."""
+    """Return whether two calls came to the same numbers, or to the same error."""
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
     one, other = first.in_any_form, second.in_any_form

@@ -67,13 +67,13 @@ def code_with(right: Callable, edits: Edits) -> CodeType:
 
 
 def edited(source: str, edits: Edits) -> str:
-    """A source with all edits made at once, so that none of them meets what another has put there."""
+    """Return a source with all edits made at once, so that none of them meets what another has put there."""
     return re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
 
 
 @functools.cache
 def source_of_answer(right: Callable) -> str:
-    """The source of a function or class as it was written, without decorators and docstring."""
+    """Return the source of a function or class as it was written, without decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
     assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source

@@ -71,7 +71,7 @@ class Exercise:
         return self.task(*answers)
 
     def verdict_on(self, answers: tuple) -> Verdict:
-        """What ``examine`` says, or raises, as a verdict with the next step."""
+        """Return what ``examine`` says, or raises, as a verdict with the next step."""
         try:
             if not all(map(callable, answers)):  # plain copies, made where no code of a learner can hold the check up
                 answers = tuple(run_safely(lambda given=answers: list(given), [()])[0].value)
@@ -155,12 +155,12 @@ class FunctionExercise(Exercise):
         return self.praise
 
     def stages(self) -> dict[str, list[tuple]]:
-        """Arguments of calls, drawn anew each time, by what is special about the calls."""
+        """Return arguments of calls, drawn anew each time, by what is special about the calls."""
         trials = self.trials()
         return trials if isinstance(trials, dict) else {"": trials}
 
     def results_of(self, function: Callable, trials: Sequence[tuple]) -> list[Result]:
-        """What an answer gives in these calls, beside what is right."""
+        """Return what an answer gives in these calls, beside what is right."""
         results: list[Result] = []
         for trial, got in zip(trials, run_safely(function, trials), strict=True):
             right = self.right(*trial)
@@ -252,7 +252,7 @@ def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[...,
 
 
 def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:
-    """Arguments that the right answer's code uses and the code of this answer never does."""
+    """Return arguments that the right answer's code uses and the code of this answer never does."""
     if type(function) is not FunctionType:
         return []
     names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)
@@ -260,14 +260,14 @@ def never_looked_at(function: Callable, right: Callable, count: int) -> list[str
 
 
 def used_by(function: Callable) -> set[str]:
-    """The names that a function's code uses; from Python 3.13 one instruction can load two variables."""
+    """Return the names that a function's code uses; from Python 3.13 one instruction can load two variables."""
     found = [step.argval for step in dis.get_instructions(function)]
     names = itertools.chain(*(argval if isinstance(argval, tuple) else [argval] for argval in found))
     return {name for name in names if isinstance(name, str)}.union(function.__code__.co_cellvars)
 
 
 def source_of(answer: Any) -> str:
-    """The source of a learner's function, if it can be found."""
+    """Return the source of a learner's function, if it can be found."""
     with contextlib.suppress(OSError, AttributeError):
         return textwrap.dedent(inspect.getsource(answer.__code__)) if type(answer) is FunctionType else ""
     return ""

@@ -12,7 +12,7 @@ _hints_given: dict[str, int] = {}
 
 
 def hint(name: str) -> Page:
-    """The next hint for an exercise: the idea, the shapes if the exercise names any, the first line."""
+    """Show the next hint for an exercise: the idea, the shapes, the first line."""
     exercise = find(name)
     _hints_given[name] = _hints_given.get(name, 0) + 1
     steps = [*exercise.hints.items()][: _hints_given[name]]
@@ -21,7 +21,7 @@ def hint(name: str) -> Page:
 
 
 def solution(name: str) -> Page:
-    """A worked answer, beside your own; after you have solved the exercise, or tried three times."""
+    """Show a worked answer beside yours, once you have solved the exercise or tried three times."""
     exercise = find(name)
     if kept_work.solutions_are_off():
         return Page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
@@ -40,7 +40,7 @@ def solution(name: str) -> Page:
 
 
 def progress() -> Page:
-    """How far you have come: every exercise of the course, solved, tried or still to do."""
+    """Show all exercises of the course: solved, tried or still to do."""
     done = kept_work.kept()
     rows: dict[str, list[str]] = {}
     for name, exercise in COURSE.items():
@@ -53,7 +53,7 @@ def progress() -> Page:
 
 
 def find(name: str) -> Exercise:
-    """An exercise by its name; a ``ValueError`` if there is none of this name."""
+    """Return an exercise by its name; a ``ValueError`` if there is none of this name."""
     if name not in COURSE:
         raise ValueError(f"there is no exercise {name!r}; there are: {', '.join(COURSE)}")
     return COURSE[name]

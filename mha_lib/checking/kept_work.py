@@ -18,7 +18,7 @@ this_sitting: dict[str, dict] = {}
 
 
 def solutions_are_off() -> bool:
-    """Whether an instructor has said that worked answers are not to be shown: ``MHA_SOLUTIONS=off``."""
+    """Return whether an instructor has said that worked answers are not to be shown: ``MHA_SOLUTIONS=off``."""
     return os.environ.get("MHA_SOLUTIONS", "").lower() == "off"
 
 

@@ -28,20 +28,20 @@ class Prediction:
             kept_work.keep(f"prediction {self.name}", {"text": self.predicted})
 
     def page(self) -> Page:
-        """The prediction as text."""
+        """Return the prediction as text."""
         if not self.predicted:
             return Page("Your prediction: …", "<i>Your prediction:</i> …")
         return Page(f"You predicted: {self.predicted}", f"<b>You predicted:</b> {html.escape(self.predicted)}")
 
     def still(self) -> dict[str, str]:
-        """The same as text and HTML, for pages on which nothing can be typed."""
+        """Return the same as text and HTML, for pages on which nothing can be typed."""
         return {"text/plain": repr(self.page()), "text/html": self.page()._repr_html_()}
 
     def __repr__(self) -> str:
         return repr(self.page())
 
     def asking(self, take: Callable[[str], None]) -> Any:
-        """An input that hands over what is typed."""
+        """Return an input that hands over what is typed."""
         import ipywidgets
 
         placeholder = "Type what you expect, then press Enter (opened again: run this cell first)"
@@ -71,7 +71,7 @@ class Prediction:
 
 
 def predict(name: str) -> Prediction:
-    """Ask for a prediction before the answer is seen, and keep it; ``answer`` with the same name shows it again.
+    """Ask for a prediction and store it; ``answer`` with the same name shows it again.
 
     Each question of the course has a name of its own.
     """
@@ -79,7 +79,7 @@ def predict(name: str) -> Prediction:
 
 
 def answer(name: str, *shown: object) -> Page:
-    """Show what ``predict`` asked for: folded where nothing was predicted, else open, beside the prediction.
+    """Show the answer to a prediction: folded if nothing was predicted yet, else beside the prediction.
 
     It can be unfolded on a page without a kernel, too.
 
@@ -96,10 +96,10 @@ def answer(name: str, *shown: object) -> Page:
 
 
 def predicted(name: str) -> str:
-    """What was predicted under this name; "" where nothing was."""
+    """Return what was predicted under this name; "" where nothing was."""
     return kept_work.kept().get(f"prediction {name}", {}).get("text", "")
 
 
 def as_html(part: Any) -> str:
-    """Part of an answer as a notebook shows it; what has no HTML of its own as text."""
+    """Return part of an answer as a notebook shows it; what has no HTML of its own as text."""
     return part._repr_html_() if hasattr(part, "_repr_html_") else f"<pre>{html.escape(str(part))}</pre>"

@@ -108,7 +108,7 @@ def can_fork() -> bool:
 
 
 def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
-    """What ``attempt`` says of each trial; the list ends with the first call that does not come back."""
+    """Return what ``attempt`` says of each trial; the list ends with the first call that does not come back."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     with warnings.catch_warnings():  # Python 3.12 and newer warn of other threads; this fork needs none of them
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -131,7 +131,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
 
 
 def receive(receiving: Connection, process: int, where: str) -> Outcome | Exception:
-    """What the forked process sends of one call; what it prints meanwhile is printed."""
+    """Return what the forked process sends of one call; what it prints meanwhile is printed."""
     deadline = time.monotonic() + PATIENCE
     while receiving.poll(max(0, deadline - time.monotonic())):
         try:
@@ -151,7 +151,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
-    """The forked process: send what ``attempt`` says of each trial, then end without a trace."""
+    """Return the forked process: send what ``attempt`` says of each trial, then end without a trace."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
@@ -204,7 +204,7 @@ class PlainCopy:
         self.room = LARGEST
 
     def fits(self, count: int) -> bool:
-        """Whether this many more numbers still fit."""
+        """Return whether this many more numbers still fit."""
         self.room -= count
         return self.room >= 0
 
@@ -264,21 +264,21 @@ def name_meant(error: BaseException) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """The last line of the learner's own code that the error passed through; "" if it is not known."""
+    """Return the last line of the learner's own code that the error passed through; "" if it is not known."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.line for frame in frames if frame.line and not any(part in frame.filename for part in NOT_OWN)]
     return own[-1] if own else ""
 
 
 def prints(function: Callable) -> bool:
-    """Whether a function's own code calls ``print``."""
+    """Return whether a function's own code calls ``print``."""
     with contextlib.suppress(BaseException):
         return "print" in inspect.unwrap(function).__code__.co_names
     return False
 
 
 def untouched(before: Any, after: Any) -> bool:
-    """Whether an argument is what it was; what can no longer be compared is not."""
+    """Return whether an argument is what it was; what can no longer be compared is not."""
     try:
         return same(before, after)
     except BaseException:  # something of the learner's own making stands there now
@@ -286,7 +286,7 @@ def untouched(before: Any, after: Any) -> bool:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
+    """Return whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
 
     Tensors, numbers and texts are read; of any other object only the kind counts.
     """

@@ -70,7 +70,7 @@ class Verdict:
         )
 
     def tables(self) -> str:
-        """The answer's table beside the expected one, larger numbers darker; "" unless both are tables."""
+        """Return the answer's table beside the expected one, larger numbers darker; "" unless both are tables."""
         pair = {"yours": self.got, "expected": self.expected}
         if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair.values()):
             return ""
@@ -91,5 +91,5 @@ class Verdict:
 
 
 def marked_up(text: str) -> str:
-    """A text as HTML, with code between backticks as code."""
+    """Return a text as HTML, with code between backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))

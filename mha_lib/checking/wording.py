@@ -43,12 +43,12 @@ def room_for(value: Any) -> int:
 
 
 def is_large(value: Any) -> bool:
-    """Whether an argument is a tensor of which a message gives the shape only."""
+    """Return whether an argument is a tensor of which a message gives the shape only."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() > FEW)
 
 
 def argument_in_words(name: str, value: Any) -> str:
-    """An argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
+    """Return an argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
     if is_large(value):
         return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
     if isinstance(value, Tensor):
@@ -60,14 +60,14 @@ def argument_in_words(name: str, value: Any) -> str:
 
 
 def names_of(function: Callable, count: int) -> list[str]:
-    """The names that a function gives to its first ``count`` arguments; "" for those without."""
+    """Return the names that a function gives to its first ``count`` arguments; "" for those without."""
     code = function.__code__ if type(function) is FunctionType else None
     names = list(code.co_varnames[: code.co_argcount]) if code else []
     return (names + [""] * count)[:count]
 
 
 def kind_of(value: Any) -> str:
-    """A value's type in words: "a list of 3", "a tensor of shape (2, 3)"."""
+    """Return a value's type in words: "a list of 3", "a tensor of shape (2, 3)"."""
     if type(value) is Foreign:
         return value.kind
     if type(value) is Tensor and not (value.is_meta or value.is_nested):
@@ -77,17 +77,17 @@ def kind_of(value: Any) -> str:
 
 
 def named(kind: str) -> str:
-    """A kind of object with its article."""
+    """Return a kind of object with its article."""
     return f"{'an' if kind[:1].lower() in [*'aeiou'] else 'a'} {kind}"
 
 
 def as_sentence(words: str) -> str:
-    """Words as a sentence of a verdict: a capital first, a full stop last."""
+    """Return words as a sentence of a verdict: a capital first, a full stop last."""
     return f"{words[0].upper()}{words[1:]}."
 
 
 def trimmed(text: str, length: int) -> str:
-    """A text cut to at most ``length`` characters."""
+    """Return a text cut to at most ``length`` characters."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 

@@ -14,6 +14,8 @@ from mha_lib.checking.running import MistakeError, NotYetError, run_safely
 from mha_lib.checking.wording import as_sentence
 from mha_lib.heads import spearman
 
+__all__ = ["unknown_heads"]
+
 WORDS = ("the", "dog", "saw", "the", "cat", "and", "the", "cat", "ran")
 NEAR = {  # what a head looks at → its weights for query i and key j of n, up to a factor for each row
     "the token itself": lambda i, j, n: j == i,

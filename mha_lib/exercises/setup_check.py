@@ -5,6 +5,8 @@ import sys
 
 from mha_lib.attention import converters
 
+__all__ = ["check_setup"]
+
 PACKAGES = {
     "torch": ("the layer", "torch==2.13.0"),
     "numpy": ("arrays", "numpy"),

@@ -11,6 +11,7 @@ from mha_lib.heads.ablation import (
     losses_without_each,
     patch_heads,
 )
+from mha_lib.heads.any_model import FoundHeads, of
 from mha_lib.heads.coalitions import (
     area_under_curve,
     best_sets,

@@ -19,13 +19,15 @@ from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.training import single_thread
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
+__all__ = ["constant_patch", "hook_heads"]
+
 ABLATIONS = ("zero", "mean", "resample")
 TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more would leave the processor's cache
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a model does with each of several sets of its heads.
+    """Hold accuracy and loss of a model with each of several sets of its heads.
 
     ``accuracy`` is the share of right answers, ``loss`` the mean cross-entropy in nats; both (num_sets,), float64.
     """
@@ -42,7 +44,11 @@ def evaluate(
     substitutes: list[Tensor] | None = None,
     label: str | None = None,
 ) -> Evaluation:
-    """How well the model does under each of many settings of its gates.
+    """Compute accuracy and loss of the model under many head masks at once.
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> evaluate(model, task.held_out[:32], task, torch.ones(3, *head_grid(model))).accuracy.shape
+    torch.Size([3])
 
     What comes before the last attention runs once for all settings that agree there; the last attention, which is
     linear in its gates, gives all its settings in one product.
@@ -80,7 +86,7 @@ def evaluate(
 def evaluate_all(
     model: Transformer, batch: Batch, task: Task, ablation: str = "zero", label: str | None = None
 ) -> Evaluation:
-    """How well the model does with every set of its heads, numbered as in ``coalitions``: 2**N runs, for few heads.
+    """Compute accuracy and loss for all 2**N sets of heads, numbered as in ``coalitions``.
 
     ``ablation`` is as in ``ablation_values``, ``label`` as in ``evaluate``.
     """
@@ -93,7 +99,7 @@ def evaluate_all(
 def losses_without_each(
     model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
 ) -> Tensor:
-    """The loss of every answer without each head in turn, for models of many layers: zeros stand in the head's place.
+    """Return the loss of every answer with each head zero-ablated in turn, for models of many layers.
 
     They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
     for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
@@ -116,7 +122,9 @@ def losses_without_each(
 
 
 def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
-    """What takes the place of a head that is off, for each block; it fits (batch, num_heads, num_queries, head_size).
+    """Return what replaces an ablated head, for each block: zeros, its mean, or its output on another example.
+
+    Each of them fits (batch, num_heads, num_queries, head_size).
 
     Args:
         ablation: "zero": zeros (Michel et al. 2019). "mean": the head's mean over examples and positions of ``batch``,
@@ -134,7 +142,11 @@ def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") ->
 
 
 def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
-    """What every head says, before its gate and W_o: for each block (batch, num_heads, num_queries, head_size).
+    """Return the output of every head, before its gate and W_o: for each block (batch, num_heads, n, head_size).
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> [outputs.shape for outputs in head_outputs(model, task.held_out[:4])]
+    [torch.Size([4, 6, 12, 8]), torch.Size([4, 6, 12, 8])]
 
     ``head_mask`` (num_blocks, num_heads) says which heads are heard by later ones; left out, all of them.
     """
@@ -157,12 +169,12 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
 
 def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """What every head says on average over tokens: for each block (num_heads, head_size)."""
+    """Return the mean output of every head over tokens: for each block (num_heads, head_size)."""
     return mean_over_tokens(model, batch, head_outputs(model, batch))
 
 
 def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
-    """Means over examples and queries but padding: each block's (batch, num_heads, num_queries, …) → (num_heads, …)."""
+    """Return means over examples and unpadded queries: each block's (batch, num_heads, n, …) → (num_heads, …)."""
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
     for name, block in zip(model.blocks, values, strict=True):
@@ -174,7 +186,10 @@ def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> 
 
 
 def head_grid(model: Transformer) -> tuple[int, int]:
-    """(num_blocks, num_heads).
+    """Return (num_blocks, num_heads), the number of blocks and of heads in each.
+
+    >>> head_grid(models.shipped_model("lookups"))
+    (2, 6)
 
     Raises:
         ValueError: the blocks have different numbers of heads, so that no table can hold them.
@@ -187,7 +202,7 @@ def head_grid(model: Transformer) -> tuple[int, int]:
 
 @contextmanager
 def eval_mode(model: Transformer) -> Iterator[None]:
-    """The model in eval mode and torch on one thread inside; as before afterwards."""
+    """Set the model to eval mode and torch to one thread while the context is open."""
     was_training = model.training
     model.eval()
     try:
@@ -198,25 +213,25 @@ def eval_mode(model: Transformer) -> Iterator[None]:
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``hook_heads`` that puts these heads in the place of those it sees."""
+    """Return an observer for ``hook_heads`` that replaces head outputs by these."""
     return lambda _: heads
 
 
 def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """An observer for ``hook_heads``: gate · head + (1 − gate) · substitute, for gates (num_heads,)."""
+    """Return an observer for ``hook_heads`` that gives gate · head + (1 − gate) · substitute, gates (num_heads,)."""
     return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
 
 
 @contextmanager
-def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[tuple[int, int]]) -> Iterator[None]:
-    """Inside, the heads in these places say these words, whatever they hear: single paths through a model, one by one.
+def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Replace the outputs of these heads by given ones while the context is open (activation patching).
 
-    Heads that say what they say with all heads there are *frozen*: an earlier head's absence goes past them. In the
-    whole model, heads that say what they say without an earlier one hear of its absence alone.
+    With outputs of the whole model they are held fixed: the ablation of an earlier head does not reach them. With
+    outputs of a model without an earlier head, in the whole model, they alone are affected by its absence.
 
     Args:
-        words: for each block, what its heads are to say, as from ``head_outputs``.
-        places: (block, head) of each head that says it.
+        values: for each block, the outputs of its heads, as from ``head_outputs``.
+        heads: (block, head) of each head to patch.
 
     Raises:
         ValueError: there is no such head.
@@ -224,14 +239,14 @@ def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[
     Source: path patching, as in Wang et al. 2023, "Interpretability in the Wild".
     """
     by_block: dict[int, list[int]] = {}
-    for block, head in places:
+    for block, head in heads:
         if not (0 <= block < len(model.blocks) and 0 <= head < model.attentions[block].num_heads):
-            raise ValueError(f"places must be (block, head) of heads that the model has, got {(block, head)}")
+            raise ValueError(f"heads must be (block, head) of heads that the model has, got {(block, head)}")
         by_block.setdefault(block, []).append(head)
 
     def put(block: int) -> Callable[[Tensor], Tensor]:
-        chosen = torch.tensor(by_block[block], device=words[block].device)
-        return lambda said: said.index_copy(1, chosen, words[block][:, chosen])
+        chosen = torch.tensor(by_block[block], device=values[block].device)
+        return lambda outputs: outputs.index_copy(1, chosen, values[block][:, chosen])
 
     with hook_heads([model.attentions[block] for block in by_block], [put(block) for block in by_block]):
         yield
@@ -241,10 +256,9 @@ def patch_heads(model: Transformer, words: Sequence[Tensor], places: Collection[
 def hook_heads(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
-    """Inside, each attention's heads (batch, num_heads, num_queries, head_size) go to its observer on their way to W_o,
-    behind its gates.
+    """Call an observer with each attention's head outputs, after the gates and before W_o, while the context is open.
 
-    What the observer returns takes their place; if it returns None, they stay.
+    It gets (batch, num_heads, num_queries, head_size). What it returns replaces them; None leaves them as they are.
     """
     with ExitStack() as hooks:
         for attention, observer in zip(attentions, observers, strict=True):
@@ -288,7 +302,7 @@ def _last_attention(
 
 
 def head_contributions(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
-    """head_h W_o⁽ʰ⁾: (batch, num_heads, n, head_size) → (num_heads, batch, n, num_hiddens)."""
+    """Return each head's contribution to the output, head_h W_o⁽ʰ⁾: (batch, h, n, d) → (h, batch, n, num_hiddens)."""
     weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))  # (num_hiddens, num_heads, head_size)
     return torch.einsum("bhns,dhs->hbnd", heads, weight)
 

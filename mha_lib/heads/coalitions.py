@@ -17,7 +17,10 @@ from torch import Tensor
 
 
 def shapley(values: Tensor) -> Tensor:
-    """Exact Shapley value of every head: what it adds, averaged over all orders in which heads could join.
+    """Compute the exact Shapley value of every head: its gain, averaged over all orders in which heads could join.
+
+    >>> shapley(torch.tensor([0.0, 1.0, 2.0, 4.0]))
+    tensor([1.5000, 2.5000], dtype=torch.float64)
 
     ``φ_i = Σ_S |S|! (N − |S| − 1)! / N! · (w(S + i) − w(S))`` over all sets S without i, where w is the score. The
     shares add up to w(all) − w(none).
@@ -37,12 +40,19 @@ def shapley(values: Tensor) -> Tensor:
 
 
 def set_members(sets: Tensor, num_heads: int) -> Tensor:
-    """Which heads are in the sets of these numbers: bool, ``(*sets.shape, num_heads)``."""
+    """Return which heads are in the sets with these numbers: bool, ``(*sets.shape, num_heads)``.
+
+    >>> set_members(torch.tensor([5]), num_heads=3)
+    tensor([[ True, False,  True]])
+    """
     return (sets[..., None] >> torch.arange(num_heads, device=sets.device) & 1).bool()
 
 
 def best_sets(values: Tensor) -> Tensor:
-    """For each size, the number of the set with the highest value: (N + 1,). They need not be nested.
+    """Return, for each size, the number of the set with the highest value: (N + 1,). They need not be nested.
+
+    >>> best_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
+    tensor([0, 2, 3])
 
     Of sets with the same value, the one with the lowest number is given.
     """
@@ -51,18 +61,30 @@ def best_sets(values: Tensor) -> Tensor:
 
 
 def worst_sets(values: Tensor) -> Tensor:
-    """For each size, the number of the set with the lowest value: (N + 1,)."""
+    """Return, for each size, the number of the set with the lowest value: (N + 1,).
+
+    >>> worst_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
+    tensor([0, 1, 3])
+    """
     return best_sets(-values)
 
 
 def random_pruning_curve(values: Tensor) -> Tensor:
-    """For each size, the mean over all sets of that size: what heads picked at random keep, exactly."""
+    """Return, for each size, the exact mean over all sets of that size: the random baseline.
+
+    >>> random_pruning_curve(torch.tensor([0.0, 1.0, 2.0, 4.0]))
+    tensor([0.0000, 1.5000, 4.0000])
+    """
     sizes = _sizes(values)
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
 
 
 def ranks(importance: Tensor, seed: int = 0) -> Tensor:
-    """Place of every head among all, 1 for the most important, in the shape of ``importance``.
+    """Return the rank of every head, 1 for the most important, in the shape of ``importance``.
+
+    >>> ranks(torch.tensor([[0.1, 0.9], [0.5, 0.3]]))
+    tensor([[4, 1],
+            [2, 3]])
 
     ``seed`` draws the order in which equals stand.
     """
@@ -74,7 +96,11 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def mean_ranks(importance: Tensor) -> Tensor:
-    """The same, but equals share the mean of their places: float64, in the shape of ``importance``."""
+    """Return the rank of every head, where ties share their mean rank: float64, in the shape of ``importance``.
+
+    >>> mean_ranks(torch.tensor([0.5, 0.9, 0.5]))
+    tensor([2.5000, 1.0000, 2.5000], dtype=torch.float64)
+    """
     flat = importance.flatten()
     above = (flat[:, None] < flat).sum(dim=1)
     equal = (flat[:, None] == flat).sum(dim=1)  # with the head itself
@@ -82,7 +108,10 @@ def mean_ranks(importance: Tensor) -> Tensor:
 
 
 def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
-    """Numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+    """Return the numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+
+    >>> top_k_sets(torch.tensor([0.1, 0.9, 0.5]))
+    tensor([0, 2, 6, 7])
 
     ``importance`` is (N,), or (num_blocks, num_heads); ``seed`` draws which of equals is kept longer.
     """
@@ -91,7 +120,10 @@ def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
-    """What is left with the k most important heads, for each k: among equals, the mean over all ways to choose.
+    """Return the value with the k most important heads, for each k; ties count as the mean over their orders.
+
+    >>> pruning_curve(torch.tensor([0.0, 1.0, 2.0, 4.0]), importance=torch.tensor([0.9, 0.1]))
+    tensor([0., 1., 4.])
 
     ``importance`` is (N,), or (num_blocks, num_heads). Where all heads are equal, the result is
     ``random_pruning_curve(values)``.
@@ -109,7 +141,10 @@ def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
 
 
 def greedy(values: Tensor, seed: int = 0) -> Tensor:
-    """Importance as the order of a greedy search: the head that costs least goes, then the next, to the last.
+    """Rank heads by greedy search: remove the head that costs least, then the next, to the last.
+
+    >>> greedy(torch.tensor([0.0, 1.0, 2.0, 4.0]))
+    tensor([0., 1.], dtype=torch.float64)
 
     It is 0 for the head that went first, N − 1 for the one that was left; ``seed`` draws among equal costs.
     """
@@ -127,28 +162,36 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
 
 
 def area_under_curve(curve: Tensor) -> float:
-    """Mean of a curve over its sizes 0, 1, …, N: one number for a whole order of heads."""
+    """Return the mean of a pruning curve over its sizes 0, 1, …, N: one number for an order of heads.
+
+    >>> area_under_curve(torch.tensor([0.0, 0.5, 1.0]))
+    0.5
+    """
     return curve.mean().item()
 
 
 def spearman(first: Tensor, second: Tensor) -> float:
-    """Spearman's rank correlation, equals sharing their mean rank; NaN where one side is constant."""
+    """Compute Spearman's rank correlation, ties sharing their mean rank; NaN where one side is constant.
+
+    >>> round(spearman(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 30.0, 20.0])), 2)
+    0.5
+    """
     pair = torch.stack([mean_ranks(first.flatten()), mean_ranks(second.flatten())])
     return torch.corrcoef(pair)[0, 1].item()
 
 
 def block_mean_baseline(shares: Tensor) -> Tensor:
-    """A guess that knows the blocks alone: every head gets the mean of its block. (num_blocks, num_heads) → same."""
+    """Replace every head's value by the mean of its block, a baseline that knows only the blocks."""
     return shares.mean(dim=1, keepdim=True).expand_as(shares)
 
 
 def block_baseline_correlation(shares: Tensor) -> float:
-    """How good ``block_mean_baseline`` is: its rank correlation with the shares, (num_blocks, num_heads)."""
+    """Return the rank correlation of ``block_mean_baseline`` with the values, (num_blocks, num_heads)."""
     return spearman(block_mean_baseline(shares), shares)
 
 
 def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
-    """Another order that cuts as many heads of each block at every size: values change places inside their block.
+    """Permute importance within each block, a layer-matched random baseline.
 
     Chance of the same shape for a measure (num_blocks, num_heads): what it keeps of this is which block comes when.
     """
@@ -157,7 +200,7 @@ def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
-    """Shapley values estimated from some random orders, for games whose sets are too many for a table.
+    """Estimate Shapley values from random orders, where there are too many sets for a table.
 
     Args:
         value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.

@@ -13,12 +13,14 @@ from torch import Tensor
 from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
 from mha_lib.heads.intervals import num_prunable
 
+__all__ = ["beside_chance", "mean_worth"]
+
 SIGNED, OF_EACH, OF_MEAN = "signed", "absolute, each example", "absolute, the mean"
 SHAPED_DRAWS = 100
 
 
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
-    """What an order is worth, what chance of its shape is worth, and how it agrees with exact Shapley values."""
+    """Compare an order's area with its layer-matched random baseline and with exact Shapley values."""
     own = mean_worth(table, [importance])
     shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
     areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])
@@ -30,7 +32,7 @@ def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, 
 
 
 def mean_worth(table: Tensor, importances: Sequence[Tensor], draws: int = 20) -> dict[str, float]:
-    """Mean area, and mean number of heads that can go, over several orders and ``draws`` ways to break their ties."""
+    """Return the mean area and the mean number of prunable heads over several orders, with ties broken at random."""
     curves = [pruning_curve(table, importance) for importance in importances]
     numbers = [num_prunable(table[top_k_sets(importance, draw)]) for importance in importances for draw in range(draws)]
     return {

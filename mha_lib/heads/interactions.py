@@ -10,9 +10,11 @@ from mha_lib.heads.ablation import constant_patch, eval_mode, evaluate, head_gri
 from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Transformer
 
+__all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
+
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
-    """The two heads of a block whose single costs say least about what both cost together, in accuracy.
+    """Find the two heads of a block whose joint ablation cost exceeds their single costs most, in accuracy.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
@@ -29,7 +31,7 @@ def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int
 
 
 def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """What each head of a block costs, in nats, while later heads may react to its absence, and while they are frozen.
+    """Return each head's ablation cost, in nats, with later heads free and with their outputs held fixed.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
     Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it
@@ -55,29 +57,30 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
 
 
 def direct_effects(
-    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], listeners: Collection[tuple[int, int]]
+    model: Transformer, batch: Batch, task: Task, head: tuple[int, int], receivers: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
-    """Who hears a head? The loss of every answer, in nats, where only some later heads hear of its absence, or all but.
+    """Measure which later heads depend on a head, by path patching: the loss of every answer, in nats.
 
-    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, without the head; ``frozen``, without it,
-    but the listeners say what they say with it; ``misled``, with it, but the listeners say what they say without it.
-    If these listeners are all who hear the head, ``frozen`` is as low as ``whole``, and ``misled`` as high as ``cut``.
+    Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, with the head ablated; ``frozen``, with it
+    ablated and the receivers' outputs held fixed; ``misled``, of the whole model, where the receivers are patched with
+    their outputs without the head. If only these receivers depend on the head, ``frozen`` is as low as ``whole``, and
+    ``misled`` as high as ``cut``.
 
     Args:
         head: (block, head).
-        listeners: (block, head) of later ones.
+        receivers: (block, head) of later ones.
     """
     gone = torch.ones(head_grid(model), device=model.device)
     gone[head] = 0
     with_it, without_it = (head_outputs(model, batch, mask) for mask in (None, gone))
 
-    def losses(mask: Tensor | None, words: list[Tensor], places: Collection[tuple[int, int]]) -> Tensor:
-        with torch.no_grad(), eval_mode(model), patch_heads(model, words, places):
+    def losses(mask: Tensor | None, values: list[Tensor], patched: Collection[tuple[int, int]]) -> Tensor:
+        with torch.no_grad(), eval_mode(model), patch_heads(model, values, patched):
             return task.losses(model(batch.inputs, batch.valid_lens, mask), batch.targets)
 
     return {
         "whole": losses(None, with_it, ()),
         "cut": losses(gone, with_it, ()),
-        "frozen": losses(gone, with_it, listeners),
-        "misled": losses(None, without_it, listeners),
+        "frozen": losses(gone, with_it, receivers),
+        "misled": losses(None, without_it, receivers),
     }

@@ -33,7 +33,11 @@ def leave_one_out(
     score: str = "accuracy",
     kept: Tensor | None = None,
 ) -> Tensor:
-    """What is lost when this head alone goes: v(all) − v(all but h).
+    """Return the cost of ablating each head alone: v(all) − v(all but h).
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> leave_one_out(model, task.held_out[:32], task).shape
+    torch.Size([2, 6])
 
     Args:
         ablation: what takes its place: "zero", "mean" or "resample", see ``ablation_values``.
@@ -57,7 +61,11 @@ def gate_gradient(
     kept: Tensor | None = None,
     signed: bool = False,
 ) -> Tensor:
-    """How steeply the loss changes with the head's gate: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
+    """Return the sensitivity of the loss to the head's gate: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> gate_gradient(model, task.held_out[:32], task).shape
+    torch.Size([2, 6])
 
     The absolute value is taken for each example, since the mean of the gradient itself vanishes where training has
     ended. One backward pass gives all, since each example has gates of its own.
@@ -75,7 +83,7 @@ def gate_gradient(
 
 
 def gate_gradients(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
-    """How each example's loss falls as a gate opens, −∂L(x) / ∂ξ_h: (batch, num_blocks, num_heads).
+    """Return the gate gradients of each example, −∂L(x) / ∂ξ_h: (batch, num_blocks, num_heads).
 
     ``gates`` (num_blocks, num_heads) are where it is taken; L(x) is an example's mean loss.
     """
@@ -94,7 +102,11 @@ def integrated_gradients(
     kept: Tensor | None = None,
     signed: bool = True,
 ) -> Tensor:
-    """The loss that each head takes away while all gates open together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
+    """Compute integrated gradients along all gates together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
+
+    >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
+    >>> integrated_gradients(model, task.held_out[:8], task, steps=4).shape
+    torch.Size([2, 6])
 
     The values add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints that stands for
     the integral. They are the Aumann–Shapley values of the gates, the Shapley values' counterpart for heads that join
@@ -114,7 +126,7 @@ def integrated_gradients(
 
 
 def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
-    """How far path gradients are from adding up as they should, in nats: L(no head) − L(all heads) − their sum.
+    """Return how far integrated gradients are from their completeness axiom: L(no head) − L(all heads) − their sum.
 
     If this is far from 0, too few steps were taken, and single values say little. It costs two forward passes.
     ``attributions`` must be of this model, batch and task, with all heads there.
@@ -125,7 +137,7 @@ def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch
 
 
 def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """How sure the head is where to look: its largest attention weight, averaged over queries that are no padding.
+    """Return the head's largest attention weight, averaged over queries that are no padding.
 
     Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4. They leave the end-of-sentence token
     out; the tasks of this library have none.
@@ -134,7 +146,7 @@ def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
 
 
 def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """How concentrated the head's attention is: Σ_j a_j log a_j in nats, averaged over queries; 0 for a single key.
+    """Return the negative entropy of the head's attention, Σ_j a_j log a_j in nats, averaged over queries.
 
     Source: entropy of attention as in Ghader & Monz 2017, "What does Attention in Neural Machine Translation Pay
     Attention to?"; Clark et al. 2019, "What Does BERT Look At?", section 3.3.
@@ -144,7 +156,7 @@ def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:
 
 
 def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """How much the head says: ‖head_h W_o⁽ʰ⁾‖, averaged over queries.
+    """Return the norm of the head's contribution, ‖head_h W_o⁽ʰ⁾‖, averaged over queries.
 
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
     """
@@ -156,7 +168,7 @@ def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
 def monte_carlo_shapley(
     model: Transformer, batch: Batch, task: Task, num_orders: int = 50, score: str = "accuracy", seed: int = 0
 ) -> Tensor:
-    """The head's Shapley value from ``num_orders`` random orders in which heads join, see ``sampled_shapley``.
+    """Estimate the head's Shapley value from ``num_orders`` random orders, see ``sampled_shapley``.
 
     Source: Held & Yang 2023, "Shapley Head Pruning".
     """

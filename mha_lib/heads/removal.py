@@ -31,7 +31,7 @@ ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling) 
 
 
 class HeadlessAttention(nn.Module):
-    """What is left of an attention without heads: every query gets W_o's bias, and the residual path does the rest.
+    """Return W_o's bias for every query: an attention from which all heads were removed.
 
     ``bias`` is (num_hiddens,), or None for zeros.
     """
@@ -53,7 +53,7 @@ class HeadlessAttention(nn.Module):
         head_mask: Tensor | None = None,
         **masks: object,
     ) -> Tensor:
-        """Arguments as in ``MultiHeadAttention``; only the number of queries matters."""
+        """Return arguments as in ``MultiHeadAttention``; only the number of queries matters."""
         self._weights = torch.zeros(len(queries), 0, queries.shape[1], keys.shape[1], device=queries.device)
         output = queries.new_zeros(*queries.shape[:2], self.num_hiddens)
         return output if self.bias is None else output + self.bias
@@ -67,7 +67,11 @@ class HeadlessAttention(nn.Module):
 
 
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
-    """A copy of the model with only the planned heads, in the order in which they stood.
+    """Return a copy of the model with only the planned heads, in their former order.
+
+    >>> model = models.shipped_model("lookups")
+    >>> [attention.num_heads for attention in prune(model, plan_from(model, torch.eye(2, 6))).attentions]
+    [1, 1]
 
     The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
@@ -96,7 +100,7 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
 def prune_attention(
     attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int], means: Tensor | None = None
 ) -> MultiHeadAttention | HeadlessAttention:
-    """A layer with only these heads, in the order in which they stood; arguments and errors as in ``prune``."""
+    """Return a layer with only these heads, in their former order; arguments and errors as in ``prune``."""
     _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
@@ -117,7 +121,11 @@ def prune_attention(
 
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
-    """A layer whose heads are copies of these, in this order; a head may come more than once."""
+    """Return a layer whose heads are copies of these, in this order; a head may occur more than once.
+
+    >>> select_heads(MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), [1, 1, 0]).num_heads
+    3
+    """
     if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
         raise ValueError("attention has open sizes: call it once before its heads are chosen")
     if not isinstance(attention, MultiHeadAttention):
@@ -202,7 +210,10 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
 
 
 def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """The plan that keeps the ``number`` most important heads, by ``importance`` (num_blocks, num_heads).
+    """Return the plan that keeps the ``number`` most important heads, by ``importance`` (num_blocks, num_heads).
+
+    >>> best_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=3)
+    {'layer 0': [], 'layer 1': [3, 4, 5]}
 
     ``seed`` draws which of equals are kept.
     """
@@ -212,7 +223,7 @@ def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """The plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
+    """Return the plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
     return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 

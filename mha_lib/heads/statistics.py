@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
-    """How far away the attended tokens are, averaged by their weights, in units of ``places``.
+    """Return the mean distance of the attended tokens, weighted by attention, in units of ``places``.
+
+    >>> mean_distance(torch.tensor([[[[0.5, 0.5], [1.0, 0.0]]]]))
+    tensor([0.7500])
 
     Args:
         weights: of self-attention; rows may sum to less than 1 where tokens without a place were left out.
@@ -27,22 +30,30 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 def weight_on_self(weights: Tensor) -> Tensor:
-    """The weight that a token gives to itself; 1 / n if a head looks everywhere alike."""
+    """Return the weight that a token gives to itself; 1 / n for uniform attention.
+
+    >>> weight_on_self(torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]]]))
+    tensor([0.6500])
+    """
     return weights.diagonal(dim1=-2, dim2=-1).mean(dim=(0, 2))
 
 
 def weight_on_token(weights: Tensor, token: int) -> Tensor:
-    """The weight that all tokens give to the one numbered ``token``; 1 / n if a head looks everywhere alike."""
+    """Return the weight that all tokens give to the one numbered ``token``; 1 / n for uniform attention."""
     return weights[..., token].mean(dim=(0, 2))
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """How spread out the attention is, in nats: 0 if all is on one token, ln n if a head looks everywhere alike."""
+    """Return the entropy of the attention weights, in nats: 0 if concentrated on one token, ln n if uniform.
+
+    >>> entropy(torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]]))
+    tensor([0.3466])
+    """
     return torch.special.entr(weights).sum(dim=-1).mean(dim=(0, 2))
 
 
 def top1_hit_rate(weights: Tensor, wanted: Tensor) -> Tensor:
-    """How often the token attended to most is a wanted one, as a share of the queries that want any.
+    """Return the share of queries whose largest weight is on a wanted key, among queries that have one.
 
     Args:
         wanted: bool, (batch, num_queries, num_keys).

@@ -13,7 +13,11 @@ How = Literal["mean", "first"]
 
 
 def to_grouped(model: Transformer, num_key_value_heads: int, how: How = "mean") -> Transformer:
-    """A copy of ``model`` in which neighbouring heads share their keys and values; queries and W_o stay as they were.
+    """Convert a model to grouped-query attention: neighbouring heads share keys and values; W_q and W_o stay.
+
+    >>> grouped = to_grouped(models.shipped_model("lookups"), num_key_value_heads=2)
+    >>> grouped.attentions[0].W_k.weight.shape
+    torch.Size([16, 48])
 
     Args:
         model: whose attention layers each have as many heads for keys and values as for queries.

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from mha_lib.models.neighbours import NeighbourModel, fit_neighbours, held_out_rows, weights_on_messages
 from mha_lib.models.one_head import NUM_TOKENS
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import COMMAND
+from mha_lib.models.shipped import COMMAND, package_data
 from mha_lib.models.training import single_thread
 
 NUM_MESSAGES, HEAD_COUNTS, SEEDS = (2, 4), (1, 2, 3, 4, 6, 8, 12), range(5)
@@ -39,7 +38,7 @@ class HeadsNeeded:
     answers: Tensor
 
     def weights(self, valid_len: int) -> Tensor:
-        """Attention weights of the row with this many valid keys, (num_heads, n, n); with none, all are 0."""
+        """Return attention weights of the row with this many valid keys, (num_heads, n, n); with none, all are 0."""
         scores = self.scores.clone()
         scores[:, :, valid_len:] = -torch.inf
         return scores.softmax(dim=-1).nan_to_num(0)
@@ -47,7 +46,7 @@ class HeadsNeeded:
 
 @functools.cache
 def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
-    """All that is kept, by (num_messages, num_heads).
+    """Return all that is kept, by (num_messages, num_heads).
 
     Raises:
         FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
@@ -75,7 +74,7 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: NeighbourModel) -> Tensor:
-    """Share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
+    """Return share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
     return torch.stack([(answer == truth).all(dim=-1).double().mean() for answer in answers])
@@ -83,7 +82,7 @@ def accuracy(model: NeighbourModel) -> Tensor:
 
 @torch.no_grad()
 def measure(model: NeighbourModel) -> dict[str, Tensor]:
-    """Where the heads of one model attend, and its answers for the first held-out row."""
+    """Return where the heads of one model attend, and its answers for the first held-out row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)
     weights = model.attention.attention_weights

@@ -22,6 +22,8 @@ from mha_lib.attention import MultiHeadAttention
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.training import rising_steps, seeded, single_thread, training_loop
 
+__all__ = ["held_out_repeats", "letter_losses", "sample_induction_batch"]
+
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 64, 32, 32  # a row has one letter more, the last answer
 SHORTEST_PIECE, LONGEST_PIECE = 10, 14
 BATCH_SIZE, LEARNING_RATE, NUM_STEPS = 32, 4e-3, 1500
@@ -31,7 +33,7 @@ HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with i
 
 @dataclass(frozen=True)
 class InductionBatch:
-    """Rows of letters in which one piece comes again.
+    """Hold rows of letters in which one piece is repeated.
 
     Attributes:
         letters: (b, n + 1) integers, with n = NUM_TOKENS unless asked otherwise.
@@ -45,7 +47,11 @@ class InductionBatch:
 
 
 def sample_induction_batch(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Draw rows of different letters, then let a piece of each row come again at a random place behind itself."""
+    """Sample rows of different letters in which one piece occurs twice, at random positions.
+
+    >>> sample_induction_batch(2, torch.Generator().manual_seed(0)).predictable.shape
+    torch.Size([2, 32])
+    """
     count = num_tokens + 1
     letters = torch.rand(batch_size, NUM_LETTERS, generator=generator).argsort(dim=1)[:, :count]
     length = torch.randint(SHORTEST_PIECE, LONGEST_PIECE + 1, (batch_size,), generator=generator)
@@ -59,7 +65,7 @@ def sample_induction_batch(batch_size: int, generator: torch.Generator, num_toke
 
 
 def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the angles by which the pairs of features of tokens at these places are turned.
+    """Return cosine and sine of the angles of rotary position embeddings (RoPE) at these positions.
 
     places (n,) -> two of (n, size / 2).
     """
@@ -68,14 +74,14 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """What each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
+    """Return what each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    """Return the same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
@@ -108,7 +114,7 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class AttentionOnly(nn.Module):
-    """Letters → layers of causal self-attention, each added to what came before → logits for the next letter."""
+    """Predict the next letter with layers of causal self-attention, each added to the residual stream."""
 
     def __init__(self, num_layers: int = 2, num_heads: int = 2, keys_from_before: bool = False) -> None:
         super().__init__()
@@ -123,7 +129,7 @@ class AttentionOnly(nn.Module):
         return self.read(self.embedding(letters), head_mask)
 
     def read(self, X: Tensor, head_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor:
-        """The same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
+        """Return the same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
         for number, (layer, norm) in enumerate(zip(self.layers, self.norms[:-1], strict=True)):
             Y = norm(X)
             heard = None if head_mask is None else head_mask[number]
@@ -136,7 +142,7 @@ class AttentionOnly(nn.Module):
         return torch.stack([layer.attention_weights for layer in self.layers])
 
     def all_but(self, *heads: tuple[int, int]) -> Tensor:
-        """A ``head_mask`` that switches off these heads, each given as (layer, head)."""
+        """Return a ``head_mask`` that switches off these heads, each given as (layer, head)."""
         mask = torch.ones(len(self.layers), self.layers[0].num_heads, device=self.output.weight.device)
         for layer, head in heads:
             mask[layer, head] = 0
@@ -145,7 +151,7 @@ class AttentionOnly(nn.Module):
 
 @dataclass(frozen=True)
 class BirthRun:
-    """What ``train_on_repeats`` kept: the model at some steps, and what it then did on rows that it never saw.
+    """Hold what ``train_on_repeats`` kept: the model at some steps, and its results on held-out rows.
 
     Attributes:
         steps: the kept steps.
@@ -170,7 +176,7 @@ class BirthRun:
     sizes: dict[str, Any]
 
     def model_at(self, step: int) -> AttentionOnly:
-        """The model as it was after one of the kept steps.
+        """Return the model as it was after one of the kept steps.
 
         Raises:
             ValueError: this step was not kept.
@@ -191,7 +197,7 @@ def train_on_repeats(
     keys_from_before: bool = False,
     progress: bool | str = True,
 ) -> BirthRun:
-    """Train a model on rows in which a piece comes again, up to the last kept step, and keep it at each of them.
+    """Train a model on rows in which a piece is repeated, and keep it at several steps of the training.
 
     Steps are those of ``training_loop`` at a constant rate, on the loss over all letters.
 
@@ -231,19 +237,23 @@ def train_on_repeats(
 
 
 def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Rows, always the same, that no training run has seen."""
+    """Return the held-out rows, always the same, which no training run has seen.
+
+    >>> held_out_repeats(4).letters.shape
+    torch.Size([4, 33])
+    """
     return sample_induction_batch(number, torch.Generator().manual_seed(HELD_OUT_SEED), num_tokens)
 
 
 def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
-    """Cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
+    """Return the cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
     logits = model(letters[:, :-1], head_mask)
     return F.cross_entropy(logits.transpose(1, 2), letters[:, 1:], reduction="none")
 
 
 @torch.no_grad()
 def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
-    """Mean cross-entropy, in nats, over the predictable letters of the held-out rows.
+    """Return the mean cross-entropy, in nats, on the predictable letters of the held-out rows.
 
     Args:
         model: such as ``BirthRun.model_at`` gives.

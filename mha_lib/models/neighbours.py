@@ -48,7 +48,7 @@ class NeighbourModel(nn.Module):
 
 @dataclass(frozen=True)
 class NeighboursRun:
-    """What a trained model does with rows that the training never saw.
+    """Hold the results of a trained model on held-out rows.
 
     Attributes:
         right: share of right answers to each message, (num_messages,).
@@ -64,18 +64,18 @@ class NeighboursRun:
 
 
 def draw_rows(batch_size: int, num_messages: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random letters (batch_size, n), and the right answers (batch_size, n, num_messages)."""
+    """Return random letters (batch_size, n), and the right answers (batch_size, n, num_messages)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, torch.stack([letters.roll(shift, dims=1) for shift in SHIFTS[:num_messages]], dim=2)
 
 
 def held_out_rows(num_messages: int) -> tuple[Tensor, Tensor]:
-    """Rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
+    """Return rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
     return draw_rows(HELD_OUT, num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
 
 
 def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
-    """The weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
+    """Return the weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
     queries = torch.arange(weights.shape[-1])
     keys = (queries[:, None] - torch.tensor(SHIFTS[:num_messages])) % len(queries)
     return weights[:, :, queries[:, None], keys]
@@ -84,7 +84,7 @@ def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
 def train_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighboursRun:
-    """Train a model by ``fit_neighbours``, and evaluate it on rows that the training never saw; arguments as there."""
+    """Train a model by ``fit_neighbours`` and evaluate it on held-out rows; arguments as there."""
     with single_thread():
         return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
 

@@ -14,8 +14,10 @@ import torch
 from safetensors.numpy import load
 from torch import Tensor
 
-from mha_lib.models.package_data import package_data
+from mha_lib.models.shipped import package_data
 from mha_lib.models.smollm2 import NUM_HEADS, NUM_LAYERS, SmolLM2
+
+__all__ = ["kept_next_words", "next_words"]
 
 START = 0  # <|endoftext|>
 NUM_WORDS = 10
@@ -67,7 +69,7 @@ class NextWords:
         return np.insert(nats.numpy(), NUM_WORDS, self.first.numpy(), axis=1).astype("<u2")
 
     def triangles(self) -> np.ndarray:
-        """The lower triangle of every head's map in 255ths, (270, n (n + 1) / 2): no token sees a later one."""
+        """Return the lower triangle of every head's map in 255ths, (270, n (n + 1) / 2): no token sees a later one."""
         rows, columns = np.tril_indices(len(self.tokens))
         return (255 * self.maps.flatten(0, 1)[:, rows, columns]).round().numpy().astype(np.uint8, order="C")
 
@@ -81,7 +83,7 @@ def next_words(
     each: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NextWords:
-    """What the model says after a text: whole, without each of ``cuts``, and with ``each`` without every single head.
+    """Compute the likeliest next words after a text, with all heads, without each set in ``cuts``, without each head.
 
     Args:
         model: from ``smollm2()``.
@@ -113,7 +115,7 @@ def next_words(
 
 
 def spell(model: SmolLM2, token: int) -> str:
-    """A token as text, with the space that it may begin with."""
+    """Return a token as text, with the space that it may begin with."""
     return model.tokenizer.decode([token], skip_special_tokens=False)
 
 
@@ -160,7 +162,7 @@ def _last(model: SmolLM2, X: Tensor) -> Tensor:
 
 
 def kept_next_words() -> list[NextWords]:
-    """Eight texts of our own, kept: every single cut, all sets of the heads in ``GROUPS``, and draws of five others.
+    """Return the kept results for eight texts: all single ablations, all subsets of ``GROUPS``, and random sets.
 
     No package is needed. Nats are kept in thousandths, weights in 255ths; ``next_words.json``, beside the numbers,
     holds source and licence.

@@ -39,7 +39,7 @@ class OneHead(nn.Module):
 
 @dataclass(frozen=True)
 class OneHeadRun:
-    """What ``train_one_head`` saw at each kept step, on examples that the training never saw.
+    """Hold the results of ``train_one_head`` at each kept step, on held-out examples.
 
     Attributes:
         steps: the kept steps.
@@ -59,18 +59,18 @@ class OneHeadRun:
 
 
 def target_keys(num_tokens: int) -> Tensor:
-    """The token that each query has to attend to: the one before it; for token 0 itself."""
+    """Return the token that each query has to attend to: the one before it; for token 0 itself."""
     return torch.arange(-1, num_tokens - 1).clamp(min=0)
 
 
 def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random letters and the right answers, both (batch_size, n)."""
+    """Return random letters and the right answers, both (batch_size, n)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, letters[:, target_keys(NUM_TOKENS)]
 
 
 def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
-    """Train one head with Adam (Kingma & Ba 2015) up to the last kept step, and note what it does at each of them.
+    """Train a single head with Adam (Kingma & Ba 2015), and keep its results at several steps.
 
     Args:
         seed: where all randomness comes from.

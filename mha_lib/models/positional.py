@@ -27,13 +27,15 @@ from mha_lib.models.induction import (
 from mha_lib.models.shipped import shipped
 from mha_lib.models.training import seeded, single_thread, training_loop
 
+__all__ = ["right_letters", "shipped_positional_model", "train_positional"]
+
 SCHEMES = ("rotated", "learned", "sines", "none")
 LONGEST = 64  # as many places as the tables have
 STEPS_TO_SHIP = 3 * NUM_STEPS
 
 
 class PositionalModel(AttentionOnly):
-    """Two layers of two heads that learn of places by one of ``SCHEMES``.
+    """Predict the next letter with two layers of two heads, with one of the positional ``SCHEMES``.
 
     "rotated" is ``AttentionOnly``. "learned" and "sines" add a row of ``table``, (LONGEST, NUM_HIDDENS), to each
     letter; "none" adds nothing.
@@ -82,7 +84,7 @@ class PositionalModel(AttentionOnly):
 
 
 def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> PositionalModel:
-    """A model of one of ``SCHEMES``, trained as ``train_on_repeats`` does, in eval mode."""
+    """Train a model with one of ``SCHEMES``, as ``train_on_repeats`` does; return it in eval mode."""
     with single_thread(), seeded(seed) as generator:
         model = PositionalModel(kind)
         batches = (sample_induction_batch(BATCH_SIZE, generator).letters for _ in range(steps))
@@ -91,12 +93,12 @@ def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> Positional
 
 
 def weights_name(kind: str) -> str:
-    """The name under which such a model ships."""
+    """Return the name under which such a model ships."""
     return f"places_{kind}"
 
 
 def shipped_positional_model(kind: str) -> PositionalModel:
-    """Return the model of one of ``SCHEMES`` that ships, trained from seed 0; errors as in ``shipped``."""
+    """Return the shipped model of one of ``SCHEMES``, trained from seed 0; errors as in ``shipped``."""
     return shipped(weights_name(kind), lambda: PositionalModel(kind))
 
 
@@ -104,7 +106,7 @@ def shipped_positional_model(kind: str) -> PositionalModel:
 def right_letters(
     model: PositionalModel, rows: InductionBatch, left: int = 0, *, masked: bool = True, counted: bool = False
 ) -> Tensor:
-    """Which letters the model tells right, (number of predictable letters,), in the order of ``rows.predictable``.
+    """Return whether the model predicts each predictable letter, in the order of ``rows.predictable``.
 
     Args:
         left: how many columns of padding, all of letter 0, stand before each row.

@@ -18,10 +18,11 @@ import torch
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from mha_lib.models.package_data import package_data
-from mha_lib.models.shipped import filled
+from mha_lib.models.shipped import filled, package_data
 from mha_lib.models.transformer import Encoder
 from mha_lib.models.weights_package import WeightsPackage, renamed
+
+__all__ = ["kept_figures", "kept_maps", "minilm"]
 
 PACKAGE = WeightsPackage(
     "MiniLM",
@@ -117,7 +118,7 @@ class MiniLM(Encoder):
         return nn.utils.rnn.pad_sequence(ids, batch_first=True), lengths
 
     def maps(self, sentence: str) -> SentenceMaps:
-        """Where every head looks in ``sentence``."""
+        """Return where every head looks in ``sentence``."""
         ids, _ = self.tokenize([sentence])
         with torch.no_grad():
             self(ids)
@@ -126,7 +127,7 @@ class MiniLM(Encoder):
 
 
 def minilm() -> MiniLM:
-    """MiniLM from its package, in eval mode; some 90 MB.
+    """Load MiniLM from its package, in eval mode; some 90 MB.
 
     Raises:
         ImportError: its package, or tokenizers, is not installed; the message says how to get them.
@@ -144,7 +145,7 @@ def minilm() -> MiniLM:
 
 
 def kept_maps() -> list[SentenceMaps]:
-    """Where every head of MiniLM looks in twelve sentences of our own, kept: no package is needed.
+    """Return the attention maps of all heads of MiniLM on twelve sentences, as they ship.
 
     Weights were kept in 255ths, each of them off by at most one, in rows that sum to 1. ``sentences.json``, beside the
     file, holds source and licence.
@@ -159,7 +160,7 @@ def kept_maps() -> list[SentenceMaps]:
 
 
 def kept_figures() -> list[dict]:
-    """How reliably each of ``NAMED_HEADS`` does what its name says, on 400 sentences that nobody chose, kept.
+    """Return how reliably each of ``NAMED_HEADS`` does what its name says, on 400 sentences of a corpus.
 
     Returns:
         For each head a dict: "layer", "head", "where it looks"; "right", in which share of the pairs of words its

@@ -26,7 +26,7 @@ HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 
 class RecurrentEncoderDecoder(nn.Module):
-    """Letters of a word → letters of an answer of the same length, written one after the other.
+    """Read a word letter by letter and write an answer of the same length, with or without attention.
 
     Args:
         attends: whether the decoder looks at all states of the encoder; else it gets the last one.
@@ -67,7 +67,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def write(self, word: str) -> tuple[str, Tensor | None]:
-        """What the model writes for one word, and its weights, (n, n): a row for each written letter.
+        """Return what the model writes for one word, and its weights, (n, n): a row for each written letter.
 
         Raises:
             ValueError: ``word`` is empty, or has other characters than the letters a to z.
@@ -81,21 +81,21 @@ class RecurrentEncoderDecoder(nn.Module):
 
 
 def draw_words(number: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Words of random letters, and the same backwards, both (number, length)."""
+    """Return words of random letters, and the same backwards, both (number, length)."""
     letters = torch.randint(len(ALPHABET), (number, length), generator=generator)
     return letters, letters.flip(dims=[1])
 
 
 @torch.no_grad()
 def right_words(model: RecurrentEncoderDecoder, length: int) -> float:
-    """Share of 256 random words of that length that the model writes backwards without a mistake, between 0 and 1."""
+    """Return the share of 256 random words of that length that the model writes backwards without a mistake."""
     letters, answers = draw_words(256, length, torch.Generator().manual_seed(HELD_OUT_SEED + length))
     logits, _ = model(letters)
     return (logits.argmax(dim=2) == answers).all(dim=1).double().mean().item()
 
 
 def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> RecurrentEncoderDecoder:
-    """A new model in eval mode, trained on words of 1 to 16 letters, in half a minute.
+    """Train a new model on words of 1 to 16 letters, in half a minute; return it in eval mode.
 
     Steps are those of ``fit``; the words of one step are equally long, so that none needs padding.
     """
@@ -115,12 +115,12 @@ def _losses(model: RecurrentEncoderDecoder, steps: int, generator: torch.Generat
 
 
 def weights_name(attends: bool) -> str:
-    """What the model is called among those that ship."""
+    """Return what the model is called among those that ship."""
     return f"backwards_with{'' if attends else 'out'}_attention"
 
 
 def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
-    """The model as it ships, trained by ``fit_recurrent`` with seed 0; in eval mode, with memory of its own.
+    """Return a copy of the shipped model, trained by ``fit_recurrent`` with seed 0, in eval mode.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.

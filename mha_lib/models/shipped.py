@@ -6,12 +6,12 @@ and how good it is.
 
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from typing import TypeVar
 
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from mha_lib.models.package_data import package_data
 from mha_lib.models.tasks import Task, find_task
 from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Transformer
@@ -21,7 +21,10 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def shipped_model(task: Task | str) -> Transformer:
-    """The model of a task as it ships, for whoever needs a trained model and not the training.
+    """Return the trained model of a task that ships with the library.
+
+    >>> [block.attention.num_heads for block in shipped_model("lookups").blocks.values()]
+    [6, 6]
 
     Args:
         task: a task of this library, or its name: "digits", "lookups" or "dates".
@@ -37,7 +40,10 @@ def shipped_model(task: Task | str) -> Transformer:
 
 
 def shipped_figures(task: Task | str) -> dict:
-    """How the model of a task that ships was trained, and how good it is.
+    """Return how the shipped model of a task was trained, and its accuracy.
+
+    >>> sorted(shipped_figures("lookups"))
+    ['accuracy', 'exact_match', 'parameters', 'seed', 'steps', 'torch']
 
     It holds ``seed``, ``steps`` and ``torch`` (its version), as ``fit`` had them; ``parameters``, their number; and
     ``accuracy`` and ``exact_match`` on the task's held-out data, between 0 and 1. Errors as in ``shipped_model``.
@@ -47,7 +53,7 @@ def shipped_figures(task: Task | str) -> dict:
 
 
 def shipped(name: str, make: Callable[[], Model]) -> Model:
-    """A new model, made by ``make``, with the weights that ship under this name; in eval mode.
+    """Return a new model, made by ``make``, with the weights that ship under this name; in eval mode.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
@@ -60,7 +66,7 @@ def shipped(name: str, make: Callable[[], Model]) -> Model:
 
 
 def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool = False) -> Model:
-    """The same model with weights from a file, in eval mode.
+    """Return the same model with weights from a file, in eval mode.
 
     Args:
         weights: exactly those that the model's code has a place for.
@@ -78,3 +84,22 @@ def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool 
         raise ValueError(f"the weights of {what} do not fit its model, in {len(wrong)} places: {examples}")
     model.load_state_dict(weights, assign=assign)
     return model.eval()
+
+
+def package_data(path: str, made_by: str) -> bytes:
+    """Return the bytes of a file inside the library, for the functions that hand its data to the notebooks.
+
+    Args:
+        path: where it lies below ``mha_lib``, such as "models/weights/digits.safetensors".
+        made_by: the command that makes the file, for the error.
+
+    Raises:
+        FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
+    """
+    file = files("mha_lib").joinpath(*path.split("/"))
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"mha_lib/{path} is missing from this copy of mha_lib. Install mha_lib again, or make the file: run "
+            f"`{made_by}` in its repository"
+        )
+    return file.read_bytes()

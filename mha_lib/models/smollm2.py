@@ -26,6 +26,8 @@ from mha_lib.models.tasks import Batch, Task
 from mha_lib.models.transformer import Block, Encoder, Transformer
 from mha_lib.models.weights_package import WeightsPackage, renamed
 
+__all__ = ["NextToken", "smollm2"]
+
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PACKAGE = WeightsPackage(
     "SmolLM2",
@@ -111,7 +113,7 @@ class RotaryBlock(nn.Module):
         return self.after_attention(X, self.attention(X, context, context, valid_lens, gates))
 
     def after_attention(self, X: Tensor, attended: Tensor) -> Tensor:
-        """The rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
+        """Return the rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
         X = X + attended
         return X + self.feed_forward(X)
 
@@ -135,12 +137,12 @@ class SmolLM2(Encoder):
         self.tokenizer = tokenizer
 
     def tokenize(self, text: str) -> list[int]:
-        """The ids of a text, without a first token before it."""
+        """Return the ids of a text, without a first token before it."""
         return self.tokenizer.encode(text).ids
 
 
 class NextToken(Task):
-    """What comes next? The targets of a text are its own tokens, one place on."""
+    """Predict the next token: the targets of a text are its own tokens, shifted by one position."""
 
     name = "next token"
 
@@ -156,7 +158,7 @@ class NextToken(Task):
 
 
 def smollm2() -> SmolLM2:
-    """SmolLM2 from its package, in eval mode; some 540 MB, in a few seconds.
+    """Load SmolLM2 from its package, in eval mode; some 540 MB, in a few seconds.
 
     Raises:
         ImportError: its package, gguf or tokenizers is not installed; the message says how to get them.
@@ -179,7 +181,7 @@ def smollm2() -> SmolLM2:
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
-    """A ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
+    """Return a ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
     library = PACKAGE.reader("tokenizers")
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = library.Tokenizer(library.models.BPE(ids, [tuple(merge.split(" ")) for merge in merges]))

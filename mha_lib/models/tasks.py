@@ -23,7 +23,7 @@ HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples: what a model is called with, ``model(inputs, valid_lens)``, and the right answers.
+    """Hold examples: what a model is called with, ``model(inputs, valid_lens)``, and the right answers.
 
     ``inputs`` is a tensor or a pair of tensors, ``valid_lens`` None or (batch,), ``targets`` (batch, …) integers.
     """
@@ -40,7 +40,7 @@ class Batch:
         return self._each(lambda X: X[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same examples on the device of a model."""
+        """Return the same examples on the device of a model."""
         return self._each(lambda X: X.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
@@ -52,7 +52,7 @@ class Batch:
 
 
 class Task:
-    """What all tasks share; a subclass says what the data and the model are."""
+    """Define a task: the base class, whose subclasses make the data and the model."""
 
     name: str
     steps: int
@@ -60,7 +60,7 @@ class Task:
     learning_rate = 3e-3
 
     def model(self) -> Transformer:
-        """A fresh model, untrained."""
+        """Return a fresh model, untrained."""
         raise NotImplementedError
 
     def batches(self, generator: torch.Generator) -> Iterator[Batch]:
@@ -77,7 +77,7 @@ class Task:
         raise NotImplementedError
 
     def logits(self, output: Tensor) -> Tensor:
-        """A model's output in the shape ``(*targets.shape, number of classes)``."""
+        """Return a model's output in the shape ``(*targets.shape, number of classes)``."""
         return output
 
     def losses(self, output: Tensor, targets: Tensor) -> Tensor:
@@ -86,15 +86,15 @@ class Task:
         return F.cross_entropy(logits.flatten(end_dim=-2), targets.flatten(), reduction="none").view_as(targets)
 
     def correct(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Whether each answer is right, in the shape of ``targets``."""
+        """Return whether each answer is right, in the shape of ``targets``."""
         return self.logits(output).argmax(dim=-1) == targets
 
     def accuracy(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Share of right answers (default: on the held-out data), between 0 and 1."""
+        """Return share of right answers (default: on the held-out data), between 0 and 1."""
         return self._correct(model, batch, head_mask).double().mean().item()
 
     def exact_match(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Share of examples of which every answer is right, between 0 and 1.
+        """Return share of examples of which every answer is right, between 0 and 1.
 
         For a decoder this is the same as when it writes token by token: as long as all that it has written is right, it
         is what the decoder is given here.
@@ -155,12 +155,20 @@ class Digits(Task):
 
 
 def to_patches(images: Tensor) -> Tensor:
-    """Cut 8×8 images into 2×2 patches, row by row: (batch, 8, 8) → (batch, 16, 4)."""
+    """Cut 8×8 images into 2×2 patches, row by row: (batch, 8, 8) → (batch, 16, 4).
+
+    >>> to_patches(torch.zeros(3, 8, 8)).shape
+    torch.Size([3, 16, 4])
+    """
     return images.unflatten(2, (4, 2)).unflatten(1, (4, 2)).transpose(2, 3).reshape(-1, 16, 4)
 
 
 def to_images(patches: Tensor) -> Tensor:
-    """Undo ``to_patches``: (batch, 16, 4) → (batch, 8, 8)."""
+    """Invert ``to_patches``: (batch, 16, 4) → (batch, 8, 8).
+
+    >>> to_images(torch.zeros(3, 16, 4)).shape
+    torch.Size([3, 8, 8])
+    """
     return patches.reshape(-1, 4, 4, 2, 2).transpose(2, 3).reshape(-1, 8, 8)
 
 
@@ -312,7 +320,10 @@ TASKS = {task.name: task for task in (Digits(), Lookups(), Dates())}
 
 
 def find_task(name: str) -> Task:
-    """The task of that name.
+    """Return the task of that name.
+
+    >>> find_task("lookups").name
+    'lookups'
 
     Raises:
         ValueError: there is none; the message lists those there are.

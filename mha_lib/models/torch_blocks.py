@@ -7,7 +7,10 @@ from mha_lib.models.transformer import Block
 
 
 def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.TransformerEncoderLayer:
-    """A block of self-attention as ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
+    """Convert a block of self-attention to ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
+
+    >>> type(torch_encoder_layer(models.shipped_model("lookups").blocks["layer 0"])).__name__
+    'TransformerEncoderLayer'
 
     Norms and feed-forward network are the block's own modules, the attention is a copy.
 
@@ -28,7 +31,7 @@ def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.Transforme
 
 
 def torch_decoder_layer(own: Block, cross: Block) -> nn.TransformerDecoderLayer:
-    """Two blocks, of self- and of cross-attention, as ``nn.TransformerDecoderLayer`` (batch first), in eval mode.
+    """Convert blocks of self- and cross-attention to ``nn.TransformerDecoderLayer`` (batch first), in eval mode.
 
     Args:
         own: the first, without a feed-forward network.

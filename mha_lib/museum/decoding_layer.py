@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from mha_lib import attention
 from mha_lib.models.induction import rotate
 
+__all__ = ["DecodingLayer"]
+
 
 class DecodingLayer(nn.Module):
-    """Causal multi-head self-attention that reads a text piece by piece and keeps keys and values.
+    """Attend causally with several heads, reading a text in pieces with a key-value cache.
 
     Args:
         num_hiddens: size of the tokens; divisible by ``num_heads``, with an even quotient.
@@ -38,7 +40,7 @@ class DecodingLayer(nn.Module):
         DecodingLayer.start(self)  # and not self.start(), which an exhibit may have replaced by nothing
 
     def forward(self, X: Tensor) -> Tensor:
-        """The next piece of the text, (batch, number, num_hiddens) → the same shape."""
+        """Return the next piece of the text, (batch, number, num_hiddens) → the same shape."""
         num_old = self.cache[0].shape[2] if self.cache else 0
         places, self.padding = self.places(num_old, X.shape[1]), self.padding.expand(len(X))
         Q = self.rotate(attention.split_heads(self.W_q(X), self.num_heads), places)
@@ -55,12 +57,12 @@ class DecodingLayer(nn.Module):
         self.padding = torch.as_tensor(padding)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Some texts have ended: go on with these examples of the batch alone, in this order."""
+        """Return some texts have ended: go on with these examples of the batch alone, in this order."""
         self.cache = tuple(X[rows] for X in self.cache)
         self.padding = self.padding[rows]
 
     def places(self, num_old: int, num_new: int) -> Tensor:
-        """Where the new tokens stand, counted in columns: rotary positions need no more, padding or not."""
+        """Return where the new tokens stand, counted in columns: rotary positions need no more, padding or not."""
         return torch.arange(num_old, num_old + num_new)
 
     def rotate(self, X: Tensor, places: Tensor) -> Tensor:
@@ -80,7 +82,7 @@ class DecodingLayer(nn.Module):
         return X.repeat_interleave(self.num_heads // self.num_key_value_heads, dim=1)
 
     def allowed(self, num_old: int, num_new: int) -> Tensor:
-        """Which keys each new query may attend to: bool, (batch, 1, new, old + new), one table for all heads."""
+        """Return which keys each new query may attend to: bool, (batch, 1, new, old + new), one table for all heads."""
         causal = torch.ones(num_new, num_old + num_new, dtype=torch.bool).tril(num_old)
         real = torch.arange(num_old + num_new) >= self.padding[:, None]  # (batch, old + new)
         return causal & real[:, None, None]

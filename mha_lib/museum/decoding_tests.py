@@ -15,6 +15,17 @@ from mha_lib.models.induction import ROTATION_BASE
 from mha_lib.museum.decoding_layer import DecodingLayer
 from mha_lib.museum.layer_tests import Implementation, Test, check_shape, isolated, with_random_parameters
 
+__all__ = [
+    "behind_padding",
+    "bfloat16",
+    "in_pieces",
+    "later_tokens",
+    "reference",
+    "second_text",
+    "shape",
+    "some_texts_end",
+]
+
 BATCH_SIZE, NUM_TOKENS, NUM_HIDDENS, NUM_HEADS, NUM_SHARED = 2, 9, 16, 4, 2
 LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 
@@ -22,13 +33,13 @@ LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 def layer_and_text(
     implementation: Implementation, batch_size: int = BATCH_SIZE, num_tokens: int = NUM_TOKENS
 ) -> tuple[DecodingLayer, Tensor]:
-    """A layer with random parameters, and random texts."""
+    """Return a layer with random parameters, and random texts."""
     layer = with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED), std=0.4)
     return layer, torch.randn(batch_size, num_tokens, NUM_HIDDENS)
 
 
 def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int], padding: Tensor | int = 0) -> Tensor:
-    """The layer's output for texts that it reads in pieces, behind so many columns of padding."""
+    """Return the layer's output for texts that it reads in pieces, behind so many columns of padding."""
     layer.start(padding)
     with torch.no_grad():
         return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)
@@ -58,7 +69,7 @@ def later_tokens(implementation: Implementation) -> str | None:
 
 
 def in_pieces(cuts: Sequence[int]) -> Test:
-    """A test: does the text give the same outputs in these pieces as all at once?"""
+    """Make a test: does the text give the same outputs in these pieces as all at once?"""
 
     @isolated
     def look(implementation: Implementation) -> str | None:

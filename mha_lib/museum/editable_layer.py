@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from mha_lib import attention
 
+__all__ = ["AdditiveLayer", "Layer"]
+
 
 class Layer(nn.Module):
-    """Multi-head attention on tokens of one size.
+    """Attend with several heads, in parts that exhibits override: tokens of one size.
 
     Args:
         num_hiddens: size of queries, keys, values and output; divisible by ``num_heads``.
@@ -49,16 +51,16 @@ class Layer(nn.Module):
         return attention.merge_heads(X)
 
     def scores(self, Q: Tensor, K: Tensor) -> Tensor:
-        """How well every key answers every query, in each head: (batch, num_heads, num_queries, num_keys)."""
+        """Return how well every key answers every query, in each head: (batch, num_heads, num_queries, num_keys)."""
         return Q @ K.transpose(-2, -1) / math.sqrt(Q.shape[-1])
 
     def masked_softmax(self, scores: Tensor, valid_lens: Tensor) -> Tensor:
-        """Weights of the shape of ``scores``; rows sum to 1 over the valid keys, or to 0 where there is none."""
+        """Return weights of the shape of ``scores``; rows sum to 1 over the valid keys, or to 0 where there is none."""
         return attention.masked_softmax(scores, valid_lens)
 
 
 class AdditiveLayer(Layer):
-    """The same with additive scores in each head: score(q, k) = w_vᵀ tanh(q + k), of projected queries and keys.
+    """Attend with additive scores in each head: score(q, k) = w_vᵀ tanh(q + k), of projected queries and keys.
 
     Attributes:
         w_v: (num_heads, head_size), a vector for each head.

@@ -91,7 +91,7 @@ class HandedLayer:
         return heads, errors, names
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
-        """What the layer returns."""
+        """Return what the layer returns."""
         gated = {} if gates is None else {"head_mask": gates}
         given = inputs[: self.num_inputs]
         if self.given_call is not None:
@@ -105,7 +105,7 @@ class HandedLayer:
     def output(
         self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
     ) -> tuple:
-        """The output, without a residual and checked for its shape, and the weights that the layer reports."""
+        """Return the output, without a residual and checked for its shape, and the weights that the layer reports."""
         got = self.call(layer, inputs, lengths, gates)
         weights: Any = getattr(layer, "attention_weights", None)
         while isinstance(got, tuple | list) and got:
@@ -119,7 +119,7 @@ class HandedLayer:
         return got - inputs[0] if self.residual else got, weights
 
     def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
-        """A layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
+        """Return a layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
         layer = self.make(num_heads * head_size, num_heads, dropout, **options).eval()
         if any(nn.parameter.is_lazy(parameter) for parameter in layer.parameters()):
             X = torch.randn(1, 2, num_heads * head_size)
@@ -134,7 +134,7 @@ class HandedLayer:
         return layer
 
     def unread(self, layer: Any) -> set[str]:
-        """Names of the parameters that no bias from ``matrices`` is, or is made of."""
+        """Return names of the parameters that no bias from ``matrices`` is, or is made of."""
         with torch.enable_grad():
             biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
             made = [b.sum() for b in biases if b.requires_grad]
@@ -156,7 +156,7 @@ class HandedLayer:
         return found
 
     def stores_in_out(self, layer: Any) -> bool:
-        """Whether the matrices may be (input, output): those of an ``nn.Linear`` are not."""
+        """Return whether the matrices may be (input, output): those of an ``nn.Linear`` are not."""
         linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
         return not any(storage_of(W) in linear for W, _ in self.pairs(layer)[:4])
 
@@ -208,7 +208,7 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
 
 
 def is_empty(function: Any) -> bool:
-    """Whether a function consists of ``pass``, dots, a docstring or a NotImplementedError."""
+    """Return whether a function consists of ``pass``, dots, a docstring or a NotImplementedError."""
     idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
     code = getattr(function, "__code__", None)
     if code is None:
@@ -217,7 +217,7 @@ def is_empty(function: Any) -> bool:
 
 
 def parameters_of(function: Callable) -> list[str]:
-    """The names of the parameters without a default, and of those that are valid lengths or a head mask."""
+    """Return the names of the parameters without a default, and of those that are valid lengths or a head mask."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -229,7 +229,7 @@ def parameters_of(function: Callable) -> list[str]:
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
-    """An error in a sentence, with the learner's line, and what to write next if that is known."""
+    """Return an error in a sentence, with the learner's line, and what to write next if that is known."""
     where = f" at “{line}”" if line else ""
     told = f"{': '.join(filter(None, error)).rstrip('.')}{where}"
     hints = [
@@ -241,7 +241,7 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
 
 
 def by_name(layer: Any) -> Sequence[Any]:
-    """The matrices under their usual names."""
+    """Return the matrices under their usual names."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
     missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
@@ -256,7 +256,7 @@ def by_name(layer: Any) -> Sequence[Any]:
 
 
 def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
-    """A weight and its bias, from a pair, a module or a tensor that belongs to one."""
+    """Return a weight and its bias, from a pair, a module or a tensor that belongs to one."""
     if isinstance(W, nn.Module):
         return getattr(W, "weight", W), getattr(W, "bias", None)
     if isinstance(W, tuple | list) and len(W) == 2:
@@ -265,7 +265,7 @@ def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
 
 
 def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
-    """The bias of a weight that is a parameter or a part of one, where both have the usual names."""
+    """Return the bias of a weight that is a parameter or a part of one, where both have the usual names."""
     parameters = dict(layer.named_parameters())
     for name, whole in parameters.items():
         bias = parameters.get(f"{name.removesuffix('weight')}bias")
@@ -279,12 +279,12 @@ def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
 
 
 def storage_of(X: Tensor) -> int:
-    """Where a tensor's numbers are in memory, the same for all parts of one tensor."""
+    """Return where a tensor's numbers are in memory, the same for all parts of one tensor."""
     return X.untyped_storage().data_ptr()
 
 
 def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Rows of shared heads, repeated for each head that shares them."""
+    """Return rows of shared heads, repeated for each head that shares them."""
     return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
 
 

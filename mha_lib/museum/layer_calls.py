@@ -31,14 +31,14 @@ def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given
 
 
 def causal(trial: tuple) -> tuple:
-    """The same call, with later keys masked."""
+    """Return the same call, with later keys masked."""
     queries, keys, values, allowed, *others = trial
     seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
     return queries, keys, values, allowed & seen, *others
 
 
 def transposed(trial: tuple) -> tuple:
-    """The same call, with matrices that are stored as (input, output)."""
+    """Return the same call, with matrices that are stored as (input, output)."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
 
 
@@ -65,7 +65,7 @@ class LayerCalls:
         self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
 
     def all_stages(self) -> Iterable[tuple[str, list[tuple]]]:
-        """The calls that this kind of layer can get, by what is special about them."""
+        """Return the calls that this kind of layer can get, by what is special about them."""
         for name, calls in STAGES.items():
             if not self.handed.masks and ("padding" in name or "lengths" in name):
                 continue
@@ -78,7 +78,7 @@ class LayerCalls:
                 yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
 
     def with_heads(self, call: tuple, shared: int, name: str) -> tuple | None:
-        """A call with a number of heads for which the layer can be made."""
+        """Return a call with a number of heads for which the layer can be made."""
         batch_size, num_queries, num_keys, num_heads, *others = call
         if num_heads not in self.handed.heads:
             if num_heads == 1:
@@ -88,7 +88,7 @@ class LayerCalls:
         return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
 
     def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
-        """The arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
+        """Return the arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
         layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
         queries, keys, values = (
             scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
@@ -114,7 +114,7 @@ class LayerCalls:
         return trial, output, None, about
 
     def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
-        """What each call gave beside what the formula gives, with the call read in another way."""
+        """Return what each call gave beside what the formula gives, with the call read in another way."""
         found: dict[str, list[Result]] = {}
         for name, outcomes in self.got.items():
             found[name] = []
@@ -126,7 +126,7 @@ class LayerCalls:
         return found
 
     def is_random(self) -> bool:
-        """Whether one call in evaluation gives another output each time, and the same one from the same seed."""
+        """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
         layer = self.handed.build(max(self.handed.heads), 3)
         X, lengths = [torch.randn(2, 4, 3 * max(self.handed.heads))] * 3, torch.full((2,), 4)
 
@@ -158,7 +158,7 @@ class LayerCalls:
         ]  # a bias of keys changes no weight
 
     def gated(self) -> tuple:
-        """A call with gates: the arguments of ``formula``, the gates, and the output."""
+        """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
         trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
         layer = self.handed.build(max(self.handed.heads), 3)
         W, given, _ = self.handed.matrices(layer, max(self.handed.heads))

@@ -29,6 +29,8 @@ from mha_lib.museum.layer_calls import SHARED, LayerCalls, causal, formula, tran
 from mha_lib.museum.layer_notes import PROMISES, notes_on
 from mha_lib.museum.wrong_attention import programs
 
+__all__ = ["assert_layer", "check_layer"]
+
 NEXT = {  # first stage that is wrong → what to look at
     "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
     "several heads": "Check how the features are split into heads, and how the heads are merged.",
@@ -67,7 +69,7 @@ def check_layer(
     head_mask: bool = False,
     promises: Iterable[str] = (),
 ) -> Verdict:
-    """Compare a layer with the formula, and name its mistake, or where it begins, with the smallest call that shows it.
+    """Compare a layer with the formula, and name its mistake, with the smallest call that shows it.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
@@ -106,7 +108,7 @@ def check_layer(
 
 
 def assert_layer(*arguments: Any, **named: Any) -> None:
-    """For tests: raise an AssertionError with what ``check_layer`` says, unless the layer is right."""
+    """Raise an AssertionError with the verdict of ``check_layer`` unless the layer is right; for tests."""
     verdict = check_layer(*arguments, **named)
     if not verdict:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
@@ -155,7 +157,7 @@ class LayerCheck:
         return self.praise(stages, outcomes[-1].value, way)
 
     def tried(self, is_causal: bool, in_out: bool, name: str) -> Any:
-        """What is tried of a layer whose output is right."""
+        """Return what is tried of a layer whose output is right."""
         if name == "gradient":
             return self.calls.without_gradient()
         if name == "gates":
@@ -163,7 +165,7 @@ class LayerCheck:
         return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
 
     def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: str) -> Verdict:
-        """The verdict on a right layer, with notes, unless a promise is not kept."""
+        """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
             return Verdict("wrong", f"The output is right. {broken[first]}")
@@ -215,7 +217,7 @@ class LayerCheck:
         return Verdict("wrong", name, evidence, step, inputs=trial, got=first.got.value, expected=first.right)
 
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
-        """How to hand over a layer that is right where sequences are shared, and wrong where they differ."""
+        """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
         if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
             return ""
         lengths = ", valid_lens" * self.handed.masks
@@ -229,7 +231,7 @@ class LayerCheck:
 
 
 def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
-    """What is wrong with the gates of a layer that is right without them."""
+    """Return what is wrong with the gates of a layer that is right without them."""
     size = trial[7].shape[1] // len(gates)
 
     def with_factors(factors: Tensor) -> Tensor:
@@ -249,17 +251,17 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:
-    """Those of the results that are wrong."""
+    """Return those of the results that are wrong."""
     return [result for result in results if result.problem()]
 
 
 def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Names of the stages in which a call is wrong."""
+    """Return names of the stages in which a call is wrong."""
     return [name for name, results in stages.items() if wrong_in(results)]
 
 
 def example_in_words(result: Result) -> str:
-    """The sizes of a call, and the first number that is wrong."""
+    """Return the sizes of a call, and the first number that is wrong."""
     queries, keys, _, allowed, *_, num_heads, _ = result.trial
     place = tuple(first_difference(result.got.value, result.right) or ())
     return (
@@ -270,7 +272,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Which stages are right and which are wrong, or which ways to share sequences are."""
+    """Return which stages are right and which are wrong, or which ways to share sequences are."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return "Wrong in every call."

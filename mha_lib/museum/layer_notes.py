@@ -49,13 +49,13 @@ def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, 
 
 
 def sequences(handed: HandedLayer, batch_size: int, number: int, size: int) -> list[Tensor]:
-    """Random queries, keys and values that such a layer may get."""
+    """Return random queries, keys and values that such a layer may get."""
     X = [torch.randn(batch_size, number, size) for _ in range(3)]
     return [X[0], X[min(1, handed.num_inputs - 1)], X[handed.num_inputs - 1]]
 
 
 def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
-    """What a call returns, and whether two calls in evaluation agree."""
+    """Return what a call returns, and whether two calls in evaluation agree."""
     X, lengths = sequences(handed, 2, 3, hidden(layer, handed)), torch.tensor([3, 2])
     layer.eval()
     got, again = handed.call(layer, X, lengths), handed.output(layer, X, lengths)[0]
@@ -69,12 +69,12 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
 
 
 def hidden(layer: Any, handed: HandedLayer) -> int:
-    """The size of the layer's output."""
+    """Return the size of the layer's output."""
     return len(handed.pairs(layer)[3][0])
 
 
 def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
-    """What an example without a valid key gets."""
+    """Return what an example without a valid key gets."""
     layer.eval()
     X, W = sequences(handed, 2, 3, hidden(layer, handed)), handed.pairs(layer)[3]
     try:
@@ -88,7 +88,7 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
 
 
 def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
-    """Which weights the layer reports."""
+    """Return which weights the layer reports."""
     X, lengths = sequences(handed, 3, 5, hidden(layer, handed)), torch.tensor([5, 3, 4])
     num_heads = max(handed.heads)
     _, told = handed.output(layer.eval(), X, lengths)
@@ -114,7 +114,7 @@ def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 def right_weights(
     handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, causal: bool, in_out: bool
 ) -> Tensor:
-    """The weights of the formula."""
+    """Return the weights of the formula."""
     matrices, given, _ = handed.matrices(layer, max(handed.heads))
     matrices = [W.T for W in matrices] if in_out else matrices
     number = X[1].shape[1]
@@ -160,7 +160,7 @@ def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
-    """How weights are dropped otherwise than each on its own, at ``RATE``; "" if they are not."""
+    """Return how weights are dropped otherwise than each on its own, at ``RATE``; "" if they are not."""
     kept = factors.abs() > 0.02
     if not sure.any():
         return ""
@@ -183,7 +183,7 @@ def in_what_way(factors: Tensor, sure: Tensor) -> str:
 
 
 def on_lengths(handed: HandedLayer) -> Note:
-    """Whether the layer can be called without valid lengths, and then masks nothing."""
+    """Return whether the layer can be called without valid lengths, and then masks nothing."""
     layer = handed.build(max(handed.heads), 2)
     X = sequences(handed, 2, 3, hidden(layer, handed))
     try:
@@ -197,7 +197,7 @@ def on_lengths(handed: HandedLayer) -> Note:
 
 
 def on_bias(handed: HandedLayer) -> Note:
-    """Whether ``bias=True`` gives all four maps a bias, which takes part, and the default gives none."""
+    """Return whether ``bias=True`` gives all four maps a bias, which takes part, and the default gives none."""
     num_heads = max(handed.heads)
     try:
         layer = handed.build(num_heads, 2, bias=True)

@@ -16,13 +16,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_lib.attention import edge_cases
 from mha_lib.checking.comparing import CLOSE, differences, first_difference
 from mha_lib.checking.running import MistakeError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import kind_of
 from mha_lib.models.training import seeded
+from mha_lib.museum import edge_cases
 from mha_lib.museum.editable_layer import Layer
+
+__all__ = [
+    "Report",
+    "all_ones",
+    "as_text",
+    "build",
+    "by_formula",
+    "gradient",
+    "matrix",
+    "ragged_batch",
+    "random_reference",
+    "round_trip",
+    "run",
+    "shape",
+    "token_perturbation",
+    "verdict",
+]
 
 BATCH_SIZE, NUM_QUERIES, NUM_KEYS, NUM_HEADS, NUM_HIDDENS = 3, 5, 6, 4, 8
 RAGGED, ONE_EMPTY = torch.tensor([6, 2, 4]), torch.tensor([6, 0, 4])
@@ -34,7 +51,7 @@ Test = Callable[[Implementation], str | None]
 
 
 def isolated(test: Test) -> Test:
-    """A test that starts from the same random state every time, leaves the caller's as it was, and never raises.
+    """Make a test that runs in a process of its own, from a fixed random state, and never raises.
 
     What an implementation raises is what the test sees; one that does not end is cut short where the system can.
     """
@@ -50,7 +67,7 @@ def isolated(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """What a test sees, with the same random numbers each time; an error of the implementation counts, too."""
+    """Return what a test sees, with the same random numbers each time; an error of the implementation counts, too."""
     try:
         with seeded(0):
             return test(implementation)
@@ -203,7 +220,7 @@ TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANE
 
 @dataclass(frozen=True)
 class Report:
-    """What each test of the panel sees: name of the test → None or one line. As text, a line for each test."""
+    """Hold the finding of each test of the panel: name of the test → None or one line."""
 
     name: str
     findings: Mapping[str, str | None]
@@ -230,7 +247,7 @@ def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Re
 
 
 def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
-    """What each test sees, all of them in one process: forking takes longer than a test.
+    """Return what each test sees, all of them in one process: forking takes longer than a test.
 
     Raises:
         MistakeError: the process was cut short.
@@ -240,7 +257,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Whether an implementation is clean, or which tests still catch it, with what the first of them sees."""
+    """Say whether an implementation passes all tests, or which ones find a fault, with the first finding."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
@@ -256,13 +273,13 @@ def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -
 def matrix(
     implementations: Mapping[str, Implementation], tests: Mapping[str, Test] = TESTS
 ) -> dict[str, dict[str, bool]]:
-    """Who catches what, found by running it: name of an implementation → name of a test → whether it sees a fault."""
+    """Run every test on every implementation: name of an implementation → name of a test → whether it finds a fault."""
     reports = {name: run(implementation, tests) for name, implementation in implementations.items()}
     return {name: {test: test in report.caught_by for test in tests} for name, report in reports.items()}
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """The matrix in aligned columns, with the number that each test catches in the last line."""
+    """Return the matrix in aligned columns, with the number that each test catches in the last line."""
     cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
     tests = next(iter(caught.values()), {})
     totals = {test: str(sum(row[test] for row in caught.values())) for test in tests}
@@ -279,7 +296,7 @@ def matrices_of(layer: Any) -> Sequence[Tensor]:
 
 @torch.no_grad()
 def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
-    """What ``layer`` should compute, one example and one head at a time, on valid keys alone.
+    """Compute what ``layer`` should give, one example and one head at a time, on valid keys alone.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
@@ -303,12 +320,12 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """A layer with random parameters."""
+    """Make a layer with random parameters."""
     return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
 
 
 def with_random_parameters(layer: Any, std: float) -> Any:
-    """The same layer with new parameters, large enough for weights that are far from uniform."""
+    """Return the same layer with new parameters, large enough for weights that are far from uniform."""
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(std=std)
@@ -316,12 +333,12 @@ def with_random_parameters(layer: Any, std: float) -> Any:
 
 
 def random_inputs() -> list[Tensor]:
-    """Queries, keys and values."""
+    """Return queries, keys and values."""
     return [torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in (NUM_QUERIES, NUM_KEYS, NUM_KEYS)]
 
 
 def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
-    """The layer's output, if it has the shape and the type of numbers of the queries."""
+    """Return the layer's output, if it has the shape and the type of numbers of the queries."""
     output, queries = layer(*inputs), inputs[0]
     check_shape("the output", output, tuple(queries.shape))
     if output.dtype != queries.dtype:
@@ -336,21 +353,21 @@ def check_shape(name: str, got: Any, shape: tuple[int, ...]) -> None:
 
 
 def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
-    """A copy of X in which one token is replaced."""
+    """Return a copy of X in which one token is replaced."""
     X = X.clone()
     X[example, token] = torch.randn(X.shape[-1])
     return X
 
 
 def difference(name: str, got: Any, right: Tensor) -> str | None:
-    """The first example and token at which two tensors differ; NaN is equal to nothing."""
+    """Return the first example and token at which two tensors differ; NaN is equal to nothing."""
     check_shape(name, got, tuple(right.shape))
     place = first_difference(got, right, equal_nan=False)
     return None if place is None else f"{name} is not the formula's, first at {place}"
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
-    """The first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
+    """Return the first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
     must_change = torch.zeros(before.shape[:2], dtype=torch.bool)
     if place:
         must_change[place] = True
@@ -363,7 +380,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
 
 
 def dropped_otherwise(implementation: Implementation) -> str | None:
-    """What is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
+    """Return what is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
 
     With two keys of chosen values, the weights that reach the values can be worked out from the output.
     """

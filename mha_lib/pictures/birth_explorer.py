@@ -20,7 +20,7 @@ MOST_STEPS, ALPHABET = 20, string.ascii_letters + string.digits + "+-"  # a step
 
 
 class BirthExplorer(LivePicture):
-    """A row of letters, what a model makes of it at the steps of its training, and a switch for every head.
+    """Show a model at the steps of its training: its heads, its predictions, and a switch for every head.
 
     For learners who want to cut heads before and after the loss falls, on rows of their own. Browser and still picture
     compute with parameters rounded to float16.
@@ -103,6 +103,6 @@ class BirthExplorer(LivePicture):
 
 
 def foretold(row: str) -> list[int]:
-    """The places whose letter followed the letter before it, too, when that one last came."""
+    """Return the places whose letter followed the letter before it, too, when that one last came."""
     earlier = {i: row.rfind(row[i - 1], 0, i - 1) for i in range(1, len(row))}
     return [i for i, place in earlier.items() if place >= 0 and row[place + 1] == row[i]]

@@ -22,7 +22,7 @@ NONE, AT_FIRST, TOP_LEFT, BEFORE = MISTAKES
 
 
 class CacheStepper(LivePicture):
-    """One causal head that reads eight tokens in pieces and keeps keys and values, rightly or with a mistake.
+    """Step through eight tokens with a causal head and a key-value cache, correct or with a mistake.
 
     For learners who want to see which cut of a text shows which mistake.
 

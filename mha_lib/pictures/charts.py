@@ -34,7 +34,7 @@ def regression_curves(
     points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
-    """Keys and values as dots, curves that predict between them, and, once it may be seen, the truth behind them.
+    """Draw training points, the curves that regress on them, and optionally the true function.
 
     Args:
         x_train, y_train: (n,), the dots.
@@ -66,14 +66,14 @@ def regression_curves(
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """One line: the lowest and the highest point of each curve."""
+    """Return one line: the lowest and the highest point of each curve."""
     known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
     ends = [f"{name} {curve.min():.2f} to {curve.max():.2f}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
-    """One line: how far each curve lies from the truth, where all of them have a prediction."""
+    """Return one line: how far each curve lies from the truth, where all of them have a prediction."""
     if not curves:
         return "No curve yet."
     everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
@@ -85,7 +85,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
 def draw_pooling(
     points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
 ) -> Canvas:
-    """Points by their weight from a query, the curve through them, and below the attention row.
+    """Return points by their weight from a query, the curve through them, and below the attention row.
 
     Args:
         points, curve: x and y of each, rising in x.
@@ -122,7 +122,7 @@ def draw_pooling(
 def training_curves(
     steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
 ) -> Picture:
-    """How numbers change over the steps of a training run.
+    """Draw numbers over the steps of a training run.
 
     Args:
         steps: (n,), the steps at which they are known.
@@ -147,7 +147,7 @@ def training_curves(
 
 
 def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
-    """Accuracy against the number of heads kept, for several orders of heads, inside what is possible at all.
+    """Draw accuracy against the number of heads kept, for several orders, with the best and the worst sets.
 
     Args:
         curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
@@ -175,7 +175,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
 
 
 def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
-    """Who comes first: for each measure of importance every head's rank, 1 for the most important; darker is higher.
+    """Draw the rank of every head by each measure of importance, 1 for the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
@@ -226,7 +226,7 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
 
 
 def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
-    """Each curve as (name, values, colour, line style)."""
+    """Return each curve as (name, values, colour, line style)."""
     if len(curves) > len(LINES):
         raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]

@@ -9,7 +9,7 @@ DRAWINGS = Path(__file__).with_name("drawings")
 
 
 class Drawing:
-    """A drawing in a notebook, sharp at any size; its alt text is what the drawing says of itself.
+    """Show a drawing of the package, an SVG with its own alt text.
 
     Args:
         name: that of a file in ``mha_lib/pictures/drawings``.

@@ -15,7 +15,7 @@ MOST_WORDS, MOST_FEATURES, MOST_ROWS = 8, 16, 3
 
 
 class HandMadeHead(LivePicture):
-    """One head over words whose features have names, with every number of W_q and W_k to change.
+    """Edit every number of W_q and W_k of one head, over words whose features have names.
 
     For learners who want to write a head themselves: who asks, who is found, who looks at whom.
 
@@ -56,7 +56,7 @@ class HandMadeHead(LivePicture):
         super().__init__("A head made by hand", data, **{"numbers": given, "query": min(1, n - 1), **first})
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What torch makes of the present numbers: queries and keys (num_words, d), weights (words, words)."""
+        """Return what torch makes of the present numbers: queries and keys (num_words, d), weights (words, words)."""
         queries, keys = (self.X @ torch.tensor(self.numbers[name]).T for name in self.shapes)
         attention = DotProductAttention()
         attention(queries[None], keys[None], keys[None])

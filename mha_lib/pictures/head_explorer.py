@@ -18,7 +18,7 @@ TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits
 
 
 class HeadExplorer(LivePicture):
-    """Every head of a trained model, with a switch; the browser computes the answers and the held-out accuracy.
+    """Switch the heads of a trained model on and off, and see its answers and its held-out accuracy.
 
     For learners who want to see where heads look and what they are worth. A model of the task "digits" shows its
     image, and a digit can be drawn; other models show their tokens.
@@ -100,14 +100,14 @@ class HeadExplorer(LivePicture):
         return image.tolist()
 
     def batch(self) -> Batch:
-        """The example that is shown, as a batch of one."""
+        """Return the example that is shown, as a batch of one."""
         batch = self.learned.held_out[self.example : self.example + 1]
         if self.drawn is None:
             return batch
         return Batch(to_patches(torch.tensor(self.drawn).reshape(1, 8, 8)), None, batch.targets)
 
     def answer(self) -> tuple[Tensor, list[Tensor]]:
-        """What torch makes of the present state.
+        """Return what torch makes of the present state.
 
         The logits are ``(*targets.shape, number of classes)``, each block's weights (num_heads, num_queries, num_keys).
         """

@@ -18,7 +18,7 @@ LINE, NAME, BAR = 19, 116, 110  # of the still picture, in pixels: a line's heig
 
 
 class HeadSwitches(LivePicture):
-    """All heads of a small model with a switch each, and what measures of importance keep of the model's accuracy.
+    """Switch the heads of a small model on and off, beside the sets that importance measures would keep.
 
     For learners who want to see that a head's worth depends on the heads beside it.
 
@@ -66,12 +66,12 @@ class HeadSwitches(LivePicture):
         return proposal["value"]
 
     def kept(self) -> int:
-        """The number of the set of heads that are on."""
+        """Return the number of the set of heads that are on."""
         places = product(*map(range, self.shape))
         return sum(2**i for i, place in enumerate(places) if list(place) not in self.cut)
 
     def worth(self, kept: int) -> Tensor:
-        """What each head adds to the others of a set, or would add: with it minus without it, (num_heads,)."""
+        """Return what each head adds to the others of a set, or would add: with it minus without it, (num_heads,)."""
         heads = 2 ** torch.arange(len(self.means) - 1)
         return self.values[kept | heads] - self.values[kept & ~heads]
 

@@ -26,7 +26,10 @@ def heatmaps(
     numbers: bool = False,
     caption: str | None = None,
 ) -> Picture:
-    """Attention weights, one panel a head: shared scale 0 to 1, one colour bar, masked cells hatched, NaN crossed.
+    """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
+
+    >>> heatmaps(torch.tensor([[0.9, 0.1], [0.5, 0.5]]))
+    Heat maps of attention weights, 1 × (2 queries × 2 keys). Strongest link, query → key: head 0: 0 → 0 0.90.
 
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
@@ -56,7 +59,7 @@ def heatmaps(
 
 
 def masked_keys(valid_lens: Tensor | None, num_queries: int, num_keys: int) -> Tensor:
-    """Which keys are beyond their query's valid length: (num_queries, num_keys)."""
+    """Return which keys are beyond their query's valid length: (num_queries, num_keys)."""
     lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).cpu()
     if lengths.shape not in ((), (1,), (num_queries,)):
         raise ValueError(
@@ -120,7 +123,7 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
-    """One line: the strongest link of each panel (of the first four)."""
+    """Return one line: the strongest link of each panel (of the first four)."""
     if not weights.numel():
         return "There are no weights."
     parts = []
@@ -142,7 +145,7 @@ def draw_over_image(
     name: str,
     query_patch: tuple[int, int] | None,
 ) -> Canvas:
-    """An image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
+    """Return an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
 
     A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
     """
@@ -175,12 +178,12 @@ def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tupl
 
 
 def word_width(word: str) -> float:
-    """How wide the box around a word is."""
+    """Return how wide the box around a word is."""
     return font(32).getlength(word) / 2 + 14
 
 
 def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
-    """Words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
+    """Return words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
     for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
         frame, width = "query" if i == query else None, word_width(word)
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
@@ -237,7 +240,7 @@ def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def one_example(weights: Tensor) -> Tensor:
-    """The weights of one example as (num_heads, num_queries, num_keys), detached."""
+    """Return the weights of one example as (num_heads, num_queries, num_keys), detached."""
     if weights.dim() not in (2, 3):
         raise ValueError(
             "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
@@ -249,14 +252,14 @@ def one_example(weights: Tensor) -> Tensor:
 
 
 def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
-    """What is named: as many as there are, or, left out, their numbers behind ``stem``."""
+    """Return what is named: as many as there are, or, left out, their numbers behind ``stem``."""
     if given is not None and len(given) != count:
         raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
     return [f"{stem}{i}" for i in range(count)] if given is None else list(given)
 
 
 def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
-    """Rows and columns for ``count`` panels, as even as possible."""
+    """Return rows and columns for ``count`` panels, as even as possible."""
     if most_columns < 1:
         raise ValueError(f"columns must be at least 1, got {most_columns}")
     rows = -(-count // most_columns)

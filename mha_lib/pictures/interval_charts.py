@@ -19,7 +19,7 @@ def ranking_chart(
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
-    """Who is ahead, and how surely: each row is a point with its interval, and chance is a grey band.
+    """Draw a ranking: each row a mean with its interval, with the random baseline as a grey band.
 
     Args:
         rows: name → mean, lower and upper end; drawn in this order from the top.

@@ -14,7 +14,7 @@ from mha_lib.pictures.picture import Canvas
 
 
 class KernelExplorer(LivePicture):
-    """Training points as keys and values, a query to drag, and a bandwidth: curve, kernel and attention row.
+    """Explore kernel regression: drag the query and the bandwidth; see curve, kernel and attention weights.
 
     For learners who want to see what a bandwidth does before they learn one.
 
@@ -91,7 +91,7 @@ class KernelExplorer(LivePicture):
         return proposal["value"]
 
     def pool(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """What torch makes of queries (n,): their values (n,), and their weights (n, number of points)."""
+        """Return what torch makes of queries (n,): their values (n,), and their weights (n, number of points)."""
         pool = KernelPooling(self.bandwidth)
         with torch.no_grad():
             values = pool(queries[None, :, None], self.x[None, :, None], self.y[None, :, None])

@@ -19,7 +19,7 @@ MOST_HEADS = 25
 
 
 class LayerExplorer(LivePicture):
-    """Every head's attention map of a layer, with sliders for ``num_heads`` and ``valid_lens``, live.
+    """Show the attention maps of a layer, with sliders for ``num_heads`` and ``valid_lens``.
 
     With another number of heads the layer's projections are split anew, and not trained anew.
 
@@ -110,7 +110,7 @@ class LayerExplorer(LivePicture):
         self.head = min(self.head, change["new"] - 1)
 
     def weights(self) -> Tensor:
-        """What torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
+        """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
         queries, keys = self.tensors
         layer = MultiHeadAttention(
             self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None,
@@ -122,7 +122,7 @@ class LayerExplorer(LivePicture):
         return layer.attention_weights
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """The maps of all heads on the chosen sequence."""
+        """Return the maps of all heads on the chosen sequence."""
         weights, length = self.weights()[self.example], self.valid_lens[self.example]
         num_heads, num_queries, num_keys = weights.shape
         columns, side = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0), max(130, 11 * max(weights.shape[1:]))
@@ -137,7 +137,7 @@ class LayerExplorer(LivePicture):
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:
-    """The names of the tokens of each sequence in ``X``, (batch, tokens, size); without names, their positions.
+    """Return the names of the tokens of each sequence in ``X``, (batch, tokens, size); without names, their positions.
 
     Raises:
         ValueError: there is not one list for each sequence, or not one name for each token.

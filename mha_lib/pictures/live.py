@@ -47,7 +47,7 @@ body {{ margin: 16px auto; padding: 0 12px; max-width: 980px; font: 14px/1.4 sys
 
 @functools.cache
 def bundle(entry: str) -> str:
-    """A module of ``js/`` and all that it imports, as one text without imports.
+    """Return a module of ``js/`` and all that it imports, as one text without imports.
 
     A front end gets a module as text, and a page may be opened from disk: neither could import its neighbours.
     """
@@ -84,7 +84,7 @@ def pack_uint16(numbers: Any) -> bytes:
 
 
 def pack_uint8(weights: Tensor) -> bytes:
-    """Weights from 0 to 1 as one byte each."""
+    """Return weights from 0 to 1 as one byte each."""
     return (255 * weights).round().numpy().astype(np.uint8).tobytes()
 
 
@@ -161,7 +161,7 @@ class OwnText(traitlets.Unicode):
 
 
 class LivePicture(anywidget.AnyWidget):
-    """A picture that the browser computes and Python can move. A subclass names its module and its choices.
+    """Compute a widget in the browser, with choices that Python can set: the base class of live pictures.
 
     Args:
         title: what the picture is, for screen readers and alt texts.
@@ -203,7 +203,7 @@ class LivePicture(anywidget.AnyWidget):
         self.on_msg(self._hear)
 
     def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
-        """What the page gets that asks for something it does not hold: JSON, and bytes.
+        """Return what the page gets that asks for something it does not hold: JSON, and bytes.
 
         Args:
             question: what it asks, in the picture's own words.
@@ -225,16 +225,16 @@ class LivePicture(anywidget.AnyWidget):
         self.send({"to": to, "bytes": list(parts), **rest}, list(parts.values()))
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """The present state without a browser: an image, the words that say it whole, and what to notice."""
+        """Return the present state without a browser: an image, the words that say it whole, and what to notice."""
         raise NotImplementedError
 
     def page_data(self) -> dict[str, Any]:
-        """All that its module reads on a page without a kernel, and its kind."""
+        """Return all that its module reads on a page without a kernel, and its kind."""
         state = {name: getattr(self, name) for name in ("title", "data", *self.choices)}
         return {"kind": self.module, "state": state}
 
     def still(self) -> Picture:
-        """The present state as an image with words."""
+        """Return the present state as an image with words."""
         canvas, reading, caption = self.draw()
         return Picture(canvas, self.title, reading, caption)
 
@@ -281,7 +281,7 @@ def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:
-    """Write a page that shows the picture, alive, in any browser: one file that needs no kernel and no network.
+    """Write an HTML page with the live picture: one file that needs no kernel and no network.
 
     The page opens in the picture's present state; a file of that name is replaced. Returns the path.
     """
@@ -292,7 +292,7 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 
 
 def page_script(kinds: Iterable[str]) -> str:
-    """A program that puts live pictures in place of a page's still ones, wherever the page holds their state.
+    """Return a program that puts live pictures in place of a page's still ones, wherever the page holds their state.
 
     ``kinds`` are the modules of the pictures that the page may show.
     """
@@ -302,7 +302,7 @@ def page_script(kinds: Iterable[str]) -> str:
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:
-    """What a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
+    """Return what a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
     return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
 
 

@@ -18,7 +18,7 @@ MOST = 6
 
 
 class MaskExplorer(LivePicture):
-    """What ``valid_lens`` does to scores, and what becomes of masked keys with a low fill or with −∞.
+    """Show what ``valid_lens`` does to scores and weights, with −∞ or with a too small fill.
 
     For learners who want to see why ``masked_softmax`` is written as it is.
 
@@ -74,7 +74,7 @@ class MaskExplorer(LivePicture):
         return checked_lengths(plain, num_queries, num_keys, need)
 
     def weights(self) -> Tensor:
-        """What ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
+        """Return what ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
         scores = self.scores[self.example : self.example + 1].double() / self.divisor + self.shift
         lengths = None if self.valid_lens is None else torch.tensor([self.valid_lens])
         return masked_softmax(scores, lengths)[0]

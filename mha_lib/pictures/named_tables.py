@@ -13,7 +13,12 @@ CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 
 
 class NamedTable:
-    """A table in a notebook, with its text twin. Zeros are dots, so that the other numbers stand out.
+    """Show a matrix whose rows and columns have names; zeros are dots.
+
+    >>> NamedTable(torch.eye(2), rows=["cat", "dog"], columns=["animal", "big"])
+         animal  big
+    cat       1    ·
+    dog       ·    1
 
     Args:
         matrix: (num_rows, num_columns).

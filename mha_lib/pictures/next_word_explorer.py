@@ -24,7 +24,7 @@ from mha_lib.pictures.shared_with_js import weight_colours
 
 
 class NextWordExplorer(LivePicture):
-    """Ten likeliest next words after a text, a switch for each of 270 heads, and where the chosen head looks.
+    """Show the ten likeliest next words of SmolLM2, with a switch and the attention map for each of 270 heads.
 
     For learners who want to see what heads are for: cut some, and see whether the word holds; then cut as many others.
     Eight texts are kept. Where SmolLM2 is installed, the page asks for other cuts, and for texts of the reader's own.
@@ -82,11 +82,11 @@ class NextWordExplorer(LivePicture):
         self.query = min(self.query, len(self.shown().tokens) - 1)
 
     def shown(self) -> NextWords:
-        """The text that is shown, with all cuts that are known of it."""
+        """Return the text that is shown, with all cuts that are known of it."""
         return self._known[self.text] if self.text else self.kept[self.example]
 
     def without(self, cut: Iterable[int]) -> NextWords:
-        """The text that is shown, with what comes next without these heads.
+        """Return the text that is shown, with what comes next without these heads.
 
         Raises:
             ImportError: this was not kept, and there is no model to compute it; the message says how to get one.
@@ -94,7 +94,7 @@ class NextWordExplorer(LivePicture):
         return self.read(self.shown().text, [cut])
 
     def read(self, text: str, cuts: Iterable[Iterable[int]] = (), **how: Any) -> NextWords:
-        """A text with these cuts, as it was kept, or computed now; a new one is remembered."""
+        """Return a text with these cuts, as it was kept, or computed now; a new one is remembered."""
         known, wanted = self._known.get(text), [tuple(sorted(cut)) for cut in cuts]
         if known and set(wanted) <= set(known.cuts) and not how:
             return known
@@ -129,7 +129,7 @@ class NextWordExplorer(LivePicture):
         return state
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """The text, what comes next, and all heads, those that are cut crossed out."""
+        """Return the text, what comes next, and all heads, those that are cut crossed out."""
         text, cut, unknown = self.shown(), tuple[int, ...](), ""
         try:
             text, cut = self.without(self.cut), tuple(sorted(self.cut))
@@ -148,12 +148,12 @@ class NextWordExplorer(LivePicture):
 
 
 def spelled(token: str) -> str:
-    """A token as one reads it: without the space before it, and a new line as a sign."""
+    """Return a token as one reads it: without the space before it, and a new line as a sign."""
     return token.replace("\n", "↵").removeprefix(" ") or "␣"
 
 
 def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], title: str) -> Canvas:
-    """The text in the colours of one head's weights, what comes next, ten bars, and a cell for each head.
+    """Return the text in the colours of one head's weights, what comes next, ten bars, and a cell for each head.
 
     Args:
         place: which cut of ``text``.

@@ -23,7 +23,7 @@ SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 6  # a map, its title, the space after 
 
 
 class NumHeadsExplorer(LivePicture):
-    """Bars for the models with 1 to 12 heads, and for the chosen one its attention maps and its answers for a row.
+    """Compare models with 1 to 12 heads: their accuracies as bars, attention maps and answers of the chosen one.
 
     Each token names the two letters before and the two after it, or one and one; the row is a ring. All models have 24
     hidden units and the same training, and are kept by ``make weights``.
@@ -80,19 +80,19 @@ class NumHeadsExplorer(LivePicture):
         return proposal["value"]
 
     def accuracy(self, num_heads: int) -> Tensor:
-        """The share of held-out tokens with all letters right, for each seed, with as many valid keys as now."""
+        """Return the share of held-out tokens with all letters right, for each seed, with as many valid keys as now."""
         return self.kept[self.num_letters, num_heads].accuracy[:, self.valid_lens]
 
     def jobs(self) -> list[str]:
-        """What each head attends to, by its mean weights on held-out rows."""
+        """Return what each head attends to, by its mean weights on held-out rows."""
         return self.data["jobs"][f"{self.num_letters}.{self.num_heads}"]
 
     def weights(self) -> Tensor:
-        """The attention weights of the present state, (num_heads, 12, 12)."""
+        """Return the attention weights of the present state, (num_heads, 12, 12)."""
         return self.kept[self.num_letters, self.num_heads].weights(self.valid_lens)
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """The bars of all models, and below them the maps of the chosen one."""
+        """Return the bars of all models, and below them the maps of the chosen one."""
         jobs, rows = self.jobs(), -(-self.num_heads // COLUMNS)
         columns = -(-self.num_heads // rows)
         width = max(len(HEAD_COUNTS) * BAR, columns * (SIDE + GAP) - GAP)
@@ -130,13 +130,13 @@ class NumHeadsExplorer(LivePicture):
 
 
 def percent(share: float) -> str:
-    """A share as text, with a decimal near 0 and near 1."""
+    """Return a share as text, with a decimal near 0 and near 1."""
     digits = 1 if 0.0005 < share < 0.0095 or 0.99 < share < 1 else 0
     return f"{100 * share:.{digits}f} %"
 
 
 def job(on_message: list[float]) -> str:
-    """What a head attends to, from its mean weight on the key of each message."""
+    """Return what a head attends to, from its mean weight on the key of each message."""
     most = max(on_message)
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:

@@ -33,7 +33,7 @@ Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name 
 
 
 class Picture:
-    """A finished drawing with its text twin: what it is, and a one-line reading of what it shows.
+    """Hold a finished figure, its title, and a one-line text alternative.
 
     In a notebook it shows as an image with alt text and a caption below it: what to notice, or, left out, the reading.
     ``print`` gives the text alone. The image travels inside the HTML, which is the one form whose alt text JupyterLab
@@ -64,7 +64,7 @@ class Picture:
         return self.alt
 
     def html(self, key: str = "") -> str:
-        """A figure; ``key`` is the name under which a page may hold the live picture's state."""
+        """Return a figure; ``key`` is the name under which a page may hold the live picture's state."""
         return figure(self.alt, self.width, "png", self.png, self.caption, key)
 
     def _repr_html_(self) -> str:
@@ -161,7 +161,7 @@ class Canvas:
         self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)
 
     def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
-        """Weights (rows, columns) from 0 to 1 as cells of one size below a title.
+        """Return weights (rows, columns) from 0 to 1 as cells of one size below a title.
 
         Masked ones are hatched, and NaN is a cross.
         """
@@ -186,7 +186,7 @@ class Canvas:
                 self.text(left + cell / 2, top + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
 
     def scale(self, x: float, y: float, width: float = 160, marks: Sequence[tuple[float, str]] = ()) -> None:
-        """The scale of weights; ``marks`` are names by place, 0 to 1."""
+        """Return the scale of weights; ``marks`` are names by place, 0 to 1."""
         for step in range(round(width)):
             self.box(x + step, y, 1, 8, fill=tuple(weight_colours(np.array(step / width))))
         for place, name in marks or ((0, "0"), (0.5, ".5"), (1, "1")):
@@ -196,19 +196,19 @@ class Canvas:
 
 
 def short(weight: float) -> str:
-    """A weight in a cell: two digits, without the zero in front."""
+    """Return a weight in a cell: two digits, without the zero in front."""
     return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
 
 
 def signed(number: float, digits: int = 2) -> str:
-    """A number with ``digits`` digits, a real minus sign, and none in front of a zero."""
+    """Return a number with ``digits`` digits, a real minus sign, and none in front of a zero."""
     text = f"{number:.{digits}f}".replace("inf", "∞").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 
 @functools.lru_cache
 def font(size: int) -> ImageFont.FreeTypeFont:
-    """The font that matplotlib brings along, which has the signs that pictures need."""
+    """Return the font that matplotlib brings along, which has the signs that pictures need."""
     return ImageFont.truetype(findfont("DejaVu Sans"), size)
 
 

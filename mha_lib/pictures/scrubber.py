@@ -11,7 +11,7 @@ from mha_lib.pictures.picture import Canvas
 
 
 class TrainingScrubber(LivePicture):
-    """Every head's map at each kept step, with a slider through the steps.
+    """Show the attention maps at each kept training step, with a slider over the steps.
 
     For learners who want to see a head come into being.
 
@@ -59,7 +59,7 @@ class TrainingScrubber(LivePicture):
         super().__init__("Attention over a training run", data, **first)
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """The first, the shown and the last step, one below the other."""
+        """Return the first, the shown and the last step, one below the other."""
         rows = sorted({0, self.step, len(self.steps) - 1})
         titles = [f"step {self.steps[row]}, {title}" for row in rows for title in self.titles]
         canvas = draw_maps(list(self.maps[rows].flatten(0, 1)), titles, len(self.titles), 130)

@@ -14,7 +14,7 @@ MOST_TOKENS = 40  # what a page shows without growing too long
 
 
 class SentenceExplorer(LivePicture):
-    """Words to choose from, and the weights of all heads from the chosen word; heads that have a name come first.
+    """Choose a word of a sentence and see its attention weights in all heads of a real model.
 
     For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
     the page asks for sentences of the reader's own.
@@ -72,11 +72,11 @@ class SentenceExplorer(LivePicture):
         self.query = min(self.query, len(self.shown().tokens) - 1)
 
     def shown(self) -> SentenceMaps:
-        """The sentence that is shown."""
+        """Return the sentence that is shown."""
         return self._own[self.text] if self.text else self.maps[self.example]
 
     def read(self, text: str) -> SentenceMaps:
-        """Where the heads of MiniLM look in a sentence; it is remembered."""
+        """Return where the heads of MiniLM look in a sentence; it is remembered."""
         if text not in self._own:
             self._model = self._model or minilm()
             one = self._model.maps(text)
@@ -87,7 +87,7 @@ class SentenceExplorer(LivePicture):
         return self._own[text]
 
     def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
-        """Where the heads look in ``text``."""
+        """Return where the heads look in ``text``."""
         found = packed([self.read(question["text"])])
         return {**found.pop("sentences")[0], **found}
 

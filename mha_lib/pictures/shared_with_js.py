@@ -24,20 +24,20 @@ def style() -> str:
 
 @functools.cache
 def colours(dark: bool = False) -> dict[str, str]:
-    """Every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
+    """Return every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
     named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", PALETTE.read_text(encoding="utf-8"))
     return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
 
 
 def bound(module: str, name: str) -> float:
-    """The number that a module of ``js/`` calls by this name."""
+    """Return the number that a module of ``js/`` calls by this name."""
     found = re.search(rf"^const {name} = ([\d.]+);", (MODULES / module).read_text(encoding="utf-8"), re.MULTILINE)
     assert found, (module, name)
     return float(found[1])
 
 
 def head_colour(head: int) -> str:
-    """The colour of a head under black figures, the same in every picture; after eight they begin anew."""
+    """Return the colour of a head under black figures, the same in every picture; after eight they begin anew."""
     return colours()[f"head-{head % 8}"]
 
 
@@ -47,7 +47,7 @@ def rgb(colour: str) -> np.ndarray:
 
 
 def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
-    """The colours of weights on the one scale of this course: (…) from 0 to 1 -> (…, 3), uint8.
+    """Return the colours of weights on the one scale of this course: (…) from 0 to 1 -> (…, 3), uint8.
 
     Between its named colours the scale is straight in OKLab, where equal steps look equal, as ``color-mix(in oklab)``
     is in the browser. OKLab is a matrix times the cube roots of cone responses: what is straight in these is so there.
@@ -59,7 +59,7 @@ def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
 
 
 def is_dark(colour: np.ndarray) -> np.ndarray:
-    """Whether white is easier to read on a colour (…, 3) than black, by the contrast ratio of WCAG 2."""
+    """Return whether white is easier to read on a colour (…, 3) than black, by the contrast ratio of WCAG 2."""
     return _linear(colour) @ np.array([0.2126, 0.7152, 0.0722]) < 0.179
 
 

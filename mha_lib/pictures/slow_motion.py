@@ -18,7 +18,7 @@ VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
 
 
 class DotProductStepper(LivePicture):
-    """Dot-product attention for one query, number by number.
+    """Step through dot-product attention for one query, number by number.
 
     For learners who want to follow the formula once by hand.
 

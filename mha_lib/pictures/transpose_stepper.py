@@ -6,16 +6,19 @@ from typing import Any
 import torch
 import traitlets
 
-from mha_lib.attention.shape_trace import RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
+from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
 from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import Canvas
-from mha_lib.pictures.shape_tables import draw_tables, tables_of
+from mha_lib.pictures.shared_with_js import head_colour
 
 ORDERS = {", ".join(map(str, axes)): axes for axes in itertools.permutations(range(4))}
+# Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
+PIECE_GAP, TOKEN_GAP = 0.3, 0.3
+CELL = 40  # pixels, the width of a number
 
 
 class TransposeStepper(LivePicture):
-    """The moves of ``transpose_qkv`` and of its inverse, one at a time, with any axes in its ``permute``.
+    """Step through ``transpose_qkv`` and its inverse, with any axes in ``permute``.
 
     For learners who want to see where each number goes.
 
@@ -41,12 +44,12 @@ class TransposeStepper(LivePicture):
         super().__init__("Numbers on their way through transpose_qkv", {"orders": list(ORDERS)}, **first)
 
     def steps(self) -> list[Step]:
-        """The start and what torch makes of it with every move, there and back."""
+        """Return the start and what torch makes of it with every move, there and back."""
         X = tagged_tokens(self.batch_size, self.num_tokens, self.num_heads, self.head_size)
         return trace_heads(X, self.num_heads, ORDERS[self.axes])
 
     def strangers(self) -> int:
-        """How many numbers the layer would take for those of another example, head or token."""
+        """Return how many numbers the layer would take for those of another example, head or token."""
         tables = self.steps()[3].tensor
         where = [
             (*divmod(table, self.num_heads), token) for table, token, _ in torch.ones_like(tables).nonzero().tolist()
@@ -64,3 +67,64 @@ class TransposeStepper(LivePicture):
         wrong = f" With these axes {self.strangers()} numbers end in another's place." if self.strangers() else ""
         caption = f"{state}.{wrong} A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
         return draw_tables(step), f"{state}. Rows: {'; '.join(rows)}.", caption
+
+
+def draw_tables(step: Step) -> Canvas:
+    """Return the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+    tables = tables_of(step)
+    height = max(table_height(rows) for _, rows in tables) * CELL + 54
+    width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
+    canvas, x = Canvas(max(width, 420), height + 24), 0.0
+    canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
+    for name, rows in tables:
+        draw_table(canvas, x, 36, name, rows)
+        x += (table_width(rows) + 1) * CELL
+    tags = step.tensor.flatten().tolist()
+    heads = sorted({read_tag(tag)[2] for tag in tags})
+    for place, head in enumerate(heads):
+        canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
+        canvas.text(62 * place + 16, height + 8, f"head {head}", size=10, anchor="lm")
+    canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
+    return canvas
+
+
+def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
+    """A step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers side by side."""
+    X = step.tensor
+    if X.dim() == 3:
+        return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]
+    if step.axes == AXES:  # a token's row is cut into its heads' pieces
+        return [(f"[{i}]", example) for i, example in enumerate(X.tolist())]
+    pairs = itertools.product(range(X.shape[0]), range(X.shape[1]))
+    return [(f"[{i}, {j}]", [[row] for row in X[i, j].tolist()]) for i, j in pairs]
+
+
+def table_width(rows: list[list[list[int]]]) -> float:
+    """Width of a table in cells; groups within a row stand a little apart."""
+    return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
+
+
+def table_height(rows: list[list[list[int]]]) -> float:
+    """Height of a table in cells; rows that are cut into groups stand apart, since each is one token's."""
+    return (len(rows) - 1) * row_pitch(rows) + 0.7
+
+
+def row_pitch(rows: list[list[list[int]]]) -> float:
+    """Return how far down in cells the next row begins."""
+    return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
+
+
+def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
+    """Draw a table of tagged numbers with its left upper corner at (x, y); a row of several groups gets a frame."""
+    canvas.text(x, y - 6, name, size=10, anchor="ls")
+    for number, row in enumerate(rows):
+        left, top = x, y + number * row_pitch(rows) * CELL
+        if len(row) > 1:
+            canvas.box(x - 4, top - 4, table_width(rows) * CELL + 7, CELL * 0.66 + 8, line="soft", radius=5)
+        for group in row:
+            for tag in group:
+                canvas.box(left, top, CELL - 2, CELL * 0.66, fill=head_colour(read_tag(tag)[2]), radius=3)
+                middle = left + CELL / 2 - 1, top + CELL * 0.33
+                canvas.text(*middle, f"{tag:04d}", size=10, anchor="mm", colour="black")
+                left += CELL
+            left += PIECE_GAP * CELL

@@ -227,6 +227,6 @@ def test_heads_that_say_given_words_are_heard_and_no_others_change():
 @pytest.mark.parametrize("place", [(3, 0), (0, 2), (-1, 0)])
 def test_a_head_that_the_model_lacks_says_nothing(place):
     model = encoder(num_layers=3, num_heads=2)
-    with pytest.raises(ValueError, match=r"places must be \(block, head\) of heads that the model has, got"):
+    with pytest.raises(ValueError, match=r"heads must be \(block, head\) of heads that the model has, got"):
         with patch_heads(model, [], [place]):
             pass

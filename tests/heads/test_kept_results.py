@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks import pruning_speed
-from mha_lib.heads import coalitions, kept_columns, kept_results
+from mha_lib.heads import coalitions, kept_results
 from mha_lib.heads.controls import OF_EACH, SIGNED
 from mha_lib.heads.intervals import num_prunable
 
@@ -22,7 +22,7 @@ def test_unknown_results_are_refused():
 
 @pytest.mark.parametrize("task", ["lookups", "dates"])
 def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_measured(task):
-    models = kept_columns.SmallModelResults(task)
+    models = kept_results.SmallModelResults(task)
     for order in ("gate gradient", "path gradient", "leave one out, zero, loss", "output norm", "Shapley, exact"):
         controlled = [
             result["forms"][order][OF_EACH if order == "gate gradient" else SIGNED]
@@ -43,7 +43,7 @@ def test_columns_of_small_models_are_those_of_the_same_models_however_they_were_
 
 @pytest.mark.cpu
 def test_losses_of_cuts_stand_above_the_whole_model_text_by_text():
-    cuts = kept_columns.LanguageModelResults()
+    cuts = kept_results.LanguageModelResults()
     order, kind = f"gate gradient | {OF_EACH}", "free"
     expected = torch.tensor(cuts.real["cuts"][order]["54"]) - torch.tensor(cuts.real["of all"]["all"])
     torch.testing.assert_close(cuts.lost(order, 54), expected)

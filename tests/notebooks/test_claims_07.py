@@ -8,8 +8,7 @@ from notebook_tools import ROOT, make_notebooks, run_cells, text_of
 
 from mha_lib import heads, models
 from mha_lib.heads.controls import SIGNED
-from mha_lib.heads.kept_columns import BLOCK_MEANS
-from mha_lib.heads.kept_results import load_results
+from mha_lib.heads.kept_results import BLOCK_MEANS, load_results
 from mha_lib.models.shipped import shipped_figures
 
 TEXT = text_of("07_head_importance", "08_head_pruning", "report_what_survives")

@@ -13,8 +13,8 @@ from mha_lib import pictures
 from mha_lib.attention import shape_trace
 from mha_lib.pictures.heat_maps import draw_over_image, ink_outline
 from mha_lib.pictures.picture import PAD, SCALE, Picture
-from mha_lib.pictures.shape_tables import draw_tables
 from mha_lib.pictures.shared_with_js import colours, head_colour, rgb, weight_colours
+from mha_lib.pictures.transpose_stepper import draw_tables
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from mha_lib.heads import leave_one_out
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, ANY_MODEL, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -29,9 +29,19 @@ def test_the_code_of_the_readme_runs_and_its_comments_are_right():
     assert heads[32:48].abs().max() < 1e-3
 
 
+def test_the_heads_of_a_model_of_torchs_are_found(capsys):
+    torch.manual_seed(0)
+    namespace = {}
+    exec(ANY_MODEL, namespace)
+    found, model, example = namespace["found"], namespace["model"], namespace["example"]
+    assert capsys.readouterr().out == f"{found}\n" and list(found.layers) == [f"layers.{n}.self_attn" for n in (0, 1)]
+    assert namespace["weights"].shape == (2, 4, 10, 10)
+    assert (model(example) - namespace["without_head_2"]).abs().max() > 1e-3
+
+
 def test_each_snippet_says_what_must_be_installed_for_it():
-    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, LIVE)]
-    assert asked == [".", ". distributed", '".[notebooks]"']
+    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, ANY_MODEL, LIVE)]
+    assert asked == [".", ". distributed", ".", '".[notebooks]"']
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
 

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention, converters, masked_softmax, merge_heads, split_heads, valid_keys
 
+__all__ = ["as_text", "behaviour_table"]
+
 NUM_HEADS, NUM_KEYS = 2, 4
 NUM_HIDDENS = NUM_HEADS * NUM_KEYS
 
@@ -40,7 +42,7 @@ class Candidate:
 
 
 def behaviour_table() -> dict[str, dict[str, str]]:
-    """What every candidate does in every case, in a few words: case → candidate → verdict.
+    """Run every implementation on every edge case: case → implementation → what it does, in a few words.
 
     "–" means that the candidate has nothing to which the case applies. There is no column for d2l where it is not
     installed.
@@ -57,7 +59,7 @@ def behaviour_table() -> dict[str, dict[str, str]]:
 
 
 def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
-    """The table in aligned columns."""
+    """Return the table in aligned columns."""
     lines = [["", *next(iter(table.values()))], *([case, *verdicts.values()] for case, verdicts in table.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
@@ -95,7 +97,7 @@ def call_torch_output(peer, queries, keys, values, valid_lens):
 
 
 def call_kernel(layer, queries, keys, values, valid_lens):
-    """Our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
+    """Return our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
     Q, K, V = (
         split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
     )
@@ -104,7 +106,7 @@ def call_kernel(layer, queries, keys, values, valid_lens):
 
 
 def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> MultiHeadAttention:
-    """Our layer with identity matrices for weights, and biases 0."""
+    """Return our layer with identity matrices for weights, and biases 0."""
     size = NUM_HIDDENS
     layer = MultiHeadAttention(size, NUM_HEADS, dropout, bias=True, query_size=size, key_size=size, value_size=size)
     for name, parameter in layer.named_parameters():
@@ -114,7 +116,7 @@ def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> 
 
 
 def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    """Random queries and keys, and values that are one-hot in each head."""
+    """Return random queries and keys, and values that are one-hot in each head."""
     generator = torch.Generator().manual_seed(0)
     queries, keys = torch.randn(2, batch_size, NUM_KEYS, NUM_HIDDENS, generator=generator).to(dtype)
     values = torch.eye(NUM_KEYS, dtype=dtype).repeat(batch_size, 1, NUM_HEADS)
@@ -122,12 +124,12 @@ def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tens
 
 
 def weights_in(output: Tensor) -> Tensor:
-    """Attention weights (batch, num_queries, num_heads, num_keys) of values that are one-hot in each head."""
+    """Return attention weights (batch, num_queries, num_heads, num_keys) of values that are one-hot in each head."""
     return output.unflatten(-1, (NUM_HEADS, NUM_KEYS))
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Where the weight of a query without valid keys went."""
+    """Return where the weight of a query without valid keys went."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():
@@ -136,7 +138,7 @@ def judge_empty(weights: Tensor) -> str:
 
 
 def output_of(candidate: Candidate, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What the candidate's copy of the identity layer gives, in evaluation and without gradients."""
+    """Return what the candidate's copy of the identity layer gives, in evaluation and without gradients."""
     layer = candidate.copy_of(identity_layer(dtype).eval())
     with torch.no_grad():
         return candidate.call(layer, *inputs)[0]
