@@ -22,22 +22,6 @@ COMMANDS = {
     "fresh_texts": "make research-fresh-texts",
 }
 BLOCK_MEANS = "the layers alone"  # every head counts as the mean of its block
-PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
-    "leave one out, zero, loss": "N + 1 forward",
-    "gate gradient": "1 forward, 1 backward",
-    "leave one out, zero, loss, taken again": "N (N + 1) / 2 forward",
-    "path gradient": "20 forward, 20 backward",
-    "path gradient, taken again": "20 N forward, 20 N backward",
-    "confidence": "1 forward",
-    "output norm": "1 forward",
-    "hard-concrete gates": "600 forward, 600 backward, of 32 examples",
-    "Shapley, 50 orders": "50 N forward",
-    "Shapley, exact": "2^N forward",
-    "greedy": "N (N + 1) / 2 forward",
-    "oracle": "2^N forward",
-    BLOCK_MEANS: "2^N forward",
-    "random": "none",
-}
 
 
 def load_results(name: str) -> dict | list:
