@@ -151,7 +151,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
-    """Return the forked process: send what ``attempt`` says of each trial, then end without a trace."""
+    """Send what ``attempt`` says of each trial from the forked process, then end without a trace."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too

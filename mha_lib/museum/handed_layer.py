@@ -134,7 +134,7 @@ class HandedLayer:
         return layer
 
     def unread(self, layer: Any) -> set[str]:
-        """Return names of the parameters that no bias from ``matrices`` is, or is made of."""
+        """Return the names of the parameters that no bias from ``matrices`` is, or is made of."""
         with torch.enable_grad():
             biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
             made = [b.sum() for b in biases if b.requires_grad]

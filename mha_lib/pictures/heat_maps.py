@@ -183,7 +183,7 @@ def word_width(word: str) -> float:
 
 
 def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
-    """Return words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
+    """Draw words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
     for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
         frame, width = "query" if i == query else None, word_width(word)
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
