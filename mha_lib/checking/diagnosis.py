@@ -54,7 +54,7 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
-    """Return what was done to the right numbers, where one change explains every number of every call."""
+    """Yield what was done to the right numbers, where one change explains every number of every call."""
     pairs = comparable(results)
     if not pairs:
         return
@@ -80,7 +80,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
-    """Return what is true of wrong results in every call, the surest first."""
+    """Yield what is true of wrong results in every call, the surest first."""
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
@@ -135,7 +135,7 @@ def listed(values: Sequence[int]) -> str:
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
-    """Return which parts are wrong, and how, where several numbers or tensors are asked for."""
+    """Yield which parts are wrong, and how, where several numbers or tensors are asked for."""
     count = len(results[0].right)
     told: dict[str, list[str]] = {}  # what is said → of which parts
     if any(not isinstance(result.got.value, list | tuple) or len(result.got.value) != count for result in results):
@@ -155,7 +155,7 @@ def of_parts(results: Sequence[Result]) -> Iterator[str]:
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """Return what is true of wrong numbers in every call, where their shapes are right."""
+    """Yield what is true of wrong numbers in every call, where their shapes are right."""
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
@@ -174,7 +174,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
-    """Return where the first misplaced entry comes from, if all entries of every call are among the right ones."""
+    """Yield where the first misplaced entry comes from, if all entries of every call are among the right ones."""
     moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
@@ -199,13 +199,13 @@ def meanings(message: str) -> Iterator[str]:
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
-    """Return numbers given and right ones; nothing if some call gives none, or only their type is wrong."""
+    """Return the given numbers beside the right ones; nothing if some call gives none, or only their type is wrong."""
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Return what can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
+    """Yield what can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
     yield from FORMS.items()
     if several:
         yield from OF_PARTS.items()
@@ -217,7 +217,7 @@ def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], T
 
 
 def ratio(got: Tensor, right: Tensor) -> float:
-    """Return the one factor between two tensors; NaN if there is none."""
+    """Return the constant factor between two tensors; NaN if there is none."""
     if got.shape != right.shape or not right.abs().sum() > 0:
         return math.nan
     factor = (got * right).sum() / right.square().sum()
@@ -225,7 +225,7 @@ def ratio(got: Tensor, right: Tensor) -> float:
 
 
 def shift(got: Tensor, right: Tensor) -> float:
-    """Return the one difference between two tensors; NaN if there is none."""
+    """Return the constant difference between two tensors; NaN if there is none."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 

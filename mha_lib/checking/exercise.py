@@ -155,7 +155,7 @@ class FunctionExercise(Exercise):
         return self.praise
 
     def stages(self) -> dict[str, list[tuple]]:
-        """Return arguments of calls, drawn anew each time, by what is special about the calls."""
+        """Return the arguments of calls, drawn anew each time, by what is special about the calls."""
         trials = self.trials()
         return trials if isinstance(trials, dict) else {"": trials}
 
@@ -252,7 +252,7 @@ def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[...,
 
 
 def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:
-    """Return arguments that the right answer's code uses and the code of this answer never does."""
+    """Return the arguments that the right answer's code uses and this answer's code does not."""
     if type(function) is not FunctionType:
         return []
     names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)

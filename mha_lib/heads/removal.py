@@ -53,7 +53,7 @@ class HeadlessAttention(nn.Module):
         head_mask: Tensor | None = None,
         **masks: object,
     ) -> Tensor:
-        """Return arguments as in ``MultiHeadAttention``; only the number of queries matters."""
+        """Return W_o's bias for every query; arguments as in ``MultiHeadAttention``."""
         self._weights = torch.zeros(len(queries), 0, queries.shape[1], keys.shape[1], device=queries.device)
         output = queries.new_zeros(*queries.shape[:2], self.num_hiddens)
         return output if self.bias is None else output + self.bias

@@ -74,7 +74,7 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: NeighbourModel) -> Tensor:
-    """Return share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
+    """Return the share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
     return torch.stack([(answer == truth).all(dim=-1).double().mean() for answer in answers])

@@ -81,7 +81,7 @@ class RecurrentEncoderDecoder(nn.Module):
 
 
 def draw_words(number: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return words of random letters, and the same backwards, both (number, length)."""
+    """Draw words of random letters, and reverse them, both (number, length)."""
     letters = torch.randint(len(ALPHABET), (number, length), generator=generator)
     return letters, letters.flip(dims=[1])
 

@@ -90,11 +90,11 @@ class Task:
         return self.logits(output).argmax(dim=-1) == targets
 
     def accuracy(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Return share of right answers (default: on the held-out data), between 0 and 1."""
+        """Return the share of right answers (default: on the held-out data), between 0 and 1."""
         return self._correct(model, batch, head_mask).double().mean().item()
 
     def exact_match(self, model: Transformer, batch: Batch | None = None, head_mask: Tensor | None = None) -> float:
-        """Return share of examples of which every answer is right, between 0 and 1.
+        """Return the share of examples whose answers are all right (exact match), between 0 and 1.
 
         For a decoder this is the same as when it writes token by token: as long as all that it has written is right, it
         is what the decoder is given here.

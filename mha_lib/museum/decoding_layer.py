@@ -57,7 +57,7 @@ class DecodingLayer(nn.Module):
         self.padding = torch.as_tensor(padding)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Return some texts have ended: go on with these examples of the batch alone, in this order."""
+        """Keep these examples of the batch alone, in this order, where other texts have ended."""
         self.cache = tuple(X[rows] for X in self.cache)
         self.padding = self.padding[rows]
 

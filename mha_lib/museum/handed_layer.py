@@ -134,7 +134,7 @@ class HandedLayer:
         return layer
 
     def unread(self, layer: Any) -> set[str]:
-        """Return names of the parameters that no bias from ``matrices`` is, or is made of."""
+        """Return the names of the parameters that no bias from ``matrices`` is, or is made of."""
         with torch.enable_grad():
             biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
             made = [b.sum() for b in biases if b.requires_grad]
@@ -229,7 +229,7 @@ def parameters_of(function: Callable) -> list[str]:
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
-    """Return an error in a sentence, with the learner's line, and what to write next if that is known."""
+    """Describe an error in a sentence, with the learner's line, and what to write next if that is known."""
     where = f" at “{line}”" if line else ""
     told = f"{': '.join(filter(None, error)).rstrip('.')}{where}"
     hints = [

@@ -256,7 +256,7 @@ def wrong_in(results: Iterable[Result]) -> list[Result]:
 
 
 def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return names of the stages in which a call is wrong."""
+    """Return the names of the stages in which a call is wrong."""
     return [name for name, results in stages.items() if wrong_in(results)]
 
 

@@ -183,7 +183,7 @@ def word_width(word: str) -> float:
 
 
 def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
-    """Return words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
+    """Draw words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
     for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
         frame, width = "query" if i == query else None, word_width(word)
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
@@ -232,7 +232,7 @@ def draw_words(
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The line around the dark pixels of an image (height, width), those above one half, as edges ((x, y), (x, y))."""
+    """Return the outline of the dark pixels of an image (height, width), as edges ((x, y), (x, y))."""
     dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
     upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
     lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones

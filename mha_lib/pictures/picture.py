@@ -83,7 +83,7 @@ def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str
 
 
 def few_colours(image: Image.Image) -> bytes:
-    """An image as a PNG of few colours: the most frequent ones as they are, and some that come near to the others."""
+    """Return an image as a PNG with a small palette."""
     image, buffer = image.convert("RGB"), io.BytesIO()
     codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
@@ -161,7 +161,7 @@ class Canvas:
         self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)
 
     def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
-        """Return weights (rows, columns) from 0 to 1 as cells of one size below a title.
+        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title.
 
         Masked ones are hatched, and NaN is a cross.
         """
@@ -186,7 +186,7 @@ class Canvas:
                 self.text(left + cell / 2, top + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
 
     def scale(self, x: float, y: float, width: float = 160, marks: Sequence[tuple[float, str]] = ()) -> None:
-        """Return the scale of weights; ``marks`` are names by place, 0 to 1."""
+        """Draw the scale of weights; ``marks`` are names by place, 0 to 1."""
         for step in range(round(width)):
             self.box(x + step, y, 1, 8, fill=tuple(weight_colours(np.array(step / width))))
         for place, name in marks or ((0, "0"), (0.5, ".5"), (1, "1")):

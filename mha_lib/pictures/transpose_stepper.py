@@ -89,7 +89,7 @@ def draw_tables(step: Step) -> Canvas:
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
-    """A step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers side by side."""
+    """Return a step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers."""
     X = step.tensor
     if X.dim() == 3:
         return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]

@@ -176,7 +176,45 @@ def _(W, num_heads):
     return W[part == 0], W[part == 1], W[part == 2]
 
 
-@wrong("evenness", "an even look at more keys than are valid")
+@wrong("choose_head", "The figure comes from the sentences that chose the head")
+def _(calibration, test):
+    """It reports the weight on the sentences that the head was chosen on, not on the others."""
+    mean = calibration.mean(dim=0)
+    layer, head = divmod(mean.argmax().item(), mean.shape[1])
+    return [layer, head, mean[layer, head].item()]
+
+
+@wrong("choose_head", "Layer and head are exchanged")
+def _(calibration, test):
+    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
+    mean = calibration.mean(dim=0)
+    best = int(mean.argmax())
+    layer = best % mean.shape[1]
+    head = best // mean.shape[1]
+    return [layer, head, float(test.mean(dim=0).flatten()[best])]
+
+
+@wrong("choose_head", "The layer is chosen first, by the mean of its heads")
+def _(calibration, test):
+    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
+    layers."""
+    means = calibration.mean(dim=0)
+    layer = int(means.mean(dim=1).argmax())
+    head = int(means[layer].argmax())
+    return [layer, head, test[:, layer, head].mean().item()]
+
+
+@right("choose_head")
+def _(calibration, test):
+    best = (-1.0, 0, 0)
+    for layer in range(calibration.shape[1]):
+        for head in range(calibration.shape[2]):
+            best = max(best, (calibration[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
+    _, layer, head = best
+    return [layer, head, test[..., layer, head].mean().item()]
+
+
+@wrong("normalized_entropy", "divided by that of more keys than are valid")
 def _(weights, valid_lens):
     """Every entropy is divided by ln n, the number of all keys with padding, instead of the log of the example's valid
     keys."""
@@ -188,7 +226,7 @@ def _(weights, valid_lens):
     return share.sum(dim=(0, 2)) / valid.sum()
 
 
-@wrong("evenness", "Padded queries are counted")
+@wrong("normalized_entropy", "Padded queries are counted")
 def _(weights, valid_lens):
     """The rows of padded queries are averaged in, too."""
     entropy = torch.special.entr(weights).sum(dim=-1)  # (batch, heads, n)
@@ -196,7 +234,7 @@ def _(weights, valid_lens):
     return (entropy / even).mean(dim=(0, 2))
 
 
-@wrong("evenness", "Is a mean taken of means")
+@wrong("normalized_entropy", "Queries of short and long examples count differently")
 def _(weights, valid_lens):
     """It averages within each example first and then over examples, so a query of a short text counts more than one of
     a long text."""
@@ -208,7 +246,7 @@ def _(weights, valid_lens):
     return torch.stack(per_example).mean(dim=0)
 
 
-@right("evenness")
+@right("normalized_entropy")
 def _(weights, valid_lens):
     rows = [
         torch.distributions.Categorical(probs=w[:, :n, :n], validate_args=False).entropy() / torch.tensor(n).log()
@@ -217,13 +255,13 @@ def _(weights, valid_lens):
     return torch.cat(rows, dim=1).mean(dim=1)
 
 
-@wrong("heard", "What becomes of a value on its way out?")
+@wrong("contribution_map", "This is the length of the values")
 def _(weights, values, W_o):
     """It takes the length of the value itself: the value has not gone through the head's columns of W_o."""
     return weights * values.norm(dim=-1).unsqueeze(2)
 
 
-@wrong("heard", "A head does not meet its own columns of W_o")
+@wrong("contribution_map", "columns of W_o that are not its own")
 def _(weights, values, W_o):
     """The columns of W_o are split as (head size, heads) instead of (heads, head size), so a head gets every h-th
     column instead of its block."""
@@ -233,7 +271,7 @@ def _(weights, values, W_o):
     return weights * said.norm(dim=-1)[:, :, None, :]
 
 
-@wrong("heard", "Another number is taken of a vector than its length")
+@wrong("contribution_map", "Another number than the length of the vector")
 def _(weights, values, W_o):
     """The square root is missing: it gives the squared length of the vector."""
     head_size = values.shape[-1]
@@ -245,7 +283,7 @@ def _(weights, values, W_o):
     return torch.stack(maps, dim=1)
 
 
-@right("heard")
+@right("contribution_map")
 def _(weights, values, W_o):
     p = values.shape[-1]
     gram = torch.stack([C.T @ C for C in W_o.split(p, dim=1)])
@@ -253,19 +291,19 @@ def _(weights, values, W_o):
     return torch.einsum("bhqk,bhk->bhqk", weights, length)
 
 
-@wrong("strangers", "It was asked the other way round")
+@wrong("resample_pairs", "It was asked the other way round")
 def _(first, second):
     """The two directions are exchanged: roll by +1 brings the pair before, not the next one."""
     return torch.roll(first, 1, dims=0), torch.roll(second, -1, dims=0)
 
 
-@wrong("strangers", "Single numbers move on, not whole outputs")
+@wrong("resample_pairs", "Single numbers move on, not whole outputs")
 def _(first, second):
     """Without dims=0, roll moves the flattened tensor by one number instead of by one pair."""
     return first.roll(-1), second.roll(1)
 
 
-@right("strangers")
+@right("resample_pairs")
 def _(first, second):
     n = first.size(0)
     here = torch.arange(n)
@@ -725,7 +763,7 @@ def _(peer, X, padding):
     return layer(X, X, X, (~padding).sum(dim=1))
 
 
-@wrong("strangers", "The parts are right, but they stand in another order")
+@wrong("resample_pairs", "The parts are right, but they stand in another order")
 def _(first, second):
     """Both are right, and returned in the wrong order."""
     return second.roll(1, dims=0), first.roll(-1, dims=0)

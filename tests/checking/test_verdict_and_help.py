@@ -192,7 +192,7 @@ Division = collections.namedtuple("Division", ["quotient", "remainder", "number"
 FORMS = {
     "a list": (twice, lambda X: X.tolist(), "come as a list of 3 numbers; a tensor of shape (3,) is needed."),
     "nested": (
-        COURSE["heard"],
+        COURSE["contribution_map"],
         lambda X: X.tolist(),
         "come as a list of 2, each a list of 2; a tensor of shape (2, 2, 3, 4) is",
     ),
@@ -277,7 +277,7 @@ def half(X):
 
 
 def test_hints_come_one_by_one_and_none_is_empty():
-    pages = [repr(exercises.hint("heard")) for _ in range(4)]
+    pages = [repr(exercises.hint("contribution_map")) for _ in range(4)]
     assert [len(page.splitlines()) for page in pages] == [1, 2, 3, 3] and pages[2].startswith(pages[0])
     with pytest.raises(ValueError, match="there is no exercise 'hear'; there are: layer_by_formula, "):
         exercises.hint("hear")
@@ -422,7 +422,7 @@ def test_an_error_is_the_headline_and_text_and_evidence_come_from_one_call():
         columns = W_o.unflatten(1, (weights.shape[1], -1)).transpose(0, 1)
         return weights * (values @ columns.mT).norm(dim=2)[:, :, None]
 
-    verdict = COURSE["heard"](over_keys)
+    verdict = COURSE["contribution_map"](over_keys)
     assert "An error is raised" in verdict.text and "Your code raises RuntimeError" in verdict.evidence, verdict
 
     def leaves(distance):

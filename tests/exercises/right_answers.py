@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional as F
 
 from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
-from mha_lib.heads import statistics
 from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
@@ -76,7 +75,7 @@ def unfused_by_chunks(W, num_heads):
     return [torch.cat(parts) for parts in zip(*heads, strict=True)]
 
 
-def evenness_by_loops(weights, valid_lens):
+def entropy_by_loops(weights, valid_lens):
     found = [[] for _ in range(weights.shape[1])]
     for example, length in zip(weights, valid_lens.tolist(), strict=True):
         for h, i in itertools.product(range(len(example)), range(length)):
@@ -115,9 +114,6 @@ def evidence_by_cost(whole, without, others):
     """Costs instead of losses: what the whole model does cancels."""
     more = (without - whole) - (others - whole).mean(dim=0)
     return more.mean().item(), (more.var() / more.numel()).sqrt().item()
-
-
-ROLES = ["same word", "next", "even", "previous", "first", "itself"]
 
 
 def maps_from_torch(X, in_proj_weight, in_proj_bias, num_heads, padding):
@@ -174,10 +170,8 @@ RIGHT = {
     "every_map": [maps_from_torch],
     "into_torch": [into_torch_by_state],
     "out_of_torch": [out_of_torch_by_state],
-    "head_roles": [dict(enumerate(ROLES)), [f" {role.upper()} " for role in ROLES]],
-    "reach": [statistics.mean_distance, lambda weights: statistics.mean_distance(weights[:1]).square()],
-    "evenness": [evenness_by_loops],
-    "heard": [
+    "normalized_entropy": [entropy_by_loops],
+    "contribution_map": [
         lambda weights, values, W: torch.einsum(
             "bhqk,bhkp,ohp->bhqko", weights, values, W.unflatten(1, weights.shape[1:2] + values.shape[-1:])
         ).norm(dim=-1)
@@ -185,7 +179,8 @@ RIGHT = {
     "order_of_cuts": [cuts_by_cost],
     "honest_gain": [gain_by_combinations],
     "find_head": [head_by_sentences],
-    "strangers": [strangers_by_number],
+    "choose_head": [head_by_sentences],
+    "resample_pairs": [strangers_by_number],
     "evidence": [evidence_by_cost],
     "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

@@ -5,13 +5,11 @@ import math
 
 import pytest
 import torch
-from right_answers import ROLES, mask
+from right_answers import mask
 
 from mha_lib import heads
-from mha_lib.checking.edits import rows_of, with_edits
-from mha_lib.exercises import COURSE, head_importance, masked_weights, reading_heads
+from mha_lib.exercises import COURSE, head_importance, masked_weights
 from mha_lib.exercises.multi_head_attention import two_head_matrices
-from mha_lib.heads import statistics
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -33,26 +31,6 @@ def first(W):
 def second(W):
     """Queries that are wrong in head 1 alone."""
     return torch.cat([BACK, W]), W_K
-
-
-def changed(**roles):
-    """The right list, with other words for some heads: head0="first"."""
-    return [roles.get(f"head{head}", role) for head, role in enumerate(ROLES)]
-
-
-def distances(weights):
-    places = torch.arange(weights.shape[-1])
-    return (places - places[:, None]).abs()
-
-
-def share_beyond(steps):
-    return lambda weights: (weights * (distances(weights) > steps)).sum(dim=-1).mean(dim=(0, 2))
-
-
-def misread(edits, sign):
-    """Another measure than reach, by the order that it gives, upwards or downwards."""
-    measure = with_edits(reading_heads.share_beyond_two, edits)
-    return lambda weights: sign * measure(weights).double().exp()
 
 
 def gate_gradients(model, batch, task, at=1.0):
@@ -111,33 +89,6 @@ TOLD = {  # exercise → answers, and words of what is said of each
         (in_train_mode, "in train mode"),
         (with_backward, "leaves gradients"),
         (changes_examples, "changes the examples"),
-    ],
-    "head_roles": [
-        (changed(head1="previous", head3="next"), "have changed places throughout"),
-        (ROLES[::-1], "in reverse order"),
-        (changed(head0="itself"), "Head 0: words that occur more than once give"),
-        (changed(head5="same word"), "Head 5: words that occur more than once give"),
-        (changed(head4="even"), "5 of 6 are right. Head 4: an even look gives 1/9 = 0.11 to each; here the largest"),
-        (changed(head3="last", head4="last"), "4 of 6 are right. Head 3: for “last” most of the weight would have to"),
-        (changed(head2="first"), f"it is {reading_heads.unknown_heads()[2, :, 0].mean():.2f} on average (an even look"),
-        (ROLES[:5], "A list of 6 words is needed"),
-        (changed(head2="diagonal"), "What is said of head 2 is not one of the words"),
-        (changed(head2=3), "What is said of head 2 is not one of the words"),
-        ("even", "A list of 6 words is needed"),
-        ({1: "even"}, "Put a word"),
-    ],
-    "reach": [
-        *((misread(edits, sign), text) for text, edits in rows_of(reading_heads.MISREADINGS) for sign in (1, -1)),
-        (share_beyond(1), "the first must get the larger number"),
-        (share_beyond(3), "the first must get the larger number"),
-        (lambda weights: torch.arange(weights.shape[1]), "A head that looks at "),
-        (lambda weights: -statistics.mean_distance(weights), "upside down"),
-        (lambda weights: torch.ones(weights.shape[1]), "the same number"),
-        (lambda weights: (weights * distances(weights)).sum(dim=-1).mean(dim=2), "How do the examples become one?"),
-        (lambda weights: (weights * distances(weights)).sum(dim=-1).mean(), "Which axes must stay?"),
-        (lambda weights: weights.sum(dim=(0, 2, 3)) * torch.nan, "NaN or infinity"),
-        (lambda weights: torch.ones(3), "The shape must be (12,), yours is (3,)"),
-        (lambda weights: weights @ distances(weights), "Your code raises RuntimeError"),
     ],
     "two_heads": [
         ((W_Q.flip(0), W_K.flip(0)), "The two heads have changed places"),

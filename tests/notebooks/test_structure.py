@@ -1,5 +1,6 @@
 """Every notebook keeps the house rules, and a notebook that breaks one of them is told so."""
 
+import re
 import tomllib
 
 import notebook_checks as checks
@@ -7,6 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks
 
+from mha_lib.exercises import COURSE
 from tools import main_line, stubs
 
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"
@@ -25,6 +27,12 @@ def faults(notebook, path, of):
 def test_every_notebook_with_exercises_has_solutions():
     asking = [path.name for path in NOTEBOOKS if checks.exercises(make_notebooks.read(path))]
     assert asking and asking == [path.name for path in SOLUTIONS]
+
+
+def test_a_notebook_asks_for_every_exercise():
+    cells = [cell.source for path in NOTEBOOKS for cell in code(make_notebooks.read(path))]
+    checked = [name for source in cells for name in re.findall(r"\bexercises\.(\w+)\(", source)]
+    assert [name for name in COURSE if name not in checked] == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
