@@ -180,7 +180,7 @@ RIGHT = {
     "honest_gain": [gain_by_combinations],
     "find_head": [head_by_sentences],
     "choose_head": [head_by_sentences],
-    "strangers": [strangers_by_number],
+    "resample_pairs": [strangers_by_number],
     "evidence": [evidence_by_cost],
     "own_importance": [integrated_gradients, monte_carlo_shapley],
 }
