@@ -29,7 +29,7 @@ OURS = {
 
 
 def in_transform() -> bool:
-    """Whether a transform of ``torch.func``, such as ``vmap`` or ``grad``, or forward-mode derivatives are at work."""
+    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode derivatives are active."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
@@ -47,7 +47,7 @@ def in_plain_call(X: Tensor) -> bool:
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers can be read at once: ``meta`` has none, and reading from a GPU makes one wait."""
+    """Return whether a tensor's numbers can be read at once: not on ``meta``, nor on a GPU without waiting."""
     return tensor.is_cpu and in_plain_call(tensor)
 
 

@@ -114,7 +114,7 @@ class FusedAttention(DotProductAttention):
 
 
 def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False, dropout: float = 0.0) -> Tensor:
-    """softmax(scores) @ values in torch's one kernel, which is fast only with an axis for heads."""
+    """Compute softmax(scores) @ values by torch's fused kernel, which is fast only with an axis for heads."""
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
         heads = (X[:, None] for X in (queries, keys, values))  # (b, n, d) -> (b, 1, n, d)
@@ -124,7 +124,7 @@ def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
-    """Whether a call for each example saves more time than it costs (measured on the CPU; elsewhere it never does)."""
+    """Return whether one call for each example saves time (measured on the CPU; elsewhere it never does)."""
     if queries.shape[-2] * keys.shape[-2] < 256 * 256:
         return False
     return valid_lens.is_cpu and valid_lens.dim() == 1 and len(valid_lens) > 0

@@ -81,7 +81,7 @@ def hugging_face_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
     scaling: float | None = None, dropout: float = 0.0, is_causal: bool | None = None, **_: object,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """``FusedAttention`` as an attention implementation of Hugging Face's transformers.
+    """Run ``FusedAttention`` as an attention implementation of Hugging Face's transformers.
 
     Register it under a name, with the masks that ``F.scaled_dot_product_attention`` takes, and choose it:
 

@@ -88,7 +88,7 @@ class Result:
 
 
 def as_tensor(value: Any) -> Tensor | None:
-    """A number, or a list or tuple of numbers or of tensors of one shape, as one tensor; a tensor or array as it is."""
+    """Convert a number, or a list or tuple of numbers or of tensors of one shape, to one tensor."""
     if type(value) is Tensor:
         return value
     if type(value) is Foreign:
@@ -106,7 +106,7 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
-    """The numbers that lists, tuples, dictionaries, arrays and tensors within one another hold, if in this shape."""
+    """Return the numbers within nested lists, tuples, dictionaries, arrays and tensors, if in this shape."""
     value = value.numbers if type(value) is Foreign else list(value.values()) if isinstance(value, dict) else value
     if isinstance(value, list | tuple):
         parts = [unpacked(part, shape[1:]) for part in value] if shape[:1] == (len(value),) else []

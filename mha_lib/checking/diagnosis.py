@@ -217,7 +217,7 @@ def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], T
 
 
 def ratio(got: Tensor, right: Tensor) -> float:
-    """Return the one factor between two tensors; NaN if there is none."""
+    """Return the constant factor between two tensors; NaN if there is none."""
     if got.shape != right.shape or not right.abs().sum() > 0:
         return math.nan
     factor = (got * right).sum() / right.square().sum()
@@ -225,7 +225,7 @@ def ratio(got: Tensor, right: Tensor) -> float:
 
 
 def shift(got: Tensor, right: Tensor) -> float:
-    """Return the one difference between two tensors; NaN if there is none."""
+    """Return the constant difference between two tensors; NaN if there is none."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 

@@ -89,7 +89,7 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
 
 
 def must_be_integers(*trial: Any) -> Callable[[Callable], None]:
-    """A check that refuses right numbers of another type, which nothing could be looked up with: made for one call."""
+    """Make a check that refuses right numbers that are not integers, which no index can be: made for one call."""
 
     def check(function: Callable) -> None:
         (outcome,) = run_safely(function, [trial])
@@ -100,7 +100,7 @@ def must_be_integers(*trial: Any) -> Callable[[Callable], None]:
 
 
 def can_fork() -> bool:
-    """Whether calls can run in a forked process: not on Windows, nor on macOS, whose libraries may not survive it.
+    """Return whether calls can run in a forked process: not on Windows, nor on macOS.
 
     Where torch has an accelerator, a forked process cannot compute gradients.
     """
@@ -151,7 +151,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
-    """Send what ``attempt`` says of each trial from the forked process, then end without a trace."""
+    """Run ``attempt`` on each trial in the forked process, send the outcomes, and exit."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
@@ -168,7 +168,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """What a call with copies of the arguments gives, or the reason why there is nothing to judge; raises nothing."""
+    """Return the outcome of a call with copies of the arguments, or why there is none; raise nothing."""
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():

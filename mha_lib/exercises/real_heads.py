@@ -8,7 +8,7 @@ from mha_lib.checking.exercise import exercise
 
 @exercise(
     trials=lambda: [(torch.randn(n, size), torch.randn(n, size)) for n, size in ((3, 2), (4, 3), (5, 4))],
-    praise="The two strangers come from different pairs, so nothing tells that these texts belong together.",
+    praise="The two outputs come from different pairs, so they do not fit each other.",
     idea="After the exchange, which pair do the two outputs of one row come from?",
     begin="Begin with the first texts: each gets the output of the first text of the pair after it.",
     mistakes="""
@@ -41,7 +41,7 @@ from mha_lib.checking.exercise import exercise
             whole outputs. Along which axis do pairs lie?
         """,
 )
-def strangers(first, second):
+def resample_pairs(first, second):
     """Resampling for a model that says whether two texts belong together: substitutes that do not fit one another.
 
     first, second (pairs, size): what a head says about the first and about the second text of each pair → two tensors

@@ -15,6 +15,80 @@ SOFTMAX_AXES = """
     """
 
 
+def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=1.0) -> tuple:
+    """Return random queries, keys and values."""
+    sizes = (num_queries, size), (num_keys, size), (num_keys, value_size)
+    queries, keys, values = (torch.randn(batch_size, *each) for each in sizes)
+    return factor * queries, keys, values
+
+
+@exercise(
+    trials=lambda: {
+        "with small scores": [attention_trial(2, 3, 4, 5, 6), attention_trial(3, 2, 6, 7, 4)],
+        "with scores above 100": [attention_trial(2, 3, 4, 9, 2, factor=300)],
+    },
+    parts=("output", "weights"),
+    praise="The weights of each query sum to 1, and the output is the average of the values with these weights.",
+    idea="The formula has three steps: scores, softmax over the keys, average of the values. Keep the weights.",
+    begin="Begin with the scores: every query with every key, so one of the two matrices must be transposed.",
+    mistakes=(
+        """
+    / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything. The formula divides by √d.
+    math.sqrt(queries.shape[-1]) -> queries.shape[-1] => The scores are divided by d. The formula divides by √d.
+    / math.sqrt(queries.shape[-1]) -> * math.sqrt(queries.shape[-1]) => The scores are multiplied by √d. The formula
+        divides by √d.
+    math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) || math.sqrt(keys.shape[1]) || math.sqrt(len(queries))
+        || math.sqrt(values.shape[-1]) || math.sqrt(queries.shape[1] * queries.shape[2]) => The scores are divided by
+        the root of another size. d is the number of features of a query.
+    math.sqrt(queries.shape[-1]) -> queries.shape[-1] ** 0.25 || math.sqrt(2 * queries.shape[-1]) || 2 *
+        math.sqrt(queries.shape[-1]) || (1 + math.sqrt(queries.shape[-1])) => The scores are not divided by √d, but by
+        another number.
+    / math.sqrt(queries.shape[-1]) -> _ ; return weights @ -> weights = weights / math.sqrt(queries.shape[-1]); return
+        weights @ => The weights are divided by √d. Divide the scores, before the softmax.
+    / math.sqrt(queries.shape[-1]) -> _ ; @ values, -> @ values / math.sqrt(queries.shape[-1]), => The output is divided
+        by √d. Divide the scores, before the softmax.
+    keys.mT -> keys.reshape(len(keys), queries.shape[-1], -1) => The keys are reshaped. A reshape does not exchange rows
+        and columns.
+    weights @ values, -> weights @ keys, => The keys are averaged instead of the values.
+    weights @ values, -> weights, => The weights are returned in place of the output. Check where the values come in.
+    weights @ values, weights -> weights, weights @ values => The output and the weights are returned in the wrong
+        order.
+    @ values, weights -> @ values, scores => The output is right, but scores are returned in place of the weights.
+    @ values, weights -> @ values, torch.softmax(queries @ keys.mT, dim=-1) => The output is right, but the weights
+        returned are those of undivided scores.
+    weights @ values, -> scores @ values, || torch.softmax(scores, dim=-1) -> scores => The values are averaged with the
+        scores themselves. Check how scores become weights.
+    torch.softmax(scores, dim=-1) -> torch.exp(scores) => The weights of a query do not sum to 1. Check what follows the
+        exponential.
+    torch.softmax(scores, dim=-1) -> (torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)) => The
+        exponentials of large scores overflow. Check what a softmax subtracts first.
+    torch.softmax(scores, dim=-1) -> torch.softmax(scores.masked_fill(torch.ones_like(scores).triu(1).bool(),
+        -torch.inf), dim=-1) => Later keys are masked, as in causal attention. Here all keys take part.
+    queries @ keys.mT / math.sqrt(queries.shape[-1]) -> torch.cosine_similarity(queries[:, :, None], keys[:, None],
+        dim=3) || math.sqrt(queries.shape[-1]) * torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) ||
+        torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) / math.sqrt(queries.shape[-1]) => Queries and
+        keys are divided by their norms. Divide the products by √d only.
+    torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid stands in place of the softmax.
+    torch.softmax(scores, dim=-1) -> torch.softmax(torch.softmax(scores, dim=-1), dim=-1) => The softmax is applied
+        twice.
+    return weights @ -> weights = weights.round(decimals=2); return weights @ => The weights are rounded.
+    weights @ values, -> weights @ values / keys.shape[1], => The output is divided by the number of keys. The weights
+        already sum to 1.
+    """,
+        SOFTMAX_AXES,
+    ),
+)
+def attention_and_weights(queries, keys, values):
+    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and its weights.
+
+    queries (batch, n, d), keys (batch, m, d), values (batch, m, v) → output (batch, n, v), weights (batch, n, m).
+    Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
+    """
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ values, weights  # (b, n, m) @ (b, m, v) -> (b, n, v)
+
+
 def random_mask(batch_size: int, num_queries: int, num_keys: int) -> Tensor:
     """Return a mask with one valid key or more for each query, not the same ones for all queries of an example."""
     order = torch.rand(batch_size, 1, num_keys).argsort(dim=-1)
@@ -194,77 +268,3 @@ def masked_weights(scores, valid):
         valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]  # (b, n or 1, m)
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(~valid, lowest), dim=-1) * valid
-
-
-def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=1.0) -> tuple:
-    """Return random queries, keys and values."""
-    sizes = (num_queries, size), (num_keys, size), (num_keys, value_size)
-    queries, keys, values = (torch.randn(batch_size, *each) for each in sizes)
-    return factor * queries, keys, values
-
-
-@exercise(
-    trials=lambda: {
-        "with small scores": [attention_trial(2, 3, 4, 5, 6), attention_trial(3, 2, 6, 7, 4)],
-        "with scores above 100": [attention_trial(2, 3, 4, 9, 2, factor=300)],
-    },
-    parts=("output", "weights"),
-    praise="The weights of each query sum to 1, and the output is the average of the values with these weights.",
-    idea="The formula has three steps: scores, softmax over the keys, average of the values. Keep the weights.",
-    begin="Begin with the scores: every query with every key, so one of the two matrices must be transposed.",
-    mistakes=(
-        """
-    / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything. The formula divides by √d.
-    math.sqrt(queries.shape[-1]) -> queries.shape[-1] => The scores are divided by d. The formula divides by √d.
-    / math.sqrt(queries.shape[-1]) -> * math.sqrt(queries.shape[-1]) => The scores are multiplied by √d. The formula
-        divides by √d.
-    math.sqrt(queries.shape[-1]) -> math.sqrt(queries.shape[1]) || math.sqrt(keys.shape[1]) || math.sqrt(len(queries))
-        || math.sqrt(values.shape[-1]) || math.sqrt(queries.shape[1] * queries.shape[2]) => The scores are divided by
-        the root of another size. d is the number of features of a query.
-    math.sqrt(queries.shape[-1]) -> queries.shape[-1] ** 0.25 || math.sqrt(2 * queries.shape[-1]) || 2 *
-        math.sqrt(queries.shape[-1]) || (1 + math.sqrt(queries.shape[-1])) => The scores are not divided by √d, but by
-        another number.
-    / math.sqrt(queries.shape[-1]) -> _ ; return weights @ -> weights = weights / math.sqrt(queries.shape[-1]); return
-        weights @ => The weights are divided by √d. Divide the scores, before the softmax.
-    / math.sqrt(queries.shape[-1]) -> _ ; @ values, -> @ values / math.sqrt(queries.shape[-1]), => The output is divided
-        by √d. Divide the scores, before the softmax.
-    keys.mT -> keys.reshape(len(keys), queries.shape[-1], -1) => The keys are reshaped. A reshape does not exchange rows
-        and columns.
-    weights @ values, -> weights @ keys, => The keys are averaged instead of the values.
-    weights @ values, -> weights, => The weights are returned in place of the output. Check where the values come in.
-    weights @ values, weights -> weights, weights @ values => The output and the weights are returned in the wrong
-        order.
-    @ values, weights -> @ values, scores => The output is right, but scores are returned in place of the weights.
-    @ values, weights -> @ values, torch.softmax(queries @ keys.mT, dim=-1) => The output is right, but the weights
-        returned are those of undivided scores.
-    weights @ values, -> scores @ values, || torch.softmax(scores, dim=-1) -> scores => The values are averaged with the
-        scores themselves. Check how scores become weights.
-    torch.softmax(scores, dim=-1) -> torch.exp(scores) => The weights of a query do not sum to 1. Check what follows the
-        exponential.
-    torch.softmax(scores, dim=-1) -> (torch.exp(scores) / torch.exp(scores).sum(dim=-1, keepdim=True)) => The
-        exponentials of large scores overflow. Check what a softmax subtracts first.
-    torch.softmax(scores, dim=-1) -> torch.softmax(scores.masked_fill(torch.ones_like(scores).triu(1).bool(),
-        -torch.inf), dim=-1) => Later keys are masked, as in causal attention. Here all keys take part.
-    queries @ keys.mT / math.sqrt(queries.shape[-1]) -> torch.cosine_similarity(queries[:, :, None], keys[:, None],
-        dim=3) || math.sqrt(queries.shape[-1]) * torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) ||
-        torch.cosine_similarity(queries[:, :, None], keys[:, None], dim=3) / math.sqrt(queries.shape[-1]) => Queries and
-        keys are divided by their norms. Divide the products by √d only.
-    torch.softmax(scores, dim=-1) -> torch.sigmoid(scores) => A sigmoid stands in place of the softmax.
-    torch.softmax(scores, dim=-1) -> torch.softmax(torch.softmax(scores, dim=-1), dim=-1) => The softmax is applied
-        twice.
-    return weights @ -> weights = weights.round(decimals=2); return weights @ => The weights are rounded.
-    weights @ values, -> weights @ values / keys.shape[1], => The output is divided by the number of keys. The weights
-        already sum to 1.
-    """,
-        SOFTMAX_AXES,
-    ),
-)
-def attention_and_weights(queries, keys, values):
-    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and its weights.
-
-    queries (batch, n, d), keys (batch, m, d), values (batch, m, v) → output (batch, n, v), weights (batch, n, m).
-    Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
-    """
-    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ values, weights  # (b, n, m) @ (b, m, v) -> (b, n, v)

@@ -40,7 +40,7 @@ class FoundLayer:
 
 
 def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str:
-    """The layer, or why it is not understood."""
+    """Return the layer's description, or why it is not understood."""
     if one.is_torchs_layer:
         name, head_size = names[one.module], one.result.shape[-1] // one.num_heads
         kind = "self" if one.result.shape[:-1] == one.values.shape[:-1] else "cross"

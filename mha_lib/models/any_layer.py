@@ -119,7 +119,7 @@ def linear_maps(layer: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
 
 @contextmanager
 def heads_before_output(layer: nn.Module, observer: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Inside, the layer's heads (batch, num_heads, n, head_size) go to the observer on their way to ``W_o``.
+    """Call an observer with the layer's head outputs (batch, num_heads, n, head_size) before ``W_o``.
 
     What the observer returns takes their place; if it returns None, they stay.
 

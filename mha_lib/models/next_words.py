@@ -138,7 +138,7 @@ def _whole_and_each(model: SmolLM2, ids: list[int], each: bool, progress: Callab
 
 @torch.no_grad()
 def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Tensor:
-    """log p of what comes after these tokens without the heads of each cut: (cuts, vocabulary)."""
+    """Return log p of the next token without the heads of each cut: (cuts, vocabulary)."""
     gates = torch.ones(len(cuts), NUM_LAYERS * NUM_HEADS)
     for row, cut in zip(gates, cuts, strict=True):
         row[list(cut)] = 0

@@ -71,7 +71,7 @@ class SmolLM2Attention(MultiHeadAttention):
 
 
 def rotated(X: Tensor) -> Tensor:
-    """Each neighbouring pair of features, turned by an angle that grows with the token's place: (…, n, d) -> same.
+    """Apply rotary position embeddings to neighbouring pairs of features: (…, n, d) -> same.
 
     Pair i of a token at place t turns by t · base^(−2i/d): so the product of a query and a key depends on how far apart
     they stand.

@@ -151,7 +151,7 @@ def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor)
 
 @torch.no_grad()
 def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
-    """What the layer should give: one token and one head at a time, on the tokens so far, turned as complex numbers.
+    """Compute what the layer should give, one token and one head at a time, on the tokens so far.
 
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Su et al. 2021, section 3.2.
     """

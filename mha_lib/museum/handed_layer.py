@@ -229,7 +229,7 @@ def parameters_of(function: Callable) -> list[str]:
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
-    """Return an error in a sentence, with the learner's line, and what to write next if that is known."""
+    """Describe an error in a sentence, with the learner's line, and what to write next if that is known."""
     where = f" at “{line}”" if line else ""
     told = f"{': '.join(filter(None, error)).rstrip('.')}{where}"
     hints = [

@@ -129,7 +129,7 @@ def right_weights(
 
 
 def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
-    """Where dropout acts: on nothing, the weights, the output or both, and whether at the rate that is asked for."""
+    """Find where dropout acts (on weights, output, both or nothing), and whether at the rate asked for."""
     size, lengths = hidden(layer, handed), torch.full((EXAMPLES,), 2)
     num_heads = max(handed.heads)
     matrices, given, _ = handed.matrices(layer, num_heads)

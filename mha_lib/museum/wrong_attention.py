@@ -38,12 +38,12 @@ def attention(
 
 @functools.cache
 def wrong_attentions() -> list[tuple[str, Callable]]:
-    """Return what is said of each mistake, and ``attention`` with this mistake in it."""
+    """Return a message for each known mistake, and ``attention`` with this mistake made in it."""
     return [(text, with_edits(attention, edits)) for text, edits in rows_of(MISTAKES)]
 
 
 def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return what is said of each mistake, and ``program`` with this mistake in its argument ``attention``."""
+    """Return a message for each known mistake, and ``program`` with this mistake in its argument ``attention``."""
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
 
 

@@ -85,7 +85,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
 def draw_pooling(
     points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
 ) -> Canvas:
-    """Return points by their weight from a query, the curve through them, and below the attention row.
+    """Draw points coloured by their weight for a query, the curve through them, and the attention row.
 
     Args:
         points, curve: x and y of each, rising in x.

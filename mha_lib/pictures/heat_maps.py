@@ -145,7 +145,7 @@ def draw_over_image(
     name: str,
     query_patch: tuple[int, int] | None,
 ) -> Canvas:
-    """Return an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
+    """Draw an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
 
     A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
     """
@@ -232,7 +232,7 @@ def draw_words(
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """The line around the dark pixels of an image (height, width), those above one half, as edges ((x, y), (x, y))."""
+    """Return the outline of the dark pixels of an image (height, width), as edges ((x, y), (x, y))."""
     dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
     upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
     lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones

@@ -83,7 +83,7 @@ def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str
 
 
 def few_colours(image: Image.Image) -> bytes:
-    """An image as a PNG of few colours: the most frequent ones as they are, and some that come near to the others."""
+    """Return an image as a PNG with a small palette."""
     image, buffer = image.convert("RGB"), io.BytesIO()
     codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)

@@ -16,7 +16,7 @@ TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
 
 
 def style() -> str:
-    """How live pictures look in a browser: the palette, and all that is drawn with it, without comments and indents."""
+    """Return the style sheet of live pictures, without comments and indents."""
     text = PALETTE.read_text(encoding="utf-8") + STYLE.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     return re.sub(r"\s*([{};])\s*", r"\1", text)

@@ -70,7 +70,7 @@ class TransposeStepper(LivePicture):
 
 
 def draw_tables(step: Step) -> Canvas:
-    """Return the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+    """Draw the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
     tables = tables_of(step)
     height = max(table_height(rows) for _, rows in tables) * CELL + 54
     width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
@@ -89,7 +89,7 @@ def draw_tables(step: Step) -> Canvas:
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
-    """A step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers side by side."""
+    """Return a step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers."""
     X = step.tensor
     if X.dim() == 3:
         return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]

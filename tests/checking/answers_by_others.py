@@ -291,19 +291,19 @@ def _(weights, values, W_o):
     return torch.einsum("bhqk,bhk->bhqk", weights, length)
 
 
-@wrong("strangers", "It was asked the other way round")
+@wrong("resample_pairs", "It was asked the other way round")
 def _(first, second):
     """The two directions are exchanged: roll by +1 brings the pair before, not the next one."""
     return torch.roll(first, 1, dims=0), torch.roll(second, -1, dims=0)
 
 
-@wrong("strangers", "Single numbers move on, not whole outputs")
+@wrong("resample_pairs", "Single numbers move on, not whole outputs")
 def _(first, second):
     """Without dims=0, roll moves the flattened tensor by one number instead of by one pair."""
     return first.roll(-1), second.roll(1)
 
 
-@right("strangers")
+@right("resample_pairs")
 def _(first, second):
     n = first.size(0)
     here = torch.arange(n)
@@ -725,7 +725,7 @@ def _(peer, X, padding):
     return layer(X, X, X, (~padding).sum(dim=1))
 
 
-@wrong("strangers", "The parts are right, but they stand in another order")
+@wrong("resample_pairs", "The parts are right, but they stand in another order")
 def _(first, second):
     """Both are right, and returned in the wrong order."""
     return second.roll(1, dims=0), first.roll(-1, dims=0)

@@ -200,7 +200,7 @@ RIGHT = {
     "remove_heads": [layer_from_parts],
     "smallest_set": [set_by_loops],
     "choose_head": [head_by_sentences],
-    "strangers": [strangers_by_number],
+    "resample_pairs": [strangers_by_number],
     "evidence": [evidence_by_cost],
     "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

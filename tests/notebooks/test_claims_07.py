@@ -144,7 +144,7 @@ CLAIMS = {
     "The cancelling pair behaves in this way in all thirty models": lambda r: (
         r.cost("cancelling, one", "cancelling, other").min() >= 0.3 and r.cost("cancelling, both").max() <= 0.01
     ),
-    "In 26 of thirty: there each twin costs at most 0.05, and both cost at least 0.1": lambda r: (
+    "In 26 of thirty models, each twin costs at most 0.05, and both cost at least 0.1": lambda r: (
         ((r.cost("twins, one", "twins, other").amax(dim=0) <= 0.05) & (r.cost("twins, both")[0] >= 0.1)).sum() == 26
     ),
     "relies on it. So do the gate gradient, the path gradient and the Shapley values": lambda r: all(
