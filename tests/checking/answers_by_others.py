@@ -291,19 +291,19 @@ def _(weights, values, W_o):
     return torch.einsum("bhqk,bhk->bhqk", weights, length)
 
 
-@wrong("strangers", "It was asked the other way round")
+@wrong("resample_pairs", "It was asked the other way round")
 def _(first, second):
     """The two directions are exchanged: roll by +1 brings the pair before, not the next one."""
     return torch.roll(first, 1, dims=0), torch.roll(second, -1, dims=0)
 
 
-@wrong("strangers", "Single numbers move on, not whole outputs")
+@wrong("resample_pairs", "Single numbers move on, not whole outputs")
 def _(first, second):
     """Without dims=0, roll moves the flattened tensor by one number instead of by one pair."""
     return first.roll(-1), second.roll(1)
 
 
-@right("strangers")
+@right("resample_pairs")
 def _(first, second):
     n = first.size(0)
     here = torch.arange(n)
@@ -340,44 +340,6 @@ def _(seen, unseen, number):
     sets = [s for s in range(2 ** (len(seen).bit_length() - 1)) if s.bit_count() == number]
     chosen = max(sets, key=lambda s: seen[s].item())
     return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
-
-
-@wrong("find_head", "The figure is that of the sentences on which the head was chosen")
-def _(chosen_on, judged_on):
-    """It reports the weight on the sentences that the head was chosen on, not on the others."""
-    mean = chosen_on.mean(dim=0)
-    layer, head = divmod(mean.argmax().item(), mean.shape[1])
-    return [layer, head, mean[layer, head].item()]
-
-
-@wrong("find_head", "Layer and head have changed places")
-def _(chosen_on, judged_on):
-    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
-    mean = chosen_on.mean(dim=0)
-    best = int(mean.argmax())
-    layer = best % mean.shape[1]
-    head = best // mean.shape[1]
-    return [layer, head, float(judged_on.mean(dim=0).flatten()[best])]
-
-
-@wrong("find_head", "The layer is chosen first, by the mean of its heads")
-def _(chosen_on, judged_on):
-    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
-    layers."""
-    means = chosen_on.mean(dim=0)
-    layer = int(means.mean(dim=1).argmax())
-    head = int(means[layer].argmax())
-    return [layer, head, judged_on[:, layer, head].mean().item()]
-
-
-@right("find_head")
-def _(chosen_on, judged_on):
-    best = (-1.0, 0, 0)
-    for layer in range(chosen_on.shape[1]):
-        for head in range(chosen_on.shape[2]):
-            best = max(best, (chosen_on[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
-    _, layer, head = best
-    return [layer, head, judged_on[..., layer, head].mean().item()]
 
 
 @wrong("evidence", "how much texts differ, not how sure their mean is")
@@ -680,7 +642,7 @@ def _(peer, X, padding):
     return layer(X, X, X, (~padding).sum(dim=1))
 
 
-@wrong("strangers", "The parts are right, but they stand in another order")
+@wrong("resample_pairs", "The parts are right, but they stand in another order")
 def _(first, second):
     """Both are right, and returned in the wrong order."""
     return second.roll(1, dims=0), first.roll(-1, dims=0)
