@@ -16,6 +16,7 @@ COMMANDS = {
     "heads": "make research-measures",
     "pruning_speed": "make bench-full",
     "births": "make research-births",
+    "head_writes": "python -m research.head_writes",
     "places": "make research-places",
     "real_heads": "make research-real",
     "next_word": "make research-next-word",
@@ -38,8 +39,10 @@ def load_results(name: str) -> dict | list:
             "pruning_speed": for each cut of a layer its shape, the number of heads kept, and how many times faster it
             became (median and quartiles), with ideals.
             "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
-            scores of the heads, and losses without a head. "places": for each of ``RUNS`` of ``research/places.py``
-            what five seeds give, by the names of its ``COLUMNS``, and the same for a guess. "real_heads": what was
+            scores of the heads, and losses without a head. "head_writes": what the heads of layer 1 of that model write
+            with six seeds, and how far one layer comes, as ``research/head_writes.py`` says.
+            "places": for each of ``RUNS`` of ``research/places.py`` what five seeds give, by the names of its
+            ``COLUMNS``, and the same for a guess. "real_heads": what was
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.
             "next_word": what that model says next on texts that nobody chose, with heads cut, as
             ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
