@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
-	research-measures research-births research-places research-real research-next-word test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -90,6 +90,9 @@ research-real: install ## measure and cut the heads of SmolLM2, and keep the res
 
 research-next-word: install ## cut heads of SmolLM2 and see what it says next, on 78 texts: eleven minutes; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.next_word
+
+research-fresh-texts: install ## hold the claims about SmolLM2 against fresh texts: ten minutes; goes on where it stopped; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m research.fresh_texts
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks

@@ -88,17 +88,6 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
-def must_be_integers(*trial: Any) -> Callable[[Callable], None]:
-    """Make a check that refuses right numbers that are not integers, which no index can be: made for one call."""
-
-    def check(function: Callable) -> None:
-        (outcome,) = run_safely(function, [trial])
-        if outcome.value.is_floating_point():
-            raise MistakeError(f"The numbers are right, but they come as {outcome.value.dtype}; integers are needed.")
-
-    return check
-
-
 def can_fork() -> bool:
     """Return whether calls can run in a forked process: not on Windows, nor on macOS.
 

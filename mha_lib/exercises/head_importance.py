@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,72 +18,6 @@ from mha_lib.models.training import seeded
 from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 
-class Game:
-    """How well a model does with some of its heads: ``score(kept)``, kept a list of their numbers."""
-
-    def __init__(self, num_heads: int) -> None:
-        self.num_heads = num_heads
-        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.5
-        sets = heads.set_members(torch.arange(2**num_heads), num_heads).float()
-        self.values = (sets @ single + ((sets @ pairs) * sets).sum(dim=1) + 0.3 * torch.rand(len(sets))).double()
-
-    def __call__(self, kept: Iterable[int]) -> float:
-        if not isinstance(kept, Iterable):
-            raise TypeError(f"score takes a list with the numbers of the heads that stay, got {kept!r}")
-        heads = [int(head) for head in kept]
-        if not set(heads) <= set(range(self.num_heads)) or len(set(heads)) < len(heads):
-            raise ValueError(f"score takes the numbers of the heads that stay, each once, got {heads}")
-        return self.values[sum(2**head for head in heads)].item()
-
-    def __repr__(self) -> str:
-        return "score"
-
-
-@exercise(
-    trials=lambda: [(Game(num_heads), num_heads) for num_heads in (3, 4, 5, 6, 7)],
-    praise="After every cut you asked again, in the company of those that are left.",
-    idea="What a head is worth depends on who else is there, so one question to each head is not enough.",
-    begin="Begin with a list of the heads that are left, and a loop that goes on until it is empty.",
-    mistakes="""
-    for other in kept if -> for other in range(num_heads) if => Every head is asked once, in the company of all. Who is
-        still there after a cut?
-    max( -> min( => The head whose absence costs most goes first. Which head goes first, by what its absence costs?
-    return order -> $[::-1] => This is the right order, last cut first. From which end is the list read?
-    max( -> min( ; (without(head)) -> ([head]) || (without(head)) -> ([head]) => Heads go by what they do alone. What
-        does a head's absence cost those that are left?
-    (without(head)) -> ([*order, head]) || (without(head)) -> ([*order, head]) ; return order -> $[::-1] => This is an
-        order in which heads join. Does the search begin with all heads, or with none?
-    max( -> min( ; (without(head)) -> ([*order, head]) => The score is asked about the heads that are cut. Whom should
-        it be asked about?
-    (without(head)) -> (kept) => Heads go by their number. Is the score asked the same for every head?
-    order.append(gone) -> order.append(kept.index(gone)) => A head's place in the list of those that are left is given.
-        Where is its number?
-    return order -> return [order.index(head) for head in range(num_heads)] => It is said for each head when it goes.
-        What should be said for each cut?
-    while kept: -> while len(kept) > 1: => The last head that is left is missing. When does the loop end?
-    (without(head)) -> ([int(other in kept and other != head) for other in range(num_heads)]) || (head) => The score is
-        not given a list of the heads that stay, and an error is raised.
-    """,
-)
-def order_of_cuts(score, num_heads):
-    """A greedy search for the order in which heads go: each time the one whose absence costs least those that are left.
-
-    score(kept) says how well the model does with the heads in the list ``kept`` alone → the numbers of all heads, in
-    the order in which they are cut.
-    Source: greedy backward elimination; for heads P. Michel, O. Levy, G. Neubig, 2019, section 4, prune step by step.
-    """
-    kept, order = list(range(num_heads)), []
-
-    def without(head):
-        return [other for other in kept if other != head]
-
-    while kept:
-        gone = max(kept, key=lambda head: score(without(head)))
-        order.append(gone)
-        kept.remove(gone)
-    return order
-
-
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     """Accuracies of one game, measured on two halves of the examples."""
     common = torch.rand(2**num_heads, dtype=torch.float64)
@@ -92,37 +26,36 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
 
 @exercise(
     trials=lambda: [(*two_tables(h), number) for h, number in ((3, 2), (4, 1), (5, 3), (6, 4), (6, 2), (7, 3))],
-    praise="Chosen on some examples, judged on others, and held against chance at the same size.",
-    idea="Three decisions: on which table to choose, on which to judge, and what to compare with.",
-    begin="Begin with the choice: heads.best_sets gives the best set of every size. On which table may you look?",
+    praise="The set is chosen on some examples, tested on others, and compared with random sets of its size.",
+    idea="Three decisions: on which table to choose, on which to test, and what to compare with.",
+    begin="Begin with the choice: heads.best_sets gives the best set of every size. Only one table may be used for it.",
     mistakes="""
     random_pruning_curve(unseen) -> random_pruning_curve(seen) ; unseen[chosen] -> seen[chosen] => Luck counts as skill:
-        chosen and judged on the seen examples. On which should it be judged?
-    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples. Who may look at them, and when?
+        chosen and judged on the seen examples. Test it on the others.
+    best_sets(seen) -> best_sets(unseen) => Chosen on the unseen examples, which only test the choice.
     best_sets(seen) -> best_sets(unseen) ; random_pruning_curve(unseen) -> random_pruning_curve(seen) ;
-        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and judged on the seen ones. Which table may be
-        used for what?
-    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Which may be used for choosing?
+        unseen[chosen] -> seen[chosen] => Chosen on the unseen examples and tested on the seen ones. Exchange the two.
+    best_sets(seen) -> best_sets(seen + unseen) => Chosen on both tables. Only the seen examples may choose.
     unseen[chosen] -> seen[chosen] || random_pruning_curve(unseen) -> random_pruning_curve(seen) => Chosen and random
-        heads are judged on different examples. Can the two be compared?
+        heads are judged on different examples. Test both on the unseen ones.
     - by_chance -> - unseen[-1] || - unseen[0] || heads.random_pruning_curve(unseen)[number] ->
         unseen[heads.worst_sets(unseen)[number]] || unseen[heads.best_sets(unseen)[number]] => This compares with one
-        set, not with the mean over sets of this size. What would chance have chosen?
+        set. Compare with the mean over all sets of this size.
     heads.random_pruning_curve(unseen)[number] -> unseen.mean() || random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. How many heads does a
-        fair opponent keep?
-    - by_chance -> _ => Nothing is compared: this is the accuracy of the chosen heads.
+        random_pruning_curve(unseen).mean() => This compares with the mean over sets of all sizes. Compare with sets of
+        this size.
+    - by_chance -> _ => This is the accuracy of the chosen heads. Compare it with that of random heads.
     unseen[chosen] - by_chance -> unseen[chosen] / by_chance || unseen[chosen] / by_chance - 1 => A ratio is taken.
-        Which difference is asked for?
+        Return a difference.
     best_sets(seen)[number] -> best_sets(seen)[-1 - number] ; random_pruning_curve(unseen)[number] ->
         random_pruning_curve(unseen)[-1 - number] || best_sets(seen)[number] -> best_sets(seen)[number - 1] ||
         best_sets(seen)[number] -> best_sets(seen)[number - 1] ; random_pruning_curve(unseen)[number] ->
-        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Which set stands at place 0?
+        random_pruning_curve(unseen)[number - 1] => Another number of heads is kept. Index 0 is the set without heads.
     best_sets(seen) -> top_k_sets(seen[-1] - seen[-1 - 2 ** torch.arange(len(seen).bit_length() - 1)]) ||
         top_k_sets(seen[2 ** torch.arange(len(seen).bit_length() - 1)]) || top_k_sets(heads.shapley(seen)) => Heads are
-        chosen one by one, by a number for each. What can a table of all sets tell by itself?
+        chosen one by one, by a number for each. The table has the accuracy of every set: look up the best.
     best_sets(seen)[number] -> best_sets(seen) || best_sets(seen)[number] -> best_sets(seen) ; .item() -> _ => The best
-        sets of all sizes are judged at once, which is an error where one number is asked for. Which set is it?
+        sets of all sizes are tested at once, which is an error where one number is needed. Take the one of this size.
     heads.best_sets(seen)[number] -> torch.stack([part for kept, part in enumerate(seen) if kept.bit_count() ==
         number]).argmax() => The best set's place among those of its size is taken for its number in the whole table.
     """,

@@ -1,74 +1,9 @@
-"""Exercises on heads of real models: a head chosen and judged on different sentences, strangers for pairs, evidence."""
+"""Exercises on heads of real models: strangers for pairs, and evidence."""
 
 import torch
-from torch import Tensor
 
 from mha_lib import heads  # noqa: F401 (mistakes of the tables use it)
 from mha_lib.checking.exercise import exercise
-
-
-def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
-    """Weights on a wanted word: most heads hardly ever find it, some do now and then, and often one by luck."""
-    weights = torch.rand(number, num_layers, num_heads) ** 3
-    weights[0] *= 0.2
-    return weights
-
-
-@exercise(
-    trials=lambda: [
-        (sentences(4, 2, 3), sentences(3, 2, 3)),
-        (sentences(3, 3, 4), sentences(5, 3, 4)),
-        (sentences(6, 5, 4), sentences(4, 5, 4)),
-    ],
-    praise="Chosen on some sentences, judged on others: this figure may be believed.",
-    idea="Which sentences may have a say in the choice, and which in the figure?",
-    begin="Begin with the mean weight of each head over the sentences that are for choosing.",
-    mistakes="""
-        judged_on.mean(dim=0).flatten()[best] -> means.max() => The figure is that of the sentences on which the head
-            was chosen. It is partly luck; where is it not?
-        means = chosen_on.mean(dim=0).flatten() -> means = judged_on.mean(dim=0).flatten() => The head is chosen on the
-            sentences that are to judge it. What may they not know?
-        means = chosen_on.mean(dim=0).flatten() -> means = torch.cat([chosen_on, judged_on]).mean(dim=0).flatten() =>
-            The head is chosen on all sentences. On which can it be judged then?
-        judged_on.mean(dim=0).flatten()[best] -> torch.cat([chosen_on, judged_on]).mean(dim=0).flatten()[best] => The
-            figure is that of all sentences. Which of them had a say in the choice?
-        judged_on.mean(dim=0).flatten()[best] -> judged_on.mean(dim=0).max() => The figure is that of the best head on
-            the other sentences. Is it the head that was chosen?
-        means = chosen_on.mean(dim=0).flatten() -> means = chosen_on.amax(dim=0).flatten() => The head is chosen for its
-            best sentence. How does it do on all of them?
-        means = chosen_on.mean(dim=0).flatten() -> means = -chosen_on.mean(dim=0).flatten() => This is the head that
-            finds the word least.
-        judged_on.mean(dim=0).flatten()[best] -> judged_on.amax(dim=0).flatten()[best] => The figure is that of the
-            sentence on which the head does best. How does it do on all of them?
-        best // num_heads, best % num_heads -> best % num_heads, best // num_heads => Layer and head have changed
-            places.
-        best // num_heads, best % num_heads -> best // num_heads + 1, best % num_heads + 1 => Layers and heads are
-            counted from 1. And in this course?
-        [best // num_heads, best % num_heads, figure] -> [best, figure] => Layer and head are one number. In which layer
-            is it?
-        (chosen_on, judged_on): -> (judged_on, chosen_on): => The two kinds of sentences have changed places.
-        chosen_on.shape[2] -> chosen_on.shape[1] => The place among all heads is divided by the number of layers. How
-            many heads does a layer have?
-        means.argmax().item() -> chosen_on.mean(dim=(0, 2)).argmax().item() * num_heads + chosen_on.mean(dim=(0,
-            1)).argmax().item() => Layer and head are chosen apart, each by a mean over the other. Is this head the
-            best?
-        means.argmax().item() -> max(range(len(means)), key=lambda place: (chosen_on.mean(dim=(0, 2))[place //
-            num_heads].item(), means[place].item())) => The layer is chosen first, by the mean of its heads. Is the best
-            head there?
-        """,
-)
-def find_head(chosen_on, judged_on):
-    """The head that finds a word best, and how well, in a figure that did not choose it.
-
-    chosen_on (sentences, layers, heads) and judged_on (other sentences, layers, heads): the weight that each head gives
-    to the wanted word in each sentence → layer, head and figure, three plain numbers (``.item()``): the head with the
-    highest mean weight on the sentences for choosing, and its mean weight on the others.
-    """
-    num_heads = chosen_on.shape[2]
-    means = chosen_on.mean(dim=0).flatten()
-    best = means.argmax().item()
-    figure = judged_on.mean(dim=0).flatten()[best].item()
-    return [best // num_heads, best % num_heads, figure]
 
 
 @exercise(
@@ -178,5 +113,6 @@ def evidence(whole, without, others):
     standard error of that, from how much it differs between texts.
     """
     difference = without - others.mean(dim=0)  # (texts,) - (texts,)
-    mean, error = difference.mean().item(), (difference.std() / len(difference) ** 0.5).item()
+    mean = difference.mean().item()
+    error = (difference.std() / len(difference) ** 0.5).item()
     return [mean, error]

@@ -16,27 +16,13 @@ COMMANDS = {
     "heads": "make research-measures",
     "pruning_speed": "make bench-full",
     "births": "make research-births",
+    "head_writes": "python -m research.head_writes",
     "places": "make research-places",
     "real_heads": "make research-real",
     "next_word": "make research-next-word",
+    "fresh_texts": "make research-fresh-texts",
 }
 BLOCK_MEANS = "the layers alone"  # every head counts as the mean of its block
-PASSES: Mapping[str, str] = {  # what an order costs, in passes of the model over the examples, for N heads
-    "leave one out, zero, loss": "N + 1 forward",
-    "gate gradient": "1 forward, 1 backward",
-    "leave one out, zero, loss, taken again": "N (N + 1) / 2 forward",
-    "path gradient": "20 forward, 20 backward",
-    "path gradient, taken again": "20 N forward, 20 N backward",
-    "confidence": "1 forward",
-    "output norm": "1 forward",
-    "hard-concrete gates": "600 forward, 600 backward, of 32 examples",
-    "Shapley, 50 orders": "50 N forward",
-    "Shapley, exact": "2^N forward",
-    "greedy": "N (N + 1) / 2 forward",
-    "oracle": "2^N forward",
-    BLOCK_MEANS: "2^N forward",
-    "random": "none",
-}
 
 
 def load_results(name: str) -> dict | list:
@@ -53,11 +39,14 @@ def load_results(name: str) -> dict | list:
             "pruning_speed": for each cut of a layer its shape, the number of heads kept, and how many times faster it
             became (median and quartiles), with ideals.
             "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
-            scores of the heads, and losses without a head. "places": for each of ``RUNS`` of ``research/places.py``
-            what five seeds give, by the names of its ``COLUMNS``, and the same for a guess. "real_heads": what was
+            scores of the heads, and losses without a head. "head_writes": what the heads of layer 1 of that model write
+            with six seeds, and how far one layer comes, as ``research/head_writes.py`` says.
+            "places": for each of ``RUNS`` of ``research/places.py`` what five seeds give, by the names of its
+            ``COLUMNS``, and the same for a guess. "real_heads": what was
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.
             "next_word": what that model says next on texts that nobody chose, with heads cut, as
-            ``research/next_word.py`` says.
+            ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
+            as ``research/fresh_texts.py`` says.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

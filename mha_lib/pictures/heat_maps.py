@@ -145,7 +145,7 @@ def draw_over_image(
     name: str,
     query_patch: tuple[int, int] | None,
 ) -> Canvas:
-    """Return an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
+    """Draw an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
 
     A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
     """

@@ -122,7 +122,7 @@ class LayerExplorer(LivePicture):
         return layer.attention_weights
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Return the maps of all heads on the chosen sequence."""
+        """Draw the maps of all heads on the chosen sequence."""
         weights, length = self.weights()[self.example], self.valid_lens[self.example]
         num_heads, num_queries, num_keys = weights.shape
         columns, side = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0), max(130, 11 * max(weights.shape[1:]))

@@ -225,7 +225,7 @@ class LivePicture(anywidget.AnyWidget):
         self.send({"to": to, "bytes": list(parts), **rest}, list(parts.values()))
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Return the present state without a browser: an image, the words that say it whole, and what to notice."""
+        """Draw the present state without a browser: an image, its text alternative, and what to notice."""
         raise NotImplementedError
 
     def page_data(self) -> dict[str, Any]:

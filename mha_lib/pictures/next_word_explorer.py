@@ -82,11 +82,11 @@ class NextWordExplorer(LivePicture):
         self.query = min(self.query, len(self.shown().tokens) - 1)
 
     def shown(self) -> NextWords:
-        """Return the text that is shown, with all cuts that are known of it."""
+        """Draw the text that is shown, with all cuts that are known of it."""
         return self._known[self.text] if self.text else self.kept[self.example]
 
     def without(self, cut: Iterable[int]) -> NextWords:
-        """Return the text that is shown, with what comes next without these heads.
+        """Draw the text that is shown, with what comes next without these heads.
 
         Raises:
             ImportError: this was not kept, and there is no model to compute it; the message says how to get one.
@@ -129,7 +129,7 @@ class NextWordExplorer(LivePicture):
         return state
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Return the text, what comes next, and all heads, those that are cut crossed out."""
+        """Draw the text, what comes next, and all heads, those that are cut crossed out."""
         text, cut, unknown = self.shown(), tuple[int, ...](), ""
         try:
             text, cut = self.without(self.cut), tuple(sorted(self.cut))
@@ -153,7 +153,7 @@ def spelled(token: str) -> str:
 
 
 def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], title: str) -> Canvas:
-    """Return the text in the colours of one head's weights, what comes next, ten bars, and a cell for each head.
+    """Draw the text in the colours of one head's weights, what comes next, ten bars, and a cell for each head.
 
     Args:
         place: which cut of ``text``.

@@ -92,7 +92,7 @@ class NumHeadsExplorer(LivePicture):
         return self.kept[self.num_letters, self.num_heads].weights(self.valid_lens)
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Return the bars of all models, and below them the maps of the chosen one."""
+        """Draw the bars of all models, and below them the maps of the chosen one."""
         jobs, rows = self.jobs(), -(-self.num_heads // COLUMNS)
         columns = -(-self.num_heads // rows)
         width = max(len(HEAD_COUNTS) * BAR, columns * (SIDE + GAP) - GAP)

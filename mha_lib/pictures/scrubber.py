@@ -59,7 +59,7 @@ class TrainingScrubber(LivePicture):
         super().__init__("Attention over a training run", data, **first)
 
     def draw(self) -> tuple[Canvas, str, str]:
-        """Return the first, the shown and the last step, one below the other."""
+        """Draw the first, the shown and the last step, one below the other."""
         rows = sorted({0, self.step, len(self.steps) - 1})
         titles = [f"step {self.steps[row]}, {title}" for row in rows for title in self.titles]
         canvas = draw_maps(list(self.maps[rows].flatten(0, 1)), titles, len(self.titles), 130)

@@ -70,7 +70,7 @@ class TransposeStepper(LivePicture):
 
 
 def draw_tables(step: Step) -> Canvas:
-    """Return the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+    """Draw the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
     tables = tables_of(step)
     height = max(table_height(rows) for _, rows in tables) * CELL + 54
     width = sum(table_width(rows) * CELL + CELL for _, rows in tables)

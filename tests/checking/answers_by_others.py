@@ -342,44 +342,6 @@ def _(seen, unseen, number):
     return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
 
 
-@wrong("find_head", "The figure is that of the sentences on which the head was chosen")
-def _(chosen_on, judged_on):
-    """It reports the weight on the sentences that the head was chosen on, not on the others."""
-    mean = chosen_on.mean(dim=0)
-    layer, head = divmod(mean.argmax().item(), mean.shape[1])
-    return [layer, head, mean[layer, head].item()]
-
-
-@wrong("find_head", "Layer and head have changed places")
-def _(chosen_on, judged_on):
-    """Layer and head are exchanged: the quotient is the layer and the remainder is the head."""
-    mean = chosen_on.mean(dim=0)
-    best = int(mean.argmax())
-    layer = best % mean.shape[1]
-    head = best // mean.shape[1]
-    return [layer, head, float(judged_on.mean(dim=0).flatten()[best])]
-
-
-@wrong("find_head", "The layer is chosen first, by the mean of its heads")
-def _(chosen_on, judged_on):
-    """It picks the layer with the highest mean over all its heads first, instead of the single best head of all
-    layers."""
-    means = chosen_on.mean(dim=0)
-    layer = int(means.mean(dim=1).argmax())
-    head = int(means[layer].argmax())
-    return [layer, head, judged_on[:, layer, head].mean().item()]
-
-
-@right("find_head")
-def _(chosen_on, judged_on):
-    best = (-1.0, 0, 0)
-    for layer in range(chosen_on.shape[1]):
-        for head in range(chosen_on.shape[2]):
-            best = max(best, (chosen_on[:, layer, head].mean().item(), layer, head), key=lambda one: one[0])
-    _, layer, head = best
-    return [layer, head, judged_on[..., layer, head].mean().item()]
-
-
 @wrong("evidence", "how much texts differ, not how sure their mean is")
 def _(whole, without, others):
     """It returns the standard deviation between texts, not the standard error: the root of the number of texts is
@@ -645,89 +607,6 @@ def _(weights, letters):
     return sum(weights[:, t, s] for t, s in wanted) / len(wanted)
 
 
-@wrong("goes_on", "this takes the first place")
-def _(letters):
-    """index finds the first earlier occurrence, not the last one."""
-    row = letters.tolist()
-    answer = []
-    for t, letter in enumerate(row):
-        if letter in row[:t]:
-            answer.append(row[row.index(letter) + 1])
-        else:
-            answer.append(-1)
-    return torch.tensor(answer)
-
-
-@wrong("goes_on", "This is a place. Which letter stands there?")
-def _(letters):
-    """It returns the place of the token that followed, not the letter that stands there."""
-    out = torch.full_like(letters, -1)
-    for t in range(len(letters)):
-        for s in range(t):
-            if letters[s] == letters[t]:
-                out[t] = s + 1
-    return out
-
-
-@wrong("goes_on", "A copy directly before the token is not seen")
-def _(letters):
-    """The follower of the token directly before is noted only after the look-up, so a letter that comes twice in a row
-    does not find its last occurrence."""
-    followed_by = {}
-    out = []
-    before = None
-    for letter in letters.tolist():
-        out.append(followed_by.get(letter, -1))
-        if before is not None:
-            followed_by[before] = letter
-        before = letter
-    return torch.tensor(out)
-
-
-@right("goes_on")
-def _(letters):
-    n = len(letters)
-    place = torch.arange(n)
-    earlier = (letters[:, None] == letters) & (place < place[:, None])
-    last = torch.where(earlier, place, -1).amax(dim=1)
-    return torch.where(last >= 0, letters[(last + 1).clamp(max=n - 1)], -1)
-
-
-@wrong("reorder_heads", "The rows of W_o have moved")
-def _(W_q, W_k, W_v, W_o, num_heads, order):
-    """W_o is reordered by rows like the others, but its heads stand side by side in columns."""
-    d = W_q.shape[0] // num_heads
-
-    def move(W):
-        return torch.cat([W[i * d : (i + 1) * d] for i in order], dim=0)
-
-    return move(W_q), move(W_k), move(W_v), move(W_o)
-
-
-@wrong("reorder_heads", "place i should get head order[i]")
-def _(W_q, W_k, W_v, W_o, num_heads, order):
-    """It uses the inverse order: head i goes to place order[i], instead of place i holding head order[i]."""
-    order = torch.as_tensor(order).argsort()
-    rows = torch.arange(len(W_q)).reshape(num_heads, -1)[order].flatten()
-    return W_q[rows], W_k[rows], W_v[rows], W_o[:, rows]
-
-
-@wrong("reorder_heads", "W_o has stayed as it was")
-def _(W_q, W_k, W_v, W_o, num_heads, order):
-    """W_o stays as it was, so its columns no longer belong to the heads that stand before them."""
-    size = W_q.shape[1]
-    stacked = [W.reshape(num_heads, -1, size)[order].reshape(-1, size) for W in (W_q, W_k, W_v)]
-    return (*stacked, W_o)
-
-
-@right("reorder_heads")
-def _(W_q, W_k, W_v, W_o, num_heads, order):
-    order = torch.as_tensor(order)
-    p = len(W_q) // num_heads
-    move = torch.kron(torch.eye(num_heads)[order], torch.eye(p)).to(W_q.dtype)
-    return move @ W_q, move @ W_k, move @ W_v, W_o @ move.T
-
-
 @wrong("honest_gain", "the same, in every call that was tried")
 def _(seen, unseen, number):
     """A constant."""
@@ -819,17 +698,6 @@ def _(weights, letters):
     """First copies are counted, too; no weight is on what comes after them."""
     row = letters.tolist()
     return torch.stack([weights[:, t, row.index(letter) + 1] for t, letter in enumerate(row)]).mean(dim=0)
-
-
-@wrong("goes_on", "they come as torch.float32; integers are needed")
-def _(letters):
-    """The letters are right, but they are floats, where the exercise asks for integers."""
-    answers = torch.full(letters.shape, -1.0)
-    for t in range(len(letters)):
-        for earlier in range(t):
-            if letters[earlier] == letters[t]:
-                answers[t] = letters[earlier + 1]
-    return answers
 
 
 @wrong("blockwise_attention", "A block is skipped for all queries")

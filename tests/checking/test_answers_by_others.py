@@ -7,7 +7,8 @@ import pytest
 import torch
 from answers_by_others import RIGHT, WRONG
 
-from mha_lib.exercises import COURSE, reorder_heads
+from mha_lib.checking.exercise import exercise
+from mha_lib.exercises import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -32,6 +33,22 @@ def test_of_a_wrong_answer_the_mistake_is_named_or_nothing_is_claimed(name, answ
 
 def test_most_mistakes_are_named():
     assert len(WRONG) >= 72 and sum(bool(words) for *_, words in WRONG) >= NAMED * len(WRONG)
+
+
+@exercise(
+    trials=lambda: [
+        (*torch.randn(4, heads * size, heads * size), heads, torch.tensor(order))
+        for heads, size, order in ((2, 1, [1, 0]), (3, 2, [2, 0, 1]), (4, 3, [2, 0, 3, 1]))
+    ],
+    praise="So.",
+    idea="Think.",
+    begin="Begin.",
+    mistakes="W_o.T.unflatten(0, sizes)[order].flatten(0, 1).T -> W_o => W_o has stayed as it was.",
+)
+def reorder_heads(W_q, W_k, W_v, W_o, num_heads, order):
+    sizes = (num_heads, -1)
+    rows = [W.unflatten(0, sizes)[order].flatten(0, 1) for W in (W_q, W_k, W_v)]
+    return (*rows, W_o.T.unflatten(0, sizes)[order].flatten(0, 1).T)
 
 
 @pytest.mark.parametrize(

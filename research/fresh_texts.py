@@ -1,0 +1,360 @@
+"""What the report says of SmolLM2, held against fresh texts: ``make research-fresh-texts``.
+
+The protocol, written before anything was measured:
+
+- **Texts**: rows of 64 tokens in fresh_texts.txt, four each of old fiction (Melville, Carroll, Shelley), descriptions
+  of Python packages, and docstrings of scientific packages. No measure sees them, and none is of the kind of *prose*
+  that gives means.
+- **Calibration**: three draws of 24 rows that ``real_heads`` does not use: prose 100 and 101, docstrings 100.
+- **Measures**: the gate gradient (towards zero) and the gradient towards the mean, absolute values of each row.
+- **Removed** heads give their mean over the calibration rows and their positions; ``real_heads`` has zeros.
+- **Layer-matched random baseline**: as many heads of each layer, two draws for each calibration.
+- **Decision**: a measure leads if the interval over texts (Student, 95 %, paired with the mean of its baselines) lies
+  below 0 and no draw loses less. An interval below 0 alone is a *weak* lead. All else is a tie.
+- **Units**: heads, groups of three that share keys, whole layers, each by the summed gradient towards the mean; layers
+  also by the signed single costs that ``real_heads`` keeps.
+- **Circuit**: the five heads that were found on other sequences, and three of them, held fixed and patched, on two
+  new sets of random tokens and on real words that come twice; beside draws of five of the same layers and of all later
+  ones.
+- **Words**: the 22 texts of ``next_word`` that the model continues with the word it read; the five against twenty draws
+  of the same layers and twenty of all, with means; ``next_word`` has it with zeros.
+
+Calibrations, draws, texts (six of each kind are in the file) and sizes were cut down for want of time, when nothing but
+``halves`` and ``circuit`` had been seen. Each part is kept as soon as it is done. All takes about ten minutes of CPU
+time on one thread.
+"""
+
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mha_lib import heads
+from mha_lib.heads.ablation import eval_mode, hook_heads
+from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
+from mha_lib.models.next_words import GROUPS, NUM_HEADS, START
+from mha_lib.models.smollm2 import SmolLM2, smollm2
+from mha_lib.models.tasks import Batch
+from research import real_cuts as cuts
+from research.kept import kept_file, rounded, write_compact
+from research.real_cuts import SHAPE, loss_of
+from research.real_texts import JUDGED_ON, REPEATED, TASK, drawn, pool, repeats, rows
+from research.word_circuit import LATER, TELLER, Judge, without
+
+TEXTS = Path(__file__).with_name("fresh_texts.txt")
+PARTS_FOLDER = Path(__file__).with_name("results") / "subset" / "fresh_texts"  # git ignores it
+CALIBRATIONS = (("prose", 100), ("prose", 101), ("docstrings", 100))
+ROWS = 24
+SIZES = (54, 81)
+MATCHED = 2
+OF_EACH_KIND, IN_FILE = 4, 6  # texts
+FIVE = ((17, 3), (17, 4), (17, 5), (18, 6), (18, 7))
+THREE, OTHER_TWO = (FIVE[0], FIVE[3], FIVE[4]), FIVE[1:3]
+DRAWS = 4
+WORD_DRAWS = {"same layers": 20, "all heads": 20}
+
+
+def main(names: list[str]) -> None:
+    """Measure what is not there yet, and write the results once all parts are."""
+    PARTS_FOLDER.mkdir(parents=True, exist_ok=True)
+    model = smollm2()
+    with eval_mode(model):
+        for name in names or PARTS:
+            file, start = PARTS_FOLDER / f"{name}.json", time.process_time()
+            if not file.exists():
+                write_compact(file, rounded(PARTS[name](model), 4))
+                print(f"{name}: {time.process_time() - start:.0f} s of CPU time", file=sys.stderr, flush=True)
+    found = {file.stem: json.loads(file.read_text()) for file in PARTS_FOLDER.glob("*.json")}
+    if found.keys() >= PARTS.keys():
+        write_compact(kept_file("fresh_texts"), {name: found[name] for name in PARTS})
+
+
+def fresh_rows() -> list[tuple[str, str]]:
+    """Kind and text, the first OF_EACH_KIND of each kind."""
+    lines = TEXTS.read_text(encoding="utf-8").splitlines()
+    kept = [line for number, line in enumerate(lines) if number % IN_FILE < OF_EACH_KIND]
+    return [(kind, text) for kind, text in (line.split("\t") for line in kept)]
+
+
+def fresh(model: SmolLM2) -> Batch:
+    """The fresh texts' first tokens, by kind in the order of the file."""
+    found = rows(model, [text for _, text in fresh_rows()])
+    assert len(found) == len(fresh_rows()), "a fresh text has fewer than 64 tokens"
+    return TASK.examples(found)
+
+
+def calibration(model: SmolLM2, kind: str, draw: int) -> Batch:
+    """The rows of one draw."""
+    return pool(model, kind)[drawn(ROWS, draw)]
+
+
+def means_of(model: SmolLM2, kind: str, draw: int) -> list[Tensor]:
+    """What every head gives on average over the rows of one draw and their positions."""
+    return heads.ablation_values(model, calibration(model, kind, draw), "mean")
+
+
+# Measures
+
+
+def gradients_towards_mean(model: SmolLM2, batch: Batch, means: Sequence[Tensor]) -> Tensor:
+    """How each row's loss falls as each head opens from its mean: (rows, 30, 9)."""
+
+    def of_rows(part: Batch) -> Tensor:
+        own = torch.ones(len(part), *SHAPE, requires_grad=True)
+
+        def between(layer: int) -> Callable[[Tensor], Tensor]:
+            return lambda found: means[layer] + own[:, layer, :, None, None] * (found - means[layer])
+
+        with hook_heads(model.attentions, [between(layer) for layer in range(SHAPE[0])]):
+            loss = TASK.losses(model(part.inputs), part.targets).mean(dim=1).sum()
+        return -torch.autograd.grad(loss, own)[0].double()
+
+    return torch.cat([of_rows(batch[start : start + 4]) for start in range(0, len(batch), 4)])
+
+
+def measured(model: SmolLM2, kind: str, draw: int) -> dict[str, Tensor]:
+    """Both measures of each row of one draw, made once: (rows, 30, 9) by name."""
+    file = PARTS_FOLDER / f"{kind} {draw}.pt"
+    if not file.exists():
+        batch = calibration(model, kind, draw)
+        towards = gradients_towards_mean(model, batch, means_of(model, kind, draw))
+        torch.save({"gate gradient": cuts.row_gradients(model, batch), "towards the mean": towards}, file)
+    return torch.load(file)
+
+
+def importance(model: SmolLM2, kind: str, draw: int) -> dict[str, Tensor]:
+    """Mean absolute values: (30, 9) by name."""
+    return {name: each.abs().mean(dim=0) for name, each in measured(model, kind, draw).items()}
+
+
+def lost(model: SmolLM2, gates: Tensor, means: Sequence[Tensor]) -> Tensor:
+    """The loss of each fresh text where removed heads give their means: (texts,)."""
+    with cuts.substituted(model, gates, list(means)):
+        return loss_of(model, fresh(model))
+
+
+# Parts
+
+
+def whole(model: SmolLM2) -> dict:
+    """The loss of each fresh text with all heads, and of which kind it is."""
+    return {"kinds": [kind for kind, _ in fresh_rows()], "loss": loss_of(model, fresh(model))}
+
+
+def against_matched(model: SmolLM2) -> dict:
+    """Losses by measure, calibration and size: of the measure, and of draws with as many heads of each layer."""
+    found: dict[str, dict] = {}
+    for number, (kind, draw) in enumerate(CALIBRATIONS):
+        means = means_of(model, kind, draw)
+        for name, order in importance(model, kind, draw).items():
+            seeds = range(100 * number, 100 * number + MATCHED)
+            found.setdefault(name, {})[f"{kind} {draw}"] = {
+                str(size): {
+                    "measure": lost(model, cuts.kept(order, size), means),
+                    "matched": [lost(model, cuts.kept(permute_within_blocks(order, s), size), means) for s in seeds],
+                }
+                for size in SIZES
+            }
+    return found
+
+
+def units(model: SmolLM2) -> dict:
+    """Losses where heads, groups that share keys or whole layers go, with means, and what is left of the cache."""
+    found: dict[str, dict] = {}
+    for kind, draw in (CALIBRATIONS[0], CALIBRATIONS[2]):
+        means = means_of(model, kind, draw)
+        for name, order in unit_orders(importance(model, kind, draw)["towards the mean"]).items():
+            row = found.setdefault(name, {}).setdefault(f"{kind} {draw}", {})
+            for size in (27, 54):
+                gates = cuts.kept(order, size)
+                kept = gates.unflatten(1, (3, 3)).amax(dim=2).sum()
+                row[str(size)] = {"loss": lost(model, gates, means), "key-value heads": int(kept)}
+    return found
+
+
+def unit_orders(towards: Tensor) -> dict[str, Tensor]:
+    """Importance of each head by unit: equal within a group or a layer that goes as a whole."""
+    kept = json.loads(kept_file("real_heads").read_text())["costs on prose"]["mean"]
+    groups = towards.unflatten(1, (3, 3)).sum(dim=2, keepdim=True).expand(-1, -1, 3).flatten(1)
+    return {
+        "heads": towards,
+        "key-value groups": groups,
+        "layers": block_mean_baseline(towards),
+        "layers by signed costs": block_mean_baseline(torch.tensor(kept).double()),
+    }
+
+
+def circuit(model: SmolLM2) -> dict:
+    """What the teller costs on three sets of sequences, with groups of later heads held fixed and patched."""
+    pick, others = random.Random(11), [place for place in LATER if place not in FIVE]
+    near = {layer: [place for place in others if place[0] == layer] for layer in (17, 18)}
+    draws = {
+        "same layers": [[*pick.sample(near[17], 3), *pick.sample(near[18], 2)] for _ in range(DRAWS)],
+        "all later": [pick.sample(others, len(FIVE)) for _ in range(DRAWS)],
+    }
+    texts = [line.split("\t")[1] for line in TEXTS.read_text(encoding="utf-8").splitlines()[:JUDGED_ON]]
+    words = torch.cat([rows(model, texts)[:, :REPEATED]] * 2, dim=1)
+    batches = {
+        "random tokens 401": repeats(JUDGED_ON, seed=401),
+        "random tokens 402": repeats(JUDGED_ON, seed=402),
+        "real words": TASK.examples(words),
+    }
+    found = {}
+    for name, batch in batches.items():
+        judge = Judge(model, batch)
+        losses = TASK.loss(model, batch)
+        found[name] = {
+            "first time": losses[:, :REPEATED].mean(dim=1),
+            "second time": judge.loss,
+            "cut": judge.cost([TELLER]),
+            "five fixed": judge.frozen(FIVE),
+            "three fixed": judge.frozen(THREE),
+            "five patched": judge.misled(FIVE),
+            "three patched": judge.misled(THREE),
+            "other two patched": judge.misled(OTHER_TWO),
+            **{f"draws fixed, {kind}": [judge.frozen(draw) for draw in some] for kind, some in draws.items()},
+            **{f"draws patched, {kind}": [judge.misled(draw) for draw in some] for kind, some in draws.items()},
+        }
+    return {"draws": draws, "costs": found}
+
+
+def three_heads(model: SmolLM2) -> dict:
+    """What *removed* and *the mean* are: three heads on repeats, with four replacements for their outputs."""
+    batch = repeats(JUDGED_ON, seed=403)
+    judge = Judge(model, batch)
+    instead = {
+        "zeros": None,
+        "mean of these sequences": heads.ablation_values(model, batch, "mean"),
+        "another sequence": heads.ablation_values(model, batch, "resample"),
+        "mean of prose": means_of(model, *CALIBRATIONS[0]),
+    }
+    three: dict[str, dict] = {}
+    for place in ((1, 4), (16, 0), (18, 6)):
+        for name, given in instead.items():
+            three.setdefault(str(place), {})[name] = repeat_cost(judge, place, given)
+    return three
+
+
+def repeat_cost(judge: Judge, place: tuple[int, int], instead: Sequence[Tensor] | None) -> Tensor:
+    """What a head costs on the second time of each sequence, with zeros or with something else instead."""
+    if instead is None:
+        return judge.cost([place])
+    with cuts.substituted(judge.model, without(place), list(instead)):
+        return judge.cost()
+
+
+def words(model: SmolLM2) -> dict:
+    """On how many of the 22 texts the next word changes, and what the word read then costs more, for every draw."""
+    kept = json.loads(kept_file("next_word").read_text())["read or known"]
+    texts = [row["text"] for row in kept if row["says what was read"] and not row["seen before"]]
+    draws = word_draws()
+    given = {"means": means_of(model, *CALIBRATIONS[2])}
+    all_cuts = [(), GROUPS["induction"], *draws["same layers"], *draws["all heads"]]
+    found: dict[str, dict] = {"draws": draws}
+    for name, means in given.items():
+        nats, changes = [], []
+        for text in texts:
+            log_p = log_p_without(model, [START, *model.tokenize(text)], all_cuts, means)
+            first = log_p.argmax(dim=1)
+            changes.append(first != first[0])
+            nats.append(log_p[0, first[0]] - log_p[:, first[0]])
+        changed, more = torch.stack(changes).sum(dim=0).tolist(), torch.stack(nats).mean(dim=0).tolist()
+        ends = 2 + WORD_DRAWS["same layers"]
+        found[name] = {
+            "texts": len(texts),
+            "five": [changed[1], more[1]],
+            "same layers": [changed[2:ends], more[2:ends]],
+            "all heads": [changed[ends:], more[ends:]],
+        }
+    return found
+
+
+def word_draws() -> dict[str, list[tuple[int, ...]]]:
+    """New draws of five heads that are none of the five."""
+    five, pick = GROUPS["induction"], random.Random(12)
+    layers = {
+        layer: [9 * layer + head for head in range(NUM_HEADS) if 9 * layer + head not in five] for layer in (17, 18)
+    }
+    everywhere = [head for head in range(30 * NUM_HEADS) if head not in five]
+    return {
+        "same layers": [
+            tuple(sorted([*pick.sample(layers[17], 3), *pick.sample(layers[18], 2)]))
+            for _ in range(WORD_DRAWS["same layers"])
+        ],
+        "all heads": [tuple(sorted(pick.sample(everywhere, 5))) for _ in range(WORD_DRAWS["all heads"])],
+    }
+
+
+def log_p_without(
+    model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor]
+) -> Tensor:
+    """log p of the next token where the heads of each cut give their means: (cuts, vocabulary)."""
+    gates = torch.ones(len(all_cuts), 30 * NUM_HEADS)
+    for row, cut in zip(gates, all_cuts, strict=True):
+        row[list(cut)] = 0
+    gates = gates.unflatten(1, SHAPE)
+
+    def between(layer: int) -> Callable[[Tensor], Tensor]:
+        return lambda found: means[layer] + gates[:, layer, :, None, None] * (found - means[layer])
+
+    inputs = torch.tensor([ids]).expand(len(all_cuts), -1)
+    with torch.no_grad(), hook_heads(model.attentions, [between(layer) for layer in range(SHAPE[0])]):
+        return model(inputs)[:, -1].log_softmax(dim=-1)
+
+
+def halves(model: SmolLM2) -> dict:
+    """Rank correlation of what heads cost on repeats and on prose, by half of the layers; bootstrap over heads."""
+    kept = json.loads(kept_file("real_heads").read_text())
+    on_repeats, on_prose = (torch.tensor(kept[f"costs on {kind}"]["mean"]) for kind in ("repeats", "prose"))
+    pick, found = torch.Generator().manual_seed(0), {}
+    for name, layers in (("all", slice(None)), ("lower half", slice(0, 15)), ("upper half", slice(15, 30))):
+        pair = on_repeats[layers].flatten(), on_prose[layers].flatten()
+        drawn_again = [torch.randint(len(pair[0]), (len(pair[0]),), generator=pick) for _ in range(2000)]
+        again = torch.tensor([heads.spearman(pair[0][some], pair[1][some]) for some in drawn_again])
+        found[name] = [heads.spearman(*pair), *again.quantile(torch.tensor([0.025, 0.975])).tolist()]
+    return found
+
+
+def speed(model: SmolLM2) -> dict:
+    """How many times faster the model is with 54 heads' worth removed, by unit: CPU time beside the whole, median."""
+    orders = unit_orders(importance(model, *CALIBRATIONS[0])["towards the mean"])
+    found: dict[str, dict] = {}
+    shapes = {"4 x 64": fresh(model)[:4].inputs}
+    for name in ("heads", "key-value groups", "layers"):
+        pruned = heads.prune(model, heads.best_heads(model, orders[name], 270 - 54))
+        for shape, inputs in shapes.items():
+            ratios = [cpu_seconds(partial(model, inputs)) / cpu_seconds(partial(pruned, inputs)) for _ in range(3)]
+            found.setdefault(name, {})[shape] = [statistics.median(ratios), min(ratios), max(ratios)]
+        found[name]["parameters"] = sum(each.numel() for each in set(pruned.parameters()))
+    found["whole"] = {"parameters": sum(each.numel() for each in set(model.parameters()))}
+    return found
+
+
+def cpu_seconds(run: Callable) -> float:
+    """CPU time of one call."""
+    start = time.process_time()
+    with torch.no_grad():
+        run()
+    return time.process_time() - start
+
+
+PARTS: dict[str, Callable[[SmolLM2], dict]] = {
+    "whole": whole,
+    "halves": halves,
+    "circuit": circuit,
+    "units": units,
+    "means": against_matched,
+    "words": words,
+    "speed": speed,
+    "three heads": three_heads,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,161 @@
+"""What 08 and the report say of SmolLM2 on fresh texts is in the kept results; opposite ones break it."""
+
+import pytest
+import torch
+from notebook_tools import text_of
+
+from mha_lib import heads
+
+TEXT = text_of("08_head_pruning", "report_what_survives")
+RANDOM = "random tokens 401", "random tokens 402"
+WORDS = "real words"
+
+
+class Results:
+    """Kept results, as means and shares."""
+
+    def __init__(self, found: dict):
+        self.found = found
+        self.whole = torch.tensor(found["whole"]["loss"])
+
+    def cost(self, kind: str, part: str = "cut") -> torch.Tensor:
+        """What layer 16, head 0 costs, of each sequence; of draws, of each draw and sequence."""
+        return torch.tensor(self.found["circuit"]["costs"][kind][part])
+
+    def shares(self, part: str, kinds: tuple = RANDOM) -> list[float]:
+        """The means of a part, as shares of the cost."""
+        return [round((self.cost(kind, part).mean() / self.cost(kind).mean()).item(), 2) for kind in kinds]
+
+    def draws(self, way: str) -> torch.Tensor:
+        """The share of each draw of five others, held fixed or patched, on random tokens."""
+        rows = [
+            self.cost(kind, f"draws {way}, {others}").mean(dim=1) / self.cost(kind).mean()
+            for kind in RANDOM
+            for others in ("same layers", "all later")
+        ]
+        return torch.cat(rows)
+
+    def lost(self, losses: list) -> tuple[float, float, float]:
+        """Nats lost, of losses by calibration and text: the mean over calibrations, with its interval over texts."""
+        return rounded(heads.mean_and_ci95(torch.tensor(losses).mean(dim=0) - self.whole))
+
+    def unit(self, unit: str, cut: str) -> tuple[float, float, float]:
+        return self.lost([row[cut]["loss"] for row in self.found["units"][unit].values()])
+
+    def cache(self, unit: str, cut: str) -> set[int]:
+        return {row[cut]["key-value heads"] for row in self.found["units"][unit].values()}
+
+    def lead(self, measure: str, cut: str) -> tuple[tuple[float, float, float], int]:
+        """What a measure loses more than its layer-matched baseline, and how many draws of this lose less."""
+        runs = [run[cut] for run in self.found["means"][measure].values()]
+        own, matched = (torch.tensor([run[key] for run in runs]) for key in ("measure", "matched"))
+        lower = matched.mean(dim=2) < own.mean(dim=1, keepdim=True)
+        return rounded(heads.mean_and_ci95(own.mean(dim=0) - matched.mean(dim=(0, 1)))), int(lower.sum())
+
+    def between_measures(self, cut: str) -> tuple:
+        """What the gate gradient loses more than the gradient towards the mean."""
+        gate, towards = (
+            torch.tensor([run[cut]["measure"] for run in self.found["means"][measure].values()]).mean(dim=0)
+            for measure in ("gate gradient", "towards the mean")
+        )
+        return rounded(heads.mean_and_ci95(gate - towards))
+
+    def halves(self, name: str) -> list[float]:
+        return [round(number, 2) for number in self.found["halves"][name]]
+
+    def three(self, place: str, given: str) -> tuple[float, float, float]:
+        return rounded(heads.mean_and_ci95(torch.tensor(self.found["three heads"][place][given])))
+
+    def words(self, kind: str) -> list[int]:
+        """How many of the 22 words each draw changes."""
+        return sorted(self.found["words"]["means"][kind][0], reverse=True)
+
+
+def rounded(numbers) -> tuple:
+    return tuple(round(number, 2) for number in numbers)
+
+
+CLAIMS = {
+    "holding three heads fixed leaves 4 to 5 % of the cost, and five leave 2 %": lambda r: (
+        [sorted(r.shares(f"{number} fixed")) for number in ("three", "five")] == [[0.04, 0.05], [0.02, 0.02]]
+    ),
+    "three patched heads cause about two thirds of it, and five 94 to 96 %": lambda r: (
+        [sorted(r.shares(f"{number} patched")) for number in ("three", "five")] == [[0.66, 0.67], [0.94, 0.96]]
+    ),
+    "heads 4 and 5 of layer 17, cause 2 % alone": lambda r: max(r.shares("other two patched")) == 0.02,
+    "held fixed they leave at least 86 %, and patched they cause at most 5 %": lambda r: (
+        0.855 < r.draws("fixed").min() and r.draws("patched").max() < 0.055 and r.cost(RANDOM[0]).mean() > 4
+    ),
+    "On real words that come twice the same head costs 0.64 nats (0.52 to 0.76), an eighth of that": lambda r: (
+        rounded(heads.mean_and_ci95(r.cost(WORDS))) == (0.64, 0.52, 0.76)
+        and 7 < r.cost(RANDOM[0]).mean() / r.cost(WORDS).mean() < 9
+    ),
+    "its removal costs 4.76 and 5.02 nats": lambda r: (
+        rounded(r.cost(kind).mean().item() for kind in RANDOM) == (4.76, 5.02)
+    ),
+    "0.31 (0.14 to 0.47) in the lower half of the layers, and at −0.19 (−0.35 to −0.01) in the upper": lambda r: (
+        [r.halves(f"{half} half") for half in ("lower", "upper")] == [[0.31, 0.14, 0.47], [-0.19, -0.35, -0.01]]
+    ),
+    "costs 6.2 nats (4.5 to 7.8) on repeats when it gives zeros, 0.2 (−0.2 to 0.7) when it gives its mean": lambda r: (
+        [r.three("(1, 4)", given) for given in ("zeros", "mean of these sequences")]
+        == [(6.16, 4.53, 7.79), (0.23, -0.22, 0.67)]
+    ),
+    "3.7 (2.3 to 5.1) when it gives its mean over prose": lambda r: (
+        r.three("(1, 4)", "mean of prose") == (3.69, 2.26, 5.13)
+    ),
+    "Both cost much under every replacement": lambda r: all(
+        r.three(place, given)[1] > 1 for place in ("(16, 0)", "(18, 6)") for given in r.found["three heads"][place]
+    ),
+    "whole groups or layers cost 0.04 to 0.10 nats and save a tenth of the cache": lambda r: (
+        sorted(r.unit(unit, "27")[0] for unit in r.found["units"] if unit != "heads") == [0.04, 0.09, 0.1]
+        and {*r.cache("layers", "27"), *r.cache("key-value groups", "27")} == {81}
+    ),
+    "groups and layers cost 0.17 to 0.29 nats, and the order matters more than the unit": lambda r: (
+        sorted(r.unit(unit, "54")[0] for unit in r.found["units"] if unit != "heads") == [0.17, 0.27, 0.29]
+    ),
+    "Single heads cost 0.14 and leave 85 of 90 key-value heads": lambda r: (
+        r.unit("heads", "54")[0] == 0.14 and min(r.cache("heads", "54")) == 85
+    ),
+    "the medians are 1.02 to 1.05, and their ranges overlap": lambda r: (
+        sorted(round(row["4 x 64"][0], 2) for row in r.found["speed"].values() if "4 x 64" in row) == [1.02, 1.05, 1.05]
+    ),
+    "all four intervals include 0, and 2 or 3 of the 6 draws lose less": lambda r: all(
+        low < 0 < high and lower in (2, 3) and r.cost(RANDOM[0]).mean() > 4
+        for measure in r.found["means"]
+        for cut in ("54", "81")
+        for (_, low, high), lower in [r.lead(measure, cut)]
+    ),
+    "no lead is established (−0.03, −0.10 to 0.04)": lambda r: r.lead("gate gradient", "81")[0] == (-0.03, -0.1, 0.04),
+    "by 0.08 nats (0.03 to 0.12) with 54 heads and 0.13 (0.06 to 0.19) with 81": lambda r: (
+        [r.between_measures(cut) for cut in ("54", "81")] == [(0.08, 0.03, 0.12), (0.13, 0.06, 0.19)]
+    ),
+    "the five change 19 words, five others of the same layers at most 6, and five of all heads at most 15": lambda r: (
+        r.found["words"]["means"]["five"][0] == 19
+        and [r.words(kind)[0] for kind in ("same layers", "all heads")] == [6, 15]
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results(heads.load_results("fresh_texts"))
+
+
+@pytest.mark.parametrize("words", CLAIMS)
+def test_a_claim_is_in_the_text_and_holds_in_the_results(results, words):
+    assert words in TEXT
+    assert CLAIMS[words](results)
+
+
+@pytest.mark.parametrize("words", CLAIMS)
+def test_opposite_results_break_it(results, words):
+    assert not CLAIMS[words](Results(opposite(results.found)))
+
+
+def opposite(value):
+    """Results in which what is much is little."""
+    if isinstance(value, dict):
+        return {key: opposite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [opposite(item) for item in value]
+    return 3 - value if isinstance(value, int | float) else value
