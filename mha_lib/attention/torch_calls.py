@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from mha_lib.attention.fused import FusedAttention
 from mha_lib.attention.multi_head import MultiHeadAttention
 
+__all__ = ["CalledLikeTorch", "hugging_face_attention"]
+
 
 class CalledLikeTorch(nn.Module):
     """``nn.MultiheadAttention``'s call and its meaning of masks, around a layer of ours.
