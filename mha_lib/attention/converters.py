@@ -15,8 +15,6 @@ from mha_lib.attention.torch_calls import CalledLikeTorch
 
 __all__ = ["call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch", "torch_masks"]
 
-__all__ = ["call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch", "torch_masks"]
-
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
 
