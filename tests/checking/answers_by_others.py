@@ -342,7 +342,7 @@ def _(seen, unseen, number):
     return unseen[chosen].item() - sum(unseen[s].item() for s in sets) / len(sets)
 
 
-@wrong("evidence", "how much texts differ, not how sure their mean is")
+@wrong("excess_loss", "how much texts differ, not how sure their mean is")
 def _(whole, without, others):
     """It returns the standard deviation between texts, not the standard error: the root of the number of texts is
     missing."""
@@ -350,7 +350,7 @@ def _(whole, without, others):
     return more.mean().item(), more.std().item()
 
 
-@wrong("evidence", "Every draw of a text counts as if it were another text")
+@wrong("excess_loss", "Every draw of a text counts as if it were another text")
 def _(whole, without, others):
     """Every draw of every text counts as an observation of its own, so the standard error comes out too small; only
     texts are independent."""
@@ -361,7 +361,7 @@ def _(whole, without, others):
     return difference.mean().item(), error.item()
 
 
-@wrong("evidence", "as if they came from different texts")
+@wrong("excess_loss", "as if they came from different texts")
 def _(whole, without, others):
     """The two rises are treated as independent samples and their variances added, instead of taking the difference
     text by text (paired)."""
@@ -371,7 +371,7 @@ def _(whole, without, others):
     return [float(rise.mean() - rise_others.mean()), float(error)]
 
 
-@right("evidence")
+@right("excess_loss")
 def _(whole, without, others):
     import statistics
 
@@ -648,20 +648,20 @@ def _(first, second):
     return second.roll(1, dims=0), first.roll(-1, dims=0)
 
 
-@wrong("evidence", "An interval comes back")
+@wrong("excess_loss", "An interval comes back")
 def _(whole, without, others):
     """The error is multiplied by 1.96."""
     more = without - others.mean(dim=0)
     return [more.mean().item(), 1.96 * more.std().item() / len(more) ** 0.5]
 
 
-@wrong("evidence", "An interval comes back")
+@wrong("excess_loss", "An interval comes back")
 def _(whole, without, others):
     """Mean and lower end, as the library's interval gives them."""
     return list(heads.mean_and_ci95(without - others.mean(dim=0)))[:2]
 
 
-@wrong("evidence", "as if they came from different texts")
+@wrong("excess_loss", "as if they came from different texts")
 def _(whole, without, others):
     """The error is not paired, and pooled over the draws."""
     rise, rises = without - whole, others - whole
