@@ -643,7 +643,7 @@ def _(peer, X, padding):
     return layer(X, X, X, (~padding).sum(dim=1))
 
 
-@wrong("resample_pairs", "The parts are right, but they stand in another order")
+@wrong("resample_pairs", "The parts are right, but in another order")
 def _(first, second):
     """Both are right, and returned in the wrong order."""
     return second.roll(1, dims=0), first.roll(-1, dims=0)
