@@ -63,7 +63,7 @@ CASES = {
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
     "num heads": lambda: pictures.NumHeadsExplorer(num_heads=3, valid_lens=9),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
-    "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
+    "masks": lambda: pictures.MaskExplorer(valid_len=2),
     "kernel": lambda: pictures.KernelExplorer(
         *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),

@@ -320,11 +320,22 @@ def test_the_words_of_a_chart_that_is_dragged_cannot_be_selected(live):
     assert page.page.evaluate("String(getSelection())") == ""
 
 
-def test_another_example_of_masks_is_heard(live):
+def test_the_edge_of_padding_is_dragged_and_headline_and_verdicts_follow(live):
     page = live(CASES["masks"]())
-    before = page.reading()
-    page.section.get_by_label("example").press("ArrowRight")
-    assert page.reading() != before and page.reading().startswith("Example 1, scores from")
+    ground, verdicts = page.section.locator(".edge-ground"), page.section.locator(".verdict")
+    box = ground.bounding_box()
+    x, y = box["x"] + box["width"] * 2 / 6, box["y"] + box["height"] / 2
+    page.page.mouse.move(x, y)
+    page.page.mouse.down()
+    for end, seen in ((5, "Padding gets nothing: the 5 words"), (6, "Nothing is masked"), (0, "With no valid key")):
+        page.page.mouse.move(box["x"] + box["width"] * end / 6 + 8, y)
+        page.looks()
+        assert page.section.locator(".looks").inner_text().startswith(seen)
+        assert page.section.get_by_role("slider").input_value() == str(end)
+        edge = page.section.locator(".edge-ground i").bounding_box()
+        assert abs(edge["x"] + edge["width"] / 2 - box["x"] - box["width"] * end / 6) < 1.5
+    page.page.mouse.up()
+    assert verdicts.all_text_contents()[2:] == ["✓ all zeros", "✗ all on padding", "✗ NaN"]
 
 
 @pytest.mark.parametrize(

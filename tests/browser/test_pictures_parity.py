@@ -14,6 +14,7 @@ from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures import birth_explorer
 from mha_lib.pictures.live import pack
+from mha_lib.pictures.picture import short
 from mha_lib.pictures.shared_with_js import bound
 
 pytestmark = pytest.mark.browser
@@ -109,32 +110,37 @@ PLACES = """
 tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))), +tag.textContent])
 """
 SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
+LANES = "lanes => lanes.map(lane => [...lane.querySelectorAll('.cells > *')].map(c => c.ariaLabel ?? c.textContent))"
 
 
 def test_every_way_to_mask(page, tmp_path):
     """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
-    for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
-        explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
+    scores = 2 * torch.randn(5, generator=torch.Generator().manual_seed(2))
+    for length, shift, own in ((2, 0, None), (0, 0, None), (4, -3_000_000, None), (0, -3_000_000, scores),
+                               (5, -3_000_000, scores), (3, 0, scores)):  # fmt: skip
+        explorer = pictures.MaskExplorer(own, valid_len=length, shift=shift)
         live = LivePage(page, tmp_path, explorer)
-        if shift == 0:  # one score is changed by hand
-            live.section.get_by_label("chosen score").press("ArrowRight")
-            live.section.get_by_label("chosen score").press("ArrowRight")
-            scores = explorer.scores
-            scores[1, 0, 0] = torch.round(2 * scores[1, 0, 0] + 60) / 2 - 30 + 1  # its slider goes by steps of 0.5
-            explorer.numbers = {"scores": scores}
-        per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
-        masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
-        scores = explorer.scores[1].double() / 4 + shift
-        expected = [explorer.weights(), *(scores.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
-        maps = live.section.locator("svg[role=group]")
-        for way, weights in enumerate(expected, start=1):
-            shown = maps.nth(way).locator(".cell").evaluate_all(SHOWN)
-            hides = masked.flatten() if way == 1 else torch.zeros(24, dtype=torch.bool)
+        masked = torch.arange(len(explorer.scores)) >= length
+        shifted = explorer.scores.double() + shift
+        kept = torch.zeros_like(shifted)
+        kept[:length] = shifted[:length].softmax(0)
+        expected = [kept, *(shifted.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
+        shown = live.section.locator(".lane").evaluate_all(LANES)
+        assert [cell.split(" ")[0] for cell in shown[1]] == [
+            f"{score:.1f}".replace("-", "−") for score in explorer.scores.tolist()
+        ]
+        for way, (weights, cells, by_python) in enumerate(
+            zip(expected, shown[2:], explorer.ways().values(), strict=True)
+        ):
+            torch.testing.assert_close(by_python, weights, equal_nan=True)
+            hides = masked if way == 0 else torch.zeros_like(masked)
             words = [
-                "masked" if hidden else "NaN" if weight != weight else f"{weight:.2f}"
-                for weight, hidden in zip(weights.flatten().tolist(), hides.tolist(), strict=True)
+                "masked" if hidden else "NaN" if weight != weight else short(weight)
+                for weight, hidden in zip(weights.tolist(), hides.tolist(), strict=True)
             ]
-            assert shown == words, (lengths, shift, way)
+            assert cells == words, (length, shift, way)
+        verdicts = [explorer.verdict(weights) for weights in explorer.ways().values()]
+        assert live.section.locator(".verdict").all_text_contents()[2:] == verdicts
         live.heard.end()
 
 
