@@ -107,7 +107,12 @@ def test_heads_of_a_layer(page):
 
 
 PLACES = """
-tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))), +tag.textContent])
+tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))),
+    parseInt(tag.ariaLabel)])
+"""
+IN_ORDER = """
+(strips, tags) => strips.map(strip => [...strip.children].map((cell, i) => [+cell.style.getPropertyValue('--at'), tags[i]])
+    .sort(([a], [b]) => a - b).map(([, tag]) => tag))
 """
 SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
 LANES = "lanes => lanes.map(lane => [...lane.querySelectorAll('.cells > *')].map(c => c.ariaLabel ?? c.textContent))"
@@ -165,7 +170,7 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
     stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, axes=axes, follow=1321)
     live = LivePage(page, tmp_path, stepper)
     for number, step in enumerate(stepper.steps()):
-        live.section.locator(".path button").nth(number).click()
+        live.section.locator(".station").nth(number).click()
         live.page.evaluate(NEXT_FRAME)
         tags = live.section.locator(".tag").evaluate_all(PLACES)
         rows = {}
@@ -183,9 +188,23 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
         )
         assert shown == expected, number
         place = (step.tensor == 1321).nonzero()[0].tolist()
-        assert live.section.locator(".path b").nth(number).text_content() == str(place)
+        assert live.section.locator(".station b").nth(number).text_content() == str(place)
+        every = [tag for _, _, tag in tags]  # in the order of their addresses, as the strips' cells are
+        start, now, by_the_right_order = live.section.locator(".in-order").evaluate_all(IN_ORDER, every)
+        right = shape_trace.trace_heads(stepper.steps()[0].tensor, 3)[number].tensor
+        shown_orders = start, now, by_the_right_order
+        for order, tensor in zip(shown_orders, (stepper.steps()[0].tensor, step.tensor, right), strict=True):
+            assert order == tensor.flatten().tolist(), number
+        assert live.section.locator(".order:visible").count() == (2 if axes == "0, 2, 1, 3" else 3)
+        before = stepper.steps()[max(number - 1, 0)].tensor
+        moved = (before.flatten() != step.tensor.flatten()).sum().item()
+        headline = live.section.locator(".looks").inner_text()
+        if number in (1, 2, 4, 5) or (number == 3 and not stepper.strangers()):
+            assert f"moves {moved} of 120 numbers" in headline
+            assert (moved == 0) == (step.operation.endswith("reshape") or axes == "0, 1, 2, 3")
         if number == 3:
             assert live.section.locator(".stranger").count() == stepper.strangers()
+            assert not stepper.strangers() or headline.startswith(f"reshape: {stepper.strangers()} of 120 numbers")
     live.heard.end()
 
 
