@@ -111,8 +111,9 @@ tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getP
     parseInt(tag.ariaLabel)])
 """
 IN_ORDER = """
-(strips, tags) => strips.map(strip => [...strip.children].map((cell, i) => [+cell.style.getPropertyValue('--at'), tags[i]])
-    .sort(([a], [b]) => a - b).map(([, tag]) => tag))
+(strips, tags) => strips.map(strip =>
+    [...strip.children].map((cell, i) => [+cell.style.getPropertyValue('--at'), tags[i]])
+        .sort(([a], [b]) => a - b).map(([, tag]) => tag))
 """
 SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
 LANES = "lanes => lanes.map(lane => [...lane.querySelectorAll('.cells > *')].map(c => c.ariaLabel ?? c.textContent))"
