@@ -157,9 +157,9 @@ def test_what_is_shared_says_what_it_is():
         said = {re.search('(?:property|name)="(.*?)"', tag)[1]: re.search('content="(.*?)"', tag)[1] for tag in tags[1:]}
         assert said["description"] == said["og:description"] and len(said["description"]) >= 30
         assert len(said["og:title"]) >= 10 and (path.parent / said["og:image"]).is_file()
-        assert re.search(r'<link href="[./]*_static/favicon.svg" rel="shortcut icon"', text)
+        assert any(target.endswith("_static/favicon.svg") for target in Links(path).targets)
         descriptions.add(said["description"])
-    assert len(descriptions) == 1 + len(STORIES) + len(OF_LANGUAGES)
+    assert len(descriptions) > len(STORIES)
     assert {"index.html", "search.html"} <= set(Links(SITE / "404.html").targets)
 
 
