@@ -153,8 +153,9 @@ def test_what_is_shared_says_what_it_is():
     for name in ("index", *STORIES, *OF_LANGUAGES):
         path = SITE / f"{name}.html"
         text = path.read_text(encoding="utf-8")
-        tags = re.findall(r"<meta [^>]*>", text)
-        said = {re.search('(?:property|name)="(.*?)"', tag)[1]: re.search('content="(.*?)"', tag)[1] for tag in tags[1:]}
+        name, content = (rf'(?:^|\s)(?:{names})="(.*?)"' for names in ("property|name", "content"))
+        tags = [tag for tag in re.findall(r"<meta ([^>]*)>", text) if "content=" in tag]
+        said = {re.search(name, tag)[1]: re.search(content, tag)[1] for tag in tags}
         assert said["description"] == said["og:description"] and len(said["description"]) >= 30
         assert len(said["og:title"]) >= 10 and (path.parent / said["og:image"]).is_file()
         assert any(target.endswith("_static/favicon.svg") for target in Links(path).targets)
