@@ -67,6 +67,7 @@ class MaskExplorer(LivePicture):
         return "✗ all on padding" if on_padding > 0.995 else f"✗ {100 * on_padding:.0f} % on padding"
 
     def draw(self) -> tuple[Canvas, str, str]:
+        """Draw the scores and the weights of the three ways, with the edge of the valid keys."""
         n, ways, cell = len(self.scores), self.ways(), max(CELL, 8 + widest(self.scores, 0))
         verdicts = {name: self.verdict(weights) for name, weights in ways.items()}
         added = f" {self.shift:,}".replace("-", "−") if self.shift else ""
