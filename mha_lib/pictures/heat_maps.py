@@ -266,28 +266,6 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-<<<<<<< HEAD
-=======
-def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
-    """Draw scores (num_queries, num_keys) as numbers, beside their weights with the sum of each row."""
-    cell = max(38.0, 8 + _widest(scores, 0))
-    left, width = 24, cell * scores.shape[1] + 52
-    canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
-    for number, (name, matrix) in enumerate({title: scores, "masked_softmax": weights}.items()):
-        x = left + number * width
-        draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
-        for key in range(scores.shape[1]):
-            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, f"k{key}", False)
-        for query, row in enumerate(matrix.tolist()):
-            y = TITLE + cell * (query + 0.5)
-            if number == 0:
-                canvas.text(left - 6, y, f"q{query}", size=10, anchor="rm", colour="query")
-            else:
-                canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
-    return canvas
-
-
->>>>>>> main
 def draw_numbers(
     canvas: Canvas,
     x: float,
