@@ -360,6 +360,8 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
         for number, value in enumerate(values.tolist())
     }
     picture = pictures.HeadSwitches(values, measures)
+    assert picture.cut == [list(min(heads, key=lambda head: measures["loud"][head]))], "five are on at first"
+    picture.cut = []
     live, all_heads, on = LivePage(page, tmp_path, picture), frozenset(heads), frozenset(heads)
 
     def signed(number):
