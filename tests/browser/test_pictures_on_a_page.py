@@ -130,6 +130,20 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
                 assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
 
 
+@pytest.mark.parametrize(
+    ("make", "buttons"),
+    [(pictures.MaskExplorer, ".chip"), (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station")],
+    ids=["masks", "transpose"],
+)
+def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
+    page = live(make(), width=735 + 24)
+    for one in page.section.locator(buttons).all():
+        one.click()
+        page.looks()
+        box = page.section.bounding_box()
+        assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
 def test_a_drawn_digit_is_read_and_kept(live):
     page = live(CASES["digits"]())
     before = page.looks()
@@ -318,6 +332,13 @@ def test_the_words_of_a_chart_that_is_dragged_cannot_be_selected(live):
     page = live(CASES["kernel"]())
     page.section.get_by_text("kernel", exact=True).dblclick()
     assert page.page.evaluate("String(getSelection())") == ""
+
+
+def test_what_to_touch_is_said_until_something_is_touched(live):
+    page = live(CASES["masks"]())
+    assert page.reading().endswith("Drag the blue edge, or break two of them with ① and ②.")
+    page.section.get_by_role("slider").press("ArrowRight")
+    assert "Drag" not in page.reading()
 
 
 def test_the_edge_of_padding_is_dragged_and_headline_and_verdicts_follow(live):

@@ -89,7 +89,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
       return "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row.";
     }
     if (valid === half && !shift) {
-      return "So far the three ways to write the mask agree. Drag the blue edge, or break two of them with ① and ②.";
+      return "So far the three ways to write the mask agree.";
     }
     const shares = times(valid, (key) => `${keys[key]} ${number(weights[0][key])}`);
     return `The three ways agree: ${shares.join(", ")}.`;
@@ -127,5 +127,10 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     say(words());
   }
 
-  return { nodes: [lengths, table, tools], compute, paint };
+  return {
+    nodes: [lengths, table, tools],
+    compute,
+    paint,
+    hint: "Drag the blue edge, or break two of them with ① and ②.",
+  };
 });

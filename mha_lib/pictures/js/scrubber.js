@@ -60,5 +60,5 @@ export default picture((parts) => {
 
   const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6), "--few": size > MANY ? 2 : 5 });
   maps.append(...cards.map(({ node }) => node));
-  return { nodes: [node, maps, scale()], paint, end: stop };
+  return { nodes: [node, maps, scale()], paint, hint: "Move the slider, or choose a row of a map.", end: stop };
 });

@@ -118,7 +118,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   function words(step, wrong) {
-    if (step === 0) return "Choose a step, or a number to follow it.";
+    if (step === 0) return "A number is its own address: example, token, head, feature.";
     if (step === 3 && wrong) return "Outlined numbers are where another head, example or token belongs.";
     if (step === 6 && wrong) return "A wrong order comes back right, too: a round trip does not detect it.";
     if (moves[step].name === "permute") {
@@ -239,5 +239,5 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     say(`${where ?? ""}${words(step, wrong.length)}`);
   }
 
-  return { nodes: [rail, stage, reading, more], compute, paint };
+  return { nodes: [rail, stage, reading, more], compute, paint, hint: "Choose a step, or a number to follow it." };
 });
