@@ -1,17 +1,16 @@
 """The heads of any model: found by one forward pass, read, and switched off. In comments letters as in ``watching``."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mha_lib.heads.ablation import ABLATIONS
-from mha_lib.heads.found_layers import FoundLayer, described
+from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
+from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
 from mha_lib.heads.watching import Attended, Watch
 
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
@@ -70,10 +69,11 @@ class FoundHeads:
         inputs, named = self._example(inputs, named)
         names = {layer.mixing: name for name, layer in self.layers.items()}
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
-        for one, layer in self._described(_watched(self.model, inputs, named, with_weights=True)):
-            if isinstance(layer, FoundLayer) and layer.mixing in names and one.weights is not None:
-                shape = (-1, layer.num_heads, *one.weights.shape[-2:])
-                found[names[layer.mixing]].append(one.weights.reshape(shape))
+        for one in _watched(self.model, inputs, named, with_weights=True).seen:
+            name = names.get(mixing_name(one, self._names))
+            if name is not None and one.weights is not None:
+                shape = (-1, self.layers[name].num_heads, *one.weights.shape[-2:])
+                found[name].append(one.weights.reshape(shape))
         return {name: _one_or_all(weights) for name, weights in found.items()}
 
     def outputs(self, *inputs, **named) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ class FoundHeads:
 
             return kept
 
-        with torch.no_grad(), _evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
+        with torch.no_grad(), evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
             self.model(*inputs, **named)
         return {name: _one_or_all(outputs) for name, outputs in found.items()}
 
@@ -120,17 +120,25 @@ class FoundHeads:
             ValueError: a layer or a head is not there, or ``by`` is another word.
             RuntimeError: as in ``gates``.
         """
-        if by not in ABLATIONS:
-            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
-        changes, outputs = {}, {} if by == "zero" else self.outputs()
+        changes, substitutes = {}, self.substitutes(by)
         for name, heads in plan.items():
             layer = self._layer(name)
             if wrong := [head for head in heads if head not in range(layer.num_heads)]:
                 raise ValueError(f"{name} has heads 0 to {layer.num_heads - 1}, got {wrong}")
             gate = torch.ones(layer.num_heads)
             gate[list(heads)] = 0
-            changes[name] = self._gated(name, gate, _substitute(outputs[name], by) if by != "zero" else None)
+            changes[name] = self._gated(name, gate, substitutes.get(name))
         return self._changed(changes)
+
+    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
+        """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros."""
+        if by not in ABLATIONS:
+            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
+        found = {}
+        for name, outputs in ({} if by == "zero" else self.outputs()).items():
+            heads = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
+            found[name] = heads.mean(dim=(1, 2), keepdim=True) if by == "mean" else heads.roll(-1, dims=1)
+        return found
 
     def _gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
         """What multiplies heads by gates, and puts the rest of ``other`` (uses, b or 1, q or 1, h, d) beside it."""
@@ -171,13 +179,13 @@ class FoundHeads:
             return changed
 
         with ExitStack() as hooks:
-            hooks.enter_context(_plainly())
+            hooks.enter_context(plainly())
             for name, change in changes.items():
                 if name in self._torchs:
-                    hooks.enter_context(_heads_of_torchs_layer(self._torchs[name], counted(name, change)))
+                    hooks.enter_context(heads_of_torchs_layer(self._torchs[name], counted(name, change)))
                 else:
                     mixing = self.model.get_submodule(self.layers[name].mixing)
-                    hooks.enter_context(_before(mixing, counted(name, change)))
+                    hooks.enter_context(before(mixing, counted(name, change)))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(
@@ -201,87 +209,20 @@ def of(model: nn.Module, *inputs, **named) -> FoundHeads:
 
     What is seen and not understood is in ``unknown``, with the reason.
     """
-    return FoundHeads(model, inputs, named, _watched(model, inputs, named))
+    found = FoundHeads(model, inputs, named, _watched(model, inputs, named))
+    if any(CHANGED in reason for reason in found.unknown.values()):  # gradients say what lies between
+        found = FoundHeads(model, inputs, named, _watched(model, inputs, named, with_gradients=True))
+    return found
 
 
-def _watched(model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False) -> Watch:
-    with torch.no_grad(), _plainly(), _evaluating(model), Watch(model, with_weights) as watch:
+def _watched(
+    model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False, with_gradients: bool = False
+) -> Watch:
+    gradients = torch.set_grad_enabled(with_gradients)
+    with gradients, plainly(), evaluating(model), Watch(model, with_weights, with_gradients) as watch:
         model(*inputs, **named)
     return watch
 
 
-def _substitute(outputs: Tensor, by: str) -> Tensor:
-    """What takes the place of heads (uses, b or 1, q or 1, h, d), from their outputs on the example."""
-    outputs = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
-    return outputs.mean(dim=(1, 2), keepdim=True) if by == "mean" else outputs.roll(-1, dims=1)
-
-
 def _one_or_all(found: list[Tensor]) -> Tensor:
     return found[0] if len(found) == 1 else torch.stack(found)
-
-
-def _before(module: nn.Module, change: Callable[[Tensor], Tensor]) -> AbstractContextManager:
-    """Inside, the module receives what ``change`` makes of its first input."""
-    return module.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]), *inputs[1:]))
-
-
-@contextmanager
-def _heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """The same for ``nn.MultiheadAttention``, which never calls its ``out_proj``: it is called behind the layer.
-
-    While the layer runs, an identity takes its place, so that the layer gives its heads side by side.
-    """
-    mixing = layer.out_proj
-    outermost = not isinstance(mixing, _Identity)
-
-    def after(_: nn.Module, __: tuple, output: tuple) -> tuple:
-        heads = output[0] if layer.batch_first or output[0].dim() == 2 else output[0].transpose(0, 1)
-        heads = change(heads)
-        return (heads if layer.batch_first or output[0].dim() == 2 else heads.transpose(0, 1), *output[1:])
-
-    def mixed(_: nn.Module, __: tuple, output: tuple) -> tuple:
-        return F.linear(output[0], mixing.weight, mixing.bias), *output[1:]
-
-    with ExitStack() as hooks:
-        hooks.enter_context(layer.register_forward_hook(after, prepend=True))
-        if outermost:
-            layer._modules["out_proj"] = _Identity(mixing)
-            hooks.callback(layer._modules.__setitem__, "out_proj", mixing)
-            hooks.enter_context(layer.register_forward_hook(mixed))
-        yield
-
-
-class _Identity(nn.Linear):
-    """The identity, in the place of a linear map. Its bias is not left out: torch's layer asks for one."""
-
-    def __init__(self, like: nn.Linear):
-        super().__init__(like.in_features, like.in_features, device=like.weight.device, dtype=like.weight.dtype)
-        self.requires_grad_(False)
-        nn.init.eye_(self.weight)
-        nn.init.zeros_(self.bias)
-
-
-@contextmanager
-def _plainly() -> Iterator[None]:
-    """Inside, models run by torch's plain functions: compiled ones as they were written, blocks not by a fast path."""
-    # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.
-    has_compiler = "torch._dynamo" in sys.modules
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.compiler.set_stance("force_eager") if has_compiler else nullcontext():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; then every module is in its own mode again."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was
