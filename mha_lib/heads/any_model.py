@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from mha_lib.heads.ablation import ABLATIONS
 from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
+from mha_lib.heads.found_measures import Loss, costs_of_each, gradients_at_one, losses_without
+from mha_lib.heads.found_removal import Removal, removed
 from mha_lib.heads.watching import Attended, Watch
 
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
@@ -21,28 +23,29 @@ class FoundHeads:
 
     Attributes:
         layers: by name, in the order of computation.
+        inputs, named: the example that they were found with.
         unknown: attention that was seen and not understood, by the name of its module, with the reason.
     """
 
     def __init__(self, model: nn.Module, inputs: tuple, named: dict[str, Any], watch: Watch):
-        self.model, self._inputs, self._named = model, inputs, named
-        self._names = {module: name for name, module in model.named_modules()}
+        self.model, self.inputs, self.named = model, inputs, named
+        self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
-        self._torchs: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
+        self.torchs_layers: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
         found: dict[str, list[FoundLayer]] = {}
         for one, layer in self._described(watch):
             if isinstance(layer, FoundLayer):
                 found.setdefault(layer.mixing, []).append(layer)
             else:
-                self.unknown[self._names[one.module]] = layer
+                self.unknown[self.names[one.module]] = layer
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
             self.layers[name] = replace(layer, name=name, uses=1 + len(again))
         for one, layer in self._described(watch):
             if one.is_torchs_layer and isinstance(layer, FoundLayer):
-                self._torchs[layer.name] = one.module
+                self.torchs_layers[layer.name] = one.module
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
@@ -70,7 +73,7 @@ class FoundHeads:
         names = {layer.mixing: name for name, layer in self.layers.items()}
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
         for one in _watched(self.model, inputs, named, with_weights=True).seen:
-            name = names.get(mixing_name(one, self._names))
+            name = names.get(mixing_name(one, self.names))
             if name is not None and one.weights is not None:
                 shape = (-1, self.layers[name].num_heads, *one.weights.shape[-2:])
                 found[name].append(one.weights.reshape(shape))
@@ -96,16 +99,22 @@ class FoundHeads:
             self.model(*inputs, **named)
         return {name: _one_or_all(outputs) for name, outputs in found.items()}
 
-    def gates(self, gates: Mapping[str, Tensor]) -> AbstractContextManager[nn.Module]:
+    def gates(
+        self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
+    ) -> AbstractContextManager[nn.Module]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
+
+        Args:
+            substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
 
         Raises:
             ValueError: a layer is not there, or its gates have another shape.
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
-        return self._changed({name: self._gated(name, gate, None) for name, gate in gates.items()})
+        others = substitutes or {}
+        return self._changed({name: self._gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
     def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[nn.Module]:
         """Inside, the model runs without these heads.
@@ -120,15 +129,74 @@ class FoundHeads:
             ValueError: a layer or a head is not there, or ``by`` is another word.
             RuntimeError: as in ``gates``.
         """
-        changes, substitutes = {}, self.substitutes(by)
+        gates = {}
         for name, heads in plan.items():
             layer = self._layer(name)
             if wrong := [head for head in heads if head not in range(layer.num_heads)]:
                 raise ValueError(f"{name} has heads 0 to {layer.num_heads - 1}, got {wrong}")
             gate = torch.ones(layer.num_heads)
             gate[list(heads)] = 0
-            changes[name] = self._gated(name, gate, substitutes.get(name))
-        return self._changed(changes)
+            gates[name] = gate
+        return self.gates(gates, self.substitutes(by))
+
+    def leave_one_out(self, loss: Loss, by: str = "zero", label: str | None = None) -> dict[str, Tensor]:
+        """Return what each head's absence adds to a loss, by layer, (num_heads,), float64.
+
+        Args:
+            loss: a function of the model that gives a number, or one for each example, whose mean is taken.
+            by: as in ``ablated``.
+            label: what to write beside a progress bar; left out, there is none.
+
+        Source: as ``heads.leave_one_out``.
+        """
+        return costs_of_each(self, loss, by, label)
+
+    def gate_gradient(self, loss: Loss, by: str = "zero", signed: bool = True) -> dict[str, Tensor]:
+        """Return minus the gradient of a loss by each head's gate, by layer, (num_heads,), float64.
+
+        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward.
+
+        Args:
+            loss: as in ``leave_one_out``; differentiable.
+            by: what the gate goes over to: with "mean" it is the gradient towards the head's mean.
+            signed: False takes the absolute value of each example; then the loss gives one number for each.
+
+        Raises:
+            ValueError: the loss has no gradient, or no examples where it needs them.
+
+        Source: as ``heads.gate_gradient``.
+        """
+        return gradients_at_one(self, loss, by, signed)
+
+    def losses_without(
+        self, loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str = "zero",
+        label: str | None = None, seed: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """Return the loss with so many of the least important heads off, for each of ``numbers``: float64.
+
+        Args:
+            importance: by layer, as measures return it; ``permute_within_layers`` of it is a fair random baseline.
+            loss, by, label: as in ``leave_one_out``.
+            seed: draws which of equals goes first.
+        """
+        return losses_without(self, loss, importance, numbers, by, label, seed)
+
+    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
+        """Return a copy of the model without these heads, and what it saves; the model stays as it is.
+
+        Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
+        model, on two inputs, is refused. Layers that lose all heads stay gates. The plan applied to a fresh load of the
+        model gives the same shapes, so that a saved ``state_dict`` of the copy can be loaded.
+
+        Args:
+            plan: as in ``ablated``, the heads that go.
+            second_inputs, second_named: another input that it is checked on; left out, the example without its last
+                token where that can be, else noise in its shape.
+
+        Raises:
+            ValueError: the layer cannot be cut, with the reason.
+        """
+        return removed(self, plan, second_inputs, second_named)
 
     def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
         """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros."""
@@ -181,8 +249,8 @@ class FoundHeads:
         with ExitStack() as hooks:
             hooks.enter_context(plainly())
             for name, change in changes.items():
-                if name in self._torchs:
-                    hooks.enter_context(heads_of_torchs_layer(self._torchs[name], counted(name, change)))
+                if name in self.torchs_layers:
+                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[name], counted(name, change)))
                 else:
                     mixing = self.model.get_submodule(self.layers[name].mixing)
                     hooks.enter_context(before(mixing, counted(name, change)))
@@ -194,10 +262,10 @@ class FoundHeads:
             )
 
     def _example(self, inputs: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return (inputs, named) if inputs or named else (self._inputs, self._named)
+        return (inputs, named) if inputs or named else (self.inputs, self.named)
 
     def _described(self, watch: Watch) -> list[tuple[Attended, FoundLayer | str]]:
-        return [(one, described(one, self._names)) for one in watch.seen]
+        return [(one, described(one, self.names)) for one in watch.seen]
 
 
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
