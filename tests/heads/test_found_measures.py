@@ -77,5 +77,5 @@ def test_a_loss_must_have_what_a_measure_needs():
         ValueError, match=r"with signed=False, loss must give a number for each example, \(batch,\), got"
     ):
         found.gate_gradient(lambda model: loss(model).mean(), signed=False)
-    with pytest.raises(ValueError, match="loss must give a tensor with a gradient: without torch.no_grad"):
+    with pytest.raises(ValueError, match=r"loss must give a tensor with a gradient: without torch\.no_grad"):
         found.gate_gradient(lambda model: loss(model).detach())

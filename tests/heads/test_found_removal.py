@@ -115,5 +115,5 @@ def test_what_a_cut_would_change_is_refused(Attention, plan, reason):
 def test_torchs_layer_is_refused_with_the_way_out():
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, 16, batch_first=True), 1).eval()
     found = heads.of(model, torch.randn(2, 5, 24))
-    with pytest.raises(ValueError, match="convert it with converters.from_torch, then heads.prune"):
+    with pytest.raises(ValueError, match=r"convert it with converters\.from_torch, then heads\.prune"):
         found.remove({"layers.0.self_attn": [1]})
