@@ -13,7 +13,7 @@ from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_laye
 from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
 from mha_lib.heads.found_measures import Loss, costs_of_each, gradients_at_one, losses_without
 from mha_lib.heads.found_removal import Removal, removed
-from mha_lib.heads.watching import Attended, Watch
+from mha_lib.heads.watching import Watch
 
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
@@ -34,18 +34,20 @@ class FoundHeads:
         self.unknown: dict[str, str] = {}
         self.torchs_layers: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
         found: dict[str, list[FoundLayer]] = {}
-        for one, layer in self._described(watch):
+        torchs: dict[str, nn.Module] = {}
+        for one in watch.seen:
+            layer = described(one, self.names)
             if isinstance(layer, FoundLayer):
                 found.setdefault(layer.mixing, []).append(layer)
+                torchs |= {layer.mixing: one.module} if one.is_torchs_layer else {}
             else:
                 self.unknown[self.names[one.module]] = layer
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
             self.layers[name] = replace(layer, name=name, uses=1 + len(again))
-        for one, layer in self._described(watch):
-            if one.is_torchs_layer and isinstance(layer, FoundLayer):
-                self.torchs_layers[layer.name] = one.module
+            if mixing in torchs:
+                self.torchs_layers[name] = torchs[mixing]
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
@@ -263,9 +265,6 @@ class FoundHeads:
 
     def _example(self, inputs: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         return (inputs, named) if inputs or named else (self.inputs, self.named)
-
-    def _described(self, watch: Watch) -> list[tuple[Attended, FoundLayer | str]]:
-        return [(one, described(one, self.names)) for one in watch.seen]
 
 
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:

@@ -85,6 +85,7 @@ def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
     return "?" if isinstance(mixing, str) else names[mixing[0]]
 
 
+@torch.enable_grad()
 def _between(one: Attended, X: Tensor, arrange: Layout) -> str:
     """What lies between heads and X (b, q, h, d): "" where each head is alone multiplied by what does not depend on it.
 

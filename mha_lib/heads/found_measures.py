@@ -29,7 +29,8 @@ def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -
     costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in found.layers.items()}
     each = [(name, head) for name, layer in found.layers.items() for head in range(layer.num_heads)]
     with torch.no_grad(), evaluating(found.model):
-        whole = _number(loss(found.model))
+        with found.gates({}):
+            whole = _number(loss(found.model))
         for name, head in each if label is None else progress_bar(each, len(each), label):
             gates = 1 - torch.eye(found.layers[name].num_heads)[head]
             with found.gates({name: gates}, substitutes):
@@ -47,7 +48,10 @@ def gradients_at_one(found: "FoundHeads", loss: Loss, by: str, signed: bool) -> 
             raise ValueError(
                 f"with signed=False, loss must give a number for each example, (batch,), got shape {shape}"
             )
-    gates = {name: torch.ones(*shape, layer.num_heads).requires_grad_() for name, layer in found.layers.items()}
+    gates = {
+        name: torch.ones(*shape, layer.num_heads, dtype=torch.float64).requires_grad_()
+        for name, layer in found.layers.items()
+    }
     with torch.enable_grad(), evaluating(found.model), found.gates(gates, substitutes):
         value = loss(found.model)
         if not isinstance(value, Tensor) or not value.requires_grad:

@@ -55,13 +55,10 @@ def removed(
         if not heads:
             continue
         off[name] = list(heads)
-        with torch.no_grad(), found.ablated(off):
-            expected = first_tensor(found.model(*example[0], **example[1]))
-        _cut(smaller, found.layers[name], sorted(set(heads)), example, expected)
+        _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
     difference = 0.0
     for inputs, named in (example, second):
-        with torch.no_grad(), evaluating(found.model), found.ablated(off):
-            expected = first_tensor(found.model(*inputs, **named))
+        expected = _expected(found, off, (inputs, named))
         one = _difference(smaller, (inputs, named), expected)
         if one > _tolerance(expected):
             raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
@@ -74,8 +71,15 @@ def removed(
     return smaller, Removal(off, parameters, caches, seconds, difference)  # type: ignore[arg-type]
 
 
-def _cut(model: nn.Module, layer: FoundLayer, off: Sequence[int], example: Inputs, expected: Tensor) -> None:
-    """Take these heads out of one layer of the model, or say why it cannot be done."""
+def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs) -> Tensor:
+    """What the model gives for an example while these heads are gated."""
+    with torch.no_grad(), evaluating(found.model), found.ablated(off):
+        return first_tensor(found.model(*example[0], **example[1]))
+
+
+def _cut(model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], expected: Tensor) -> None:
+    """Take these heads out of one layer of the copy, or say why it cannot be done."""
+    layer, example = found.layers[name], (found.inputs, found.named)
     mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
     if not kept:
         raise ValueError(f"{layer.name}: all of its heads would go; leave that to a gate (ablated)")
@@ -88,12 +92,13 @@ def _cut(model: nn.Module, layer: FoundLayer, off: Sequence[int], example: Input
         )
     axis = _axis_of_heads(mixing, layer)
     one, rows = _rows_of_each(model, layer, example)
-    for name, (dim, mask) in rows.items():
-        _keep(model, name, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
+    for parameter, (dim, mask) in rows.items():
+        _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
     columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
     columns[kept] = True
     _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
-    _fit_sizes(model, layer, one, (len(kept), num_groups), example, expected)
+    numbers = _names_of_numbers(found.model)
+    _fit_sizes(model, layer, one, (len(kept), num_groups), numbers, example, expected)
 
 
 def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
@@ -174,7 +179,13 @@ def _rows_of_each(
 
 
 def _fit_sizes(
-    model: nn.Module, layer: FoundLayer, one: Attended, sizes: tuple[int, int], example: Inputs, expected: Tensor
+    model: nn.Module,
+    layer: FoundLayer,
+    one: Attended,
+    sizes: tuple[int, int],
+    numbers: set[tuple[type, str]],
+    example: Inputs,
+    expected: Tensor,
 ) -> None:
     """Set the integers of the layer's modules to the new sizes, where that gives what is expected."""
     names = {module: name for name, module in model.named_modules()}
@@ -192,6 +203,7 @@ def _fit_sizes(
         for module in dict.fromkeys((one.module, holder))
         for name, value in vars(module).items()
         if type(value) is int and not name.startswith("_") and becomes.get(value, value) != value
+        if (type(module), name) not in numbers
     ][:MOST_SIZES]
     why = "no size fits"
     for chosen in sorted(product((True, False), repeat=len(places)), key=sum, reverse=True):
@@ -208,6 +220,16 @@ def _fit_sizes(
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
     )
+
+
+def _names_of_numbers(model: nn.Module) -> set[tuple[type, str]]:
+    """Attributes that number the modules of a class, 0, 1, 2 and so on: such a number is no size."""
+    values: dict[tuple[type, str], list[int]] = {}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if type(value) is int:
+                values.setdefault((type(module), name), []).append(value)
+    return {place for place, found in values.items() if len(found) > 1 and found == list(range(len(found)))}
 
 
 def _keep(model: nn.Module, name: str, axis: int, lines: Tensor) -> None:
