@@ -1,6 +1,7 @@
 """Heads of small random models of Hugging Face's transformers: none of their names is in the library."""
 
 import copy
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from mha_lib import heads
 from mha_lib.models import load_transformers
 
 pytestmark = [
+    pytest.mark.transformers,
+    pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed"),
     pytest.mark.xdist_group("transformers"),  # importing it takes seconds
     pytest.mark.filterwarnings("ignore"),  # what it says about its own future
 ]

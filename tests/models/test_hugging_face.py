@@ -1,6 +1,7 @@
 """The library's loaders of real models, with Hugging Face's transformers as a witness."""
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -8,10 +9,12 @@ import torch
 from mha_lib.models import load_transformers, pretrained, smollm2
 
 pytestmark = [
+    pytest.mark.transformers,
     pytest.mark.xdist_group("transformers"),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.slow,
 ]
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 needs_smollm2 = pytest.mark.skipif(not smollm2.PACKAGE.is_there(), reason="make real-models installs SmolLM2")
 needs_minilm = pytest.mark.skipif(not pretrained.PACKAGE.is_there(), reason="make real-models installs MiniLM")
 
@@ -21,6 +24,7 @@ def assert_close(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5 * theirs.abs().max().item())
 
 
+@needs_transformers
 @needs_smollm2
 def test_smollm2_is_that_of_transformers():
     file = smollm2.PACKAGE.find(smollm2.FILE)
@@ -31,6 +35,7 @@ def test_smollm2_is_that_of_transformers():
         assert_close(ours(ids, None), theirs(ids).logits)
 
 
+@needs_transformers
 @needs_minilm
 def test_minilm_is_that_of_transformers():
     folder = pretrained.PACKAGE.find(next(iter(pretrained.PACKAGE.sha256))).parent
