@@ -112,7 +112,8 @@ def _between(one: Attended, X: Tensor, arrange: Layout) -> str:
 
 def _layouts(one: Attended, batch_size: int) -> list[tuple[Layout, Tensor]]:
     """What makes (b, h, q, d) of the result, and values as (b, g, k, d), in each way in which they may be meant."""
-    values, weights, arrange = one.values, one.weights, _as_it_is
+    values, weights = one.values, one.weights
+    arrange: Layout = _as_it_is
     if one.result.dim() == 3:  # (b · h, q, d) -> (b, h, q, d)
         if len(one.result) % batch_size:
             return []

@@ -40,7 +40,8 @@ def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -
 
 def gradients_at_one(found: "FoundHeads", loss: Loss, by: str, signed: bool) -> dict[str, Tensor]:
     """Return minus the gradient of the loss by the gates, where all heads are on."""
-    substitutes, shape = found.substitutes(by), ()
+    substitutes = found.substitutes(by)
+    shape: tuple[int, ...] = ()
     if not signed:
         with torch.no_grad(), evaluating(found.model):
             shape = tuple(loss(found.model).shape)

@@ -194,10 +194,11 @@ def _fit_sizes(
     becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
     holder = model.get_submodule(common_name(names[one.module], layer.mixing))
     for linear in holder.modules():
+        weight = getattr(linear, "weight", None)
         if isinstance(linear, nn.Linear):
             linear.out_features, linear.in_features = linear.weight.shape
-        elif hasattr(linear, "nf") and isinstance(getattr(linear, "weight", None), Tensor):  # transformers' Conv1D
-            linear.nf = linear.weight.shape[1]
+        elif hasattr(linear, "nf") and isinstance(weight, Tensor):  # transformers' Conv1D
+            setattr(linear, "nf", weight.shape[1])  # noqa: B010 (to mypy a module's attributes are modules)
     places = [
         (module, name, value, becomes[value])
         for module in dict.fromkeys((one.module, holder))
