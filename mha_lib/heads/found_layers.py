@@ -43,6 +43,7 @@ class FoundLayer:
         return list(range(number * shared, (number + 1) * shared))
 
 
+@torch.enable_grad()  # what lies between is asked of the gradient
 def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str:
     """Return the layer's description, or why it is not understood."""
     if one.is_torchs_layer:
@@ -85,7 +86,6 @@ def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
     return "?" if isinstance(mixing, str) else names[mixing[0]]
 
 
-@torch.enable_grad()
 def _between(one: Attended, X: Tensor, arrange: Layout) -> str:
     """What lies between heads and X (b, q, h, d): "" where each head is alone multiplied by what does not depend on it.
 
@@ -150,7 +150,8 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
     """The module that mixes the heads and what it received; or why there is none."""
     fed = [(module, X) for module, X in one.fed if module is not one.module]
     with_matrix = [m for m, _ in fed if any(p.dim() > 1 for p in m.parameters(recurse=False))]
-    leaves = [m for m, _ in fed if not list(m.children()) and m not in one.passed_on]
+    fed_modules = {m for m, _ in fed}
+    leaves = [m for m, _ in fed if m not in one.passed_on and fed_modules & set(m.modules()) == {m}]
     mixing = set(with_matrix or leaves)  # a quantised map has no parameter
     if not mixing:
         return "its heads reach no module with a matrix: the output projection must be called as a module"
