@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.ablation import ABLATIONS
-from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
+from mha_lib.heads.ablation import ABLATIONS, evaluating
+from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
 from mha_lib.heads.found_measures import Loss, costs_of_each, gradients_at_one, losses_without
 from mha_lib.heads.found_removal import Removal, removed
@@ -37,11 +37,12 @@ class FoundHeads:
         torchs: dict[str, nn.Module] = {}
         for one in watch.seen:
             layer = described(one, self.names)
-            if isinstance(layer, FoundLayer):
-                found.setdefault(layer.mixing, []).append(layer)
-                torchs |= {layer.mixing: one.module} if one.is_torchs_layer else {}
-            else:
+            if isinstance(layer, str):
                 self.unknown[self.names[one.module]] = layer
+                continue
+            found.setdefault(layer.mixing, []).append(layer)
+            if one.is_torchs_layer:
+                torchs[layer.mixing] = one.module
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing

@@ -47,6 +47,8 @@ class _Identity(nn.Linear):
     def __init__(self, like: nn.Linear):
         super().__init__(like.in_features, like.in_features, device=like.weight.device, dtype=like.weight.dtype)
         self.requires_grad_(False)
+
+    def reset_parameters(self) -> None:
         nn.init.eye_(self.weight)
         nn.init.zeros_(self.bias)
 
@@ -63,15 +65,3 @@ def plainly() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; then every module is in its own mode again."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from mha_lib.heads.before_mixing import evaluating
+from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.coalitions import permute_within_blocks, ranks
 from mha_lib.models.progress_bar import progress_bar
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.before_mixing import evaluating, plainly
+from mha_lib.heads.ablation import evaluating
+from mha_lib.heads.before_mixing import plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
 from mha_lib.heads.watching import Attended, Watch
 
