@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from mha_lib.models import load_transformers, pretrained, smollm2
+from mha_lib.models import load_transformers, pretrained, smollm2, smollm2_of_transformers
 
 pytestmark = [
     pytest.mark.transformers,
@@ -27,9 +27,7 @@ def assert_close(ours, theirs):
 @needs_transformers
 @needs_smollm2
 def test_smollm2_is_that_of_transformers():
-    file = smollm2.PACKAGE.find(smollm2.FILE)
-    theirs = load_transformers().AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name).eval()
-    ours = smollm2.smollm2()
+    theirs, ours = smollm2_of_transformers(), smollm2.smollm2()
     ids = torch.tensor([[smollm2.FIRST_TOKEN, *ours.tokenize("The keys to the cabinet are on the table.")]])
     with torch.no_grad():
         assert_close(ours(ids, None), theirs(ids).logits)
