@@ -7,8 +7,6 @@ import base64
 import re
 from pathlib import Path
 
-import torch
-
 from mha_lib import pictures
 from mha_lib.pictures import live
 from tools import address, ways_in
@@ -17,7 +15,7 @@ HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
 ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \| (\d+) \|$", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
-# Which of its pictures a notebook shows, counted from 0; the museum has none and shows which tests catch which bugs.
+# Which of its pictures a notebook shows, counted from 0.
 ON_THE_CARD = {
     "00_start_here": 2,
     "01_attention_pooling": 5,
@@ -29,6 +27,7 @@ ON_THE_CARD = {
     "07_head_importance": 0,
     "08_head_pruning": 0,
     "09_heads_today": 0,
+    "10_bug_museum": 0,
     "11_heads_being_born": 3,
 }
 KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
@@ -49,15 +48,9 @@ CARD = """::::{{grid-item-card}} {number} · {title}
 def card_picture(notebook, stem):
     """The image of a card: its alt text, its kind and its bytes."""
     outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
-    if stem in ON_THE_CARD:
-        images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
-        alt, kind, data = images[ON_THE_CARD[stem]]
-        return alt, kind, base64.b64decode(data)
-    tables = [data.get("text/plain", "") for data in outputs]
-    table = next(table for table in tables if re.search("^room 1 ", table, re.MULTILINE))
-    rows = [re.split(r"  +", line)[1:] for line in table.splitlines() if line.startswith("room")]
-    caught = torch.tensor([[word == "caught" for word in row] for row in rows]).T.float()
-    return "Which tests catch the bugs of which rooms", "png", pictures.heatmaps(caught, titles=["tests × rooms"]).png
+    images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
+    alt, kind, data = images[ON_THE_CARD[stem]]
+    return alt, kind, base64.b64decode(data)
 
 
 def cards(stories, folder):
