@@ -114,7 +114,8 @@ def random_reference(implementation: Implementation) -> str | None:
     for rate, mode in ((RATE, "evaluation"), (0.0, "training"), (RATE, "training")):
         layer, drops = build(implementation, rate, mode == "training"), mode == "training" and rate
         output, weights = by_formula(layer, *inputs)
-        where, got = f"in {mode}, dropout {rate:g}", output_of(layer, *inputs)
+        where = f"in {mode}, dropout {rate:g}" if mode == "training" else "in evaluation"
+        got = output_of(layer, *inputs)
         if not drops and (seen := difference(f"{where}: the output", got, output)):
             same = mode == "training" or torch.allclose(output_of(layer, *inputs), got, equal_nan=True)
             return seen if same else f"{where}: the same call gives another output each time, as if dropout were on"
@@ -144,12 +145,12 @@ def token_perturbation(implementation: Implementation) -> str | None:
     for b, t in itertools.product(range(BATCH_SIZE), range(NUM_QUERIES)):
         after = output_of(layer, with_new_token(queries, b, t), keys, values, RAGGED)
         if seen := wrong_changes(before, after, (b, t)):
-            return f"after a change of query {t} in example {b}, {seen}"
+            return f"a change of query {t} in example {b} {seen}"
     for b, t in itertools.product(range(BATCH_SIZE), range(NUM_KEYS)):
         valid = t < RAGGED[b]
         after = output_of(layer, queries, with_new_token(keys, b, t), with_new_token(values, b, t), RAGGED)
         if seen := wrong_changes(before, after, (b,) if valid else ()):
-            return f"after a change of token {t} in example {b} ({'valid' if valid else 'padding'}), {seen}"
+            return f"a change of token {t} in example {b} ({'valid' if valid else 'padding'}) {seen}"
     return None
 
 
@@ -233,7 +234,7 @@ class Report:
     def __repr__(self) -> str:
         width = max(map(len, self.findings))
         lines = [f"  {test:<{width}}  {finding or 'passes'}" for test, finding in self.findings.items()]
-        return "\n".join([f"The panel on {self.name}:", *lines])
+        return "\n".join([f"The tests on {self.name}:", *lines])
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
@@ -368,7 +369,7 @@ def difference(name: str, got: Any, right: Tensor) -> str | None:
         return None
     axes = ("example", "token", "feature") if right.ndim == 3 else ("example", "head", "query", "key")
     where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, place, strict=True))
-    return f"{name} differs from the formula's, first at {where}"
+    return f"{name} is wrong, first at {where}"
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
@@ -381,7 +382,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
     if not wrong:
         return None
     b, t = wrong[0]
-    return f"output {t} of example {b} {'changes' if changed[b, t] else 'does not change'}"
+    return f"{'changes' if changed[b, t] else 'does not change'} output {t} of example {b}"
 
 
 def dropped_otherwise(implementation: Implementation) -> str | None:

@@ -96,22 +96,25 @@ SEEN = {  # test of the panel → layers with a bug, and what it sees
         (variant(merge_heads=lambda self, X: Layer.merge_heads(self, X.flip(1))), "is not X"),
     ],
     "all ones": [
-        (variant(masked_softmax=lambda *inputs: 0.9 * Layer.masked_softmax(*inputs)), "output differs from the formula's"),
+        (
+            variant(masked_softmax=lambda *inputs: 0.9 * Layer.masked_softmax(*inputs)),
+            "the output is wrong, first at example 0, token 0",
+        ),
     ],
     "random reference": [
-        (TwiceAsSharp, "in evaluation, dropout 0.25: the output"),
+        (TwiceAsSharp, "in evaluation: the output"),
         (keeping(lambda weights: weights.flip(1)), "the output is right, but attention_w.* 0, head 0, query 0, key 0"),
         (keeping(lambda weights: None), "attention_weights must be a tensor of shape .*, got None"),
-        (NaNInEmptyRows, "in evaluation, .* first at example 1, token 0, feature 0"),
+        (NaNInEmptyRows, "in evaluation: .* first at example 1, token 0, feature 0"),
         (NoisyInTraining, "in training, dropout 0: the output"),
         (using(lambda w, *_: w), " 0% of the weights are dropped"),
     ],
-    "self attention": [(KeysForValues, "output differs from the formula's, first at example 0, token 0")],
+    "self attention": [(KeysForValues, "the output is wrong, first at example 0, token 0")],
     "called again": [(afterwards(counting), "a second call with other lengths differs")],
     "token perturbation": [
-        (KeysOfOthers, r"token 0 in example 0 \(valid\), output 0 of example 1 changes"),
-        (Unmasked, r"token 2 in example 1 \(padding\), output 0 of example 1 changes"),
-        (FixedScores, "query 0 in example 0, output 0 of example 0 does not change"),
+        (KeysOfOthers, r"token 0 in example 0 \(valid\) changes output 0 of example 1"),
+        (Unmasked, r"token 2 in example 1 \(padding\) changes output 0 of example 1"),
+        (FixedScores, "query 0 in example 0 does not change output 0 of example 0"),
     ],
     "gradient": [
         (with_scores(torch.Tensor.detach), "W_q.weight gets no gradient"),
@@ -213,7 +216,7 @@ def test_the_verdict_names_the_tests_and_what_the_first_sees():
 def test_a_report_has_a_line_for_each_test_and_the_matrix_says_who_catches_what():
     report = layer_tests.run(TwiceAsSharp)
     first, *lines = repr(report).splitlines()
-    assert first == "The panel on Variant:" and len(lines) == len(layer_tests.TESTS)
+    assert first == "The tests on Variant:" and len(lines) == len(layer_tests.TESTS)
     for line, (test, finding) in zip(lines, report.findings.items(), strict=True):
         assert line.split("  ")[1] == test and line.endswith(finding or "  passes")
     matrix = layer_tests.matrix({"right": Einsum, "sharp": TwiceAsSharp, "NaN": NaNInEmptyRows})

@@ -49,7 +49,7 @@ REPAIRS = {  # number of the room → source that is replaced, old → new
     11: {"if self.valid is None or self.valid.shape != shape:": "if True:"},
     13: {
         "torch.arange(num_old, num_old + num_new)": "torch.arange(num_old + num_new)",
-        "        real = nn.functional.pad(real, (num_old, 0), value=True)  # (batch, old + new)\n": "",
+        "        real = torch.nn.functional.pad(real, (num_old, 0), value=True)\n": "",
     },
     14: {"places.to(X.dtype)": "places"},
     15: {
@@ -182,7 +182,9 @@ def test_what_is_wrong_is_folded_away_and_a_table_says_where_it_was_found():
     folded = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("<details><summary>What is wrong")]
     for number, text in zip(ROOMS, folded, strict=True):
         assert f"What is wrong in room {number}<" in text and text.endswith("</details>")
-    (table,) = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("## Deeper: where the bugs were found")]
+    (table,) = [
+        cell.source for cell in NOTEBOOK.cells if cell.source.startswith("## Deeper: where the bugs were found")
+    ]
     assert [int(number) for number in re.findall(r"(?m)^\| (\d+) \| \[", table)] == BUGS
 
 
