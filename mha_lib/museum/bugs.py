@@ -67,7 +67,7 @@ def score() -> str:
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
-    return f"named: {len(named)} of {len(guesses)}{rooms}; not guessed at yet: {len(FOUND) - len(guesses)}"
+    return f"named: {len(named)} of {len(guesses)}{rooms}; rooms without a guess: {len(FOUND) - len(guesses)}"
 
 
 def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
