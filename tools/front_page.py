@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
 ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \| (\d+) \|$", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
-# Which of its pictures a notebook shows, counted from 0.
+# Which of its pictures a notebook shows, counted from 0; one that is not here has none.
 ON_THE_CARD = {
     "00_start_here": 2,
     "01_attention_pooling": 5,
@@ -33,16 +33,17 @@ ON_THE_CARD = {
 KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
 CARD = """::::{{grid-item-card}} {number} · {title}
 :link: {stem}
-:link-type: doc
-:img-top: _static/cards/{image}
-:img-alt: {alt}
-:class-img-top: mha-still
+:link-type: doc{picture}
 
 {text}
 :::{{card-footer}}
 {minutes} minutes
 :::
 ::::"""
+PICTURE = """
+:img-top: _static/cards/{image}
+:img-alt: {alt}
+:class-img-top: mha-still"""
 
 
 def card_picture(notebook, stem):
@@ -61,12 +62,12 @@ def cards(stories, folder):
     """
     folder.mkdir()
     for number, title, stem, text, minutes in ROW.findall(README.read_text(encoding="utf-8")):
-        alt, kind, image = card_picture(stories[stem], stem)
-        name = f"{number}.{kind}"
-        (folder / name).write_bytes(image)
-        yield CARD.format(
-            number=number, title=title, stem=stem, image=name, alt=alt.split(". ")[0], text=text, minutes=minutes
-        )
+        picture = ""
+        if stem in ON_THE_CARD:
+            alt, kind, image = card_picture(stories[stem], stem)
+            (folder / f"{number}.{kind}").write_bytes(image)
+            picture = PICTURE.format(image=f"{number}.{kind}", alt=alt.split(". ")[0])
+        yield CARD.format(number=number, title=title, stem=stem, picture=picture, text=text, minutes=minutes)
 
 
 def live_pictures():
