@@ -6,6 +6,7 @@ What stands on a card comes from the map in README; the picture of a card is a s
 import base64
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from mha_lib import pictures
 from mha_lib.pictures import live
@@ -54,6 +55,27 @@ def card_picture(notebook, stem):
     return alt, kind, base64.b64decode(data)
 
 
+class Row(NamedTuple):
+    """A row of README's map of the notebooks."""
+
+    number: str
+    title: str
+    stem: str
+    text: str
+    minutes: str
+
+
+def rows():
+    """README's map of the notebooks."""
+    return [Row(*found) for found in ROW.findall(README.read_text(encoding="utf-8"))]
+
+
+def as_sentence(text):
+    """With a large first letter and a full stop; words in code are plain."""
+    plain = text.replace("`", "")
+    return f"{plain[0].upper()}{plain[1:]}."
+
+
 def cards(stories, folder):
     """The cards of all notebooks that README's map names; their images go into the folder.
 
@@ -61,13 +83,14 @@ def cards(stories, folder):
         stories: the notebooks as they were run, by the name of their file without its extension.
     """
     folder.mkdir()
-    for number, title, stem, text, minutes in ROW.findall(README.read_text(encoding="utf-8")):
+    for row in rows():
         picture = ""
-        if stem in ON_THE_CARD:
-            alt, kind, image = card_picture(stories[stem], stem)
-            (folder / f"{number}.{kind}").write_bytes(image)
-            picture = PICTURE.format(image=f"{number}.{kind}", alt=alt.split(". ")[0])
-        yield CARD.format(number=number, title=title, stem=stem, picture=picture, text=text, minutes=minutes)
+        if row.stem in ON_THE_CARD:
+            alt, kind, image = card_picture(stories[row.stem], row.stem)
+            (folder / f"{row.number}.{kind}").write_bytes(image)
+            picture = PICTURE.format(image=f"{row.number}.{kind}", alt=alt.split(". ")[0])
+        text = f"{row.text[0].upper()}{row.text[1:]}"
+        yield CARD.format(**row._asdict() | {"picture": picture, "text": text})
 
 
 def live_pictures():
