@@ -211,7 +211,7 @@ def _kind(x):
 
 
 def _joined(a, b):
-    """The type of a result: a plain number, or a tensor without axes, widens a tensor to another kind of number only."""
+    """The type of a result: a plain number, or a tensor without axes, widens only to another kind of number."""
     kinds = [x.dtype if isinstance(x, Tensor) else _kind(x) for x in (a, b)]
     weak = [not isinstance(x, Tensor) or not x.shape for x in (a, b)]
     if not isinstance(a, Tensor) or not isinstance(b, Tensor) or weak[0] != weak[1]:
@@ -542,7 +542,7 @@ class Tensor:
         if not self.shape:
             raise IndexError("Dimension specified as 0 but tensor has no dimensions")
         n, known = self.shape[d], _prod([size for size in new if size != -1])
-        if -1 in new and (not known or n % known) or -1 not in new and known != n:
+        if known != n if -1 not in new else not known or n % known:
             wrong = f"Provided sizes {list(new)} don't multiply up to the size of dim {d} ({n}) in the input tensor"
             raise RuntimeError(f"unflatten: {wrong}")
         return self.view(self.shape[:d] + _filled(new, n) + self.shape[d + 1 :])
@@ -915,8 +915,8 @@ class Tensor:
 
 
 IN_TORCH = (
-    "scatter scatter_ scatter_add gather index_add backward requires_grad_ grad numpy cuda half svd cummax lerp addmm cdist "
-    "baddbmm as_strided unfold diagonal quantile median topk std var retain_grad bincount put_ take index_fill kthvalue data"
+    "scatter scatter_ scatter_add gather index_add backward requires_grad_ grad numpy cuda half svd cummax "
+    "baddbmm as_strided unfold diagonal quantile median topk std var retain_grad bincount put_ take index_fill cdist"
 ).split()
 
 

@@ -106,7 +106,7 @@ def equal(got, right):
 
 def kind_of(value):
     if isinstance(value, T.Tensor):
-        return say("a tensor", "", value.shape)
+        return say("a tensor{} of shape", "", value.shape)
     name = type(value).__name__
     name = ("an " if name[0].lower() in "aeiou" else "a ") + name
     return f"{name} of {len(value)}" if isinstance(value, (list, tuple, dict)) else name
@@ -136,8 +136,8 @@ def two_numbers(got, right):
     if all([abs(x) < 1e9 and x == int(x) for x in (got, right) if x == x]) and got == got and right == right:
         return str(int(got)), str(int(right))
     for digits in range(3, 17):
-        form = "%." + str(digits) + "g"
-        texts = form % got, form % right
+        form = "{:." + str(digits) + "g}"
+        texts = form.format(got), form.format(right)
         if texts[0] != texts[1]:
             break
     return texts
@@ -226,7 +226,7 @@ class Result:
         place = first_difference(got, right)
         if place is not None:
             yours, other = words(got[tuple(place)].item() + 0.0, right[tuple(place)].item() + 0.0)
-            return say("instead of", say("holds", place) if place else "the result is", yours, other)
+            return say("instead of", say("place {} holds", place) if place else "the result is", yours, other)
         if isinstance(self.right, T.Tensor) and right.dtype.rank > 1 > got.dtype.rank - 1:
             return say("must be floating-point numbers", got.dtype)
         if right.dtype is T.bool_ and got.dtype is not T.bool_:
@@ -274,8 +274,8 @@ def meanings(message):
         for pattern in patterns:
             found = re.search(pattern, message)
             if found:
-                groups = [found.group(i + 1) for i in range(2) if "{%d}" % i in meaning or "{1}" in meaning]
-                yield say("An error is raised", meaning.format(*groups))
+                count = 2 if "{1}" in meaning else 1 if "{0}" in meaning else 0
+                yield say("An error is raised", meaning.format(*[found.group(i + 1) for i in range(count)]))
                 break
 
 
@@ -312,7 +312,7 @@ def one_change(results, pairs):
     for found, key in ((ratio, "times what it should be"), (shift, "is added.")):
         numbers = [found(*pair) for pair in pairs]
         if max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
-            yield say(key, "%.4g" % numbers[0])
+            yield say(key, f"{numbers[0]:.4g}")
     distinct = [set(got._flat()) for got, _ in pairs]
     if len(pairs) > 1 and len(set([x for own in distinct for x in own])) == 1:
         yield say("All numbers of the result are the same")
@@ -329,10 +329,9 @@ def marks(pairs):
     for found, what in ((ratio, "factor"), (shift, "number that is added")):
         numbers = [found(*pair) for pair in pairs]
         if all([abs(x) < math.inf for x in numbers]) and all([right.numel() > 1 for _, right in pairs]):
-            yield say("which changes from call to call", what, ", ".join(["%.3g" % x for x in numbers]))
+            yield say("which changes from call to call", what, ", ".join([f"{x:.3g}" for x in numbers]))
     for axis in range(pairs[0][1].dim()):
-        for text in rearranged(pairs, axis, say("the entries", axis)):
-            yield text
+        yield from rearranged(pairs, axis, say("the entries", axis))
     for text, holds in zip(LISTS["PROPERTIES"], PROPERTIES):
         if all([got.dim() and holds(got, right) for got, right in pairs]):
             yield text
@@ -393,8 +392,7 @@ def boundary(results, names, stages):
         ]
         if good and bad and len(results) > 2 and (good[-1] < bad[0] or bad[-1] < good[0]):
             told.append(say("; wrong with {} = ", name, listed(good), name, listed(bad)))
-    for text in told if len(told) == 1 else []:
-        yield text
+    yield from told if len(told) == 1 else []
 
 
 def listed(values):
@@ -410,7 +408,6 @@ class Checker:
 
     def __init__(self, data):
         self.data = data
-        use(data["words"])
         self.words = two_tags if data["tags"] else two_numbers
 
     def namespace(self):
@@ -482,8 +479,7 @@ class Checker:
         return verdict("wrong", text or seen, seen if text else "")
 
     def named(self, results):
-        for text in form(results):
-            yield text
+        yield from form(results)
         for row in self.data["mistakes"]:
             if explains(row, results):
                 yield row["text"]
@@ -492,28 +488,24 @@ class Checker:
         kind, message = failed.error
         if kind == "TypeError" and "argument" in message and not failed.line:
             yield say("must take these arguments", ", ".join(self.data["names"]))
-        for text in meanings(message):
-            yield text
+        yield from meanings(message)
 
     def described(self, results, stages, source):
         pairs = [(one.numbers, one.expected) for one in results if one.numbers is not None]
         if len(pairs) == len(results) and not all([equal(*pair) for pair in pairs]):
-            for text in one_change(results, pairs):
-                yield text
+            yield from one_change(results, pairs)
         else:
             pairs = []
         parts = [one.value for one in results if is_several(one.value)]
         for number in range(min([len(part) for part in parts]) if len(parts) == len(results) else 0):
             if all([equal(as_tensor(part[number]), one.expected) for part, one in zip(parts, results)]):
                 yield say("it alone is asked for", number)
-        for text in marks(pairs) if pairs and not is_several(results[0].right) else []:
-            yield text
+        yield from marks(pairs) if pairs and not is_several(results[0].right) else []
         body = re.compile("[^A-Za-z0-9_]+").split(source[source.find(":") :])
         for name in self.data["used"]:
             if name not in body:
                 yield say("Your code does not use", name)
-        for text in boundary(results, self.data["names"], stages):
-            yield text
+        yield from boundary(results, self.data["names"], stages)
 
 
 def same_numbers(before, after):
