@@ -130,7 +130,8 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
 """,
 }
 RETURNS = {  # what is returned instead of the right result R: two slips that no table lists, or one of any exercise
-    "-R": "-R", "R[:1]": "R[:1]", "[R]": "[R]", "(R,)": "(R,)", "list": "list(R)", "tolist": "R.tolist()", "+1": "R + 1",
+    "-R": "-R", "R[:1]": "R[:1]", "[R]": "[R]", "(R,)": "(R,)", "list": "list(R)", "tolist": "R.tolist()",
+    "+1": "R + 1",
     "times 3": "R * 3", "mT": "R.mT", "sum": "R.sum(1)", "flip": "R.flip(0)", "rolled": "R.roll(1, 1)", "None": "None",
     "text": "'R'", "shape": "R.shape", "4-D": "R[None]", "view": "R.mT.view(-1)", "missing name": "R + Q",
     "matmul": "R @ R", "zero": "R * 0", "half": "R / 2", "bool": "R > 0", "int": "R.long()", "abs": "R.abs()",

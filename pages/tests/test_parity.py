@@ -1,0 +1,100 @@
+"""The verdict of a page is the kernel's: on right answers in six styles, on every listed mistake, on other wrong ones."""
+
+import json
+import linecache
+import math
+import re
+
+import cases
+import pytest
+import torch
+import verdict
+
+from mha_lib import exercises, masked_softmax
+from mha_lib.checking import running
+from mha_lib.checking.edits import edited, source_of_answer
+from mha_lib.exercises import on_a_page
+from pages import export
+
+NAMES = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math, "masked_softmax": masked_softmax}
+WORDS = export.words()
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Answers run in this process, and no record is kept."""
+    monkeypatch.setattr(running, "can_fork", lambda: False)
+    monkeypatch.setattr("mha_lib.checking.kept_work.record", lambda *_: None)
+
+
+@pytest.fixture(scope="module", params=on_a_page.PAGES)
+def pair(request):
+    """An exercise, and the check of its page."""
+    verdict.use(WORDS)
+    exercise = exercises.COURSE[request.param]
+    data = json.loads(on_a_page.as_json(on_a_page.exercise_data(exercise)))
+    return exercise, verdict.Checker(data)
+
+
+def by_kernel(exercise, source):
+    """What the kernel says of an answer."""
+    file = f"<answer {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    names = dict(NAMES)
+    exec(compile(source, file, "exec"), names)
+    return exercise(names[exercise.__name__])
+
+
+def differing(exercise, checker, sources):
+    """Of which answers the page says another class of verdict than the kernel, and of which another name."""
+    states, texts = [], []
+    for source in sources:
+        kernel, own = by_kernel(exercise, source), checker.check(source)
+        states += [(source, kernel.text, own)] * (kernel.state != own["state"])
+        texts += [(source, kernel.text, kernel.evidence, own)] * (
+            (kernel.text, kernel.evidence) != (own["text"], own["evidence"])
+        )
+    return states, texts
+
+
+def test_right_answers_in_six_styles(pair):
+    exercise, checker = pair
+    sources = [exercise.solution, *cases.right_answers(exercise.__name__)]
+    assert [checker.check(source)["state"] for source in sources] == ["right"] * 6
+    assert differing(exercise, checker, sources) == ([], [])
+
+
+def test_every_listed_mistake_has_its_name(pair):
+    exercise, checker = pair
+    source = re.sub("  # .*", "", source_of_answer(exercise.right))
+    states, texts = differing(exercise, checker, [edited(source, edits) for _, edits in exercise.edits])
+    assert (states, texts) == ([], [])
+
+
+def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
+    exercise, checker = pair
+    given = iter(())
+    monkeypatch.setattr(checker, "namespace", lambda: {exercise.__name__: lambda *_: next(given)})
+    for row in checker.data["mistakes"]:
+        if any(row["wrong"]) and all("r" in told for told in row["of"]):
+            given = iter([verdict.decoded(told["r"]) for told in row["of"]])
+            assert checker.check("")["text"] == row["text"]
+
+
+def test_other_wrong_answers(pair):
+    exercise, checker = pair
+    others = cases.other_answers(exercise.__name__, exercise.solution)
+    states, texts = differing(exercise, checker, others.values())
+    assert states == []
+    assert len(texts) <= 0.1 * len(others), texts
+
+
+def test_an_exercise_without_a_page_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="'two_heads' has no page; those that have one: transpose_qkv"):
+        exercises.page("two_heads", tmp_path)
+
+
+def test_a_page_is_written_with_its_exercise(tmp_path):
+    text = exercises.page("transpose_qkv", tmp_path).read_text(encoding="utf-8")
+    assert text.count("<h1>Write <code>transpose_qkv</code></h1>") == 1 and len(text) < 700_000
+    assert re.findall("@@[A-Z]+@@", text) == []
