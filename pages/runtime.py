@@ -5,13 +5,14 @@
 The packages are those of pages/package-lock.json, with their hashes; nothing else here needs npm.
 """
 
+import base64
+import gzip
 import hashlib
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
-from mha_lib.exercises.on_a_page import as_json, packed
 from pages import export
 
 HERE = Path(__file__).parent
@@ -48,13 +49,13 @@ def as_script(module):
 def made_of():
     """A fingerprint of all that the page is made of."""
     texts = [(HERE / name).read_text(encoding="utf-8") for name in SOURCES]
-    return hashlib.sha256(as_json([*texts, export.words()]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*texts, export.words()]).encode()).hexdigest()
 
 
 def bundle():
     """The editor and its packages as one script."""
     command = [BUILD / "node_modules/.bin/esbuild", "editor.js", "--bundle", "--minify", "--format=iife"]
-    options = ["--global-name=globalThis.Editor", "--log-level=warning"]
+    options = ["--global-name=Editor", "--log-level=warning"]
     return subprocess.run([*command, *options], cwd=BUILD, check=True, capture_output=True, text=True).stdout
 
 
@@ -67,6 +68,12 @@ def install():
     subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=BUILD, check=True)
 
 
+def packed(data):
+    """Bytes or a text, compressed, as base64."""
+    data = data.encode() if isinstance(data, str) else data
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
 def page(engine, wasm, editor):
     """The page without an exercise."""
     read = {name: (HERE / name).read_text(encoding="utf-8") for name in SOURCES}
@@ -76,7 +83,7 @@ def page(engine, wasm, editor):
         "wasm": wasm,
         "tensor.py": read["tensor.py"],
         "verdict.py": read["verdict.py"],
-        "words.json": as_json(export.words()),
+        "words.json": json.dumps(export.words()),
     }
     listed = ",\n".join(f"{json.dumps(name)}: {json.dumps(packed(part))}" for name, part in parts.items())
     text = read["page.html"].replace("@@MADE_OF@@", made_of()).replace("@@PARTS@@", listed)

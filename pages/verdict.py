@@ -117,7 +117,8 @@ def needed(right):
         return kind_of(right) + " is"
     if is_number(right):
         return "one number is"
-    return f"{len(right)} {'numbers' if is_number(right[0]) else say('matrices of shape', right[0].shape)} are"
+    each = "numbers" if is_number(right[0]) else say("matrices of shape", right[0].shape)
+    return f"{len(right)} {each} are"
 
 
 def given(value):
@@ -226,7 +227,7 @@ class Result:
         place = first_difference(got, right)
         if place is not None:
             yours, other = words(got[tuple(place)].item() + 0.0, right[tuple(place)].item() + 0.0)
-            return say("instead of", say("place {} holds", place) if place else "the result is", yours, other)
+            return say("{} {} instead of {}", say("place {} holds", place) if place else "the result is", yours, other)
         if isinstance(self.right, T.Tensor) and right.dtype.rank > 1 > got.dtype.rank - 1:
             return say("must be floating-point numbers", got.dtype)
         if right.dtype is T.bool_ and got.dtype is not T.bool_:
@@ -449,7 +450,7 @@ class Checker:
         except Exception as error:
             kind, said, line = error_in_words(error, source)
             if kind == "NotImplementedError" and not said:
-                raise NotYet(say("Write the function first")) from None
+                raise NotYet(say("Write the function first").replace("run both cells", "check it")) from None
             return Result(trial, right, None, (kind, said), line)
         for name, before, after in zip(self.data["names"], trial, own):
             if isinstance(before, T.Tensor) and not same_numbers(before, after):

@@ -1,4 +1,4 @@
-"""The verdict of a page is the kernel's: on right answers in six styles, on every listed mistake, on other wrong ones."""
+"""The verdict of a page is the kernel's: on right answers, on every listed mistake, on other wrong ones."""
 
 import json
 import linecache
