@@ -14,6 +14,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
 from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
@@ -217,6 +218,7 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
     )
+    on_a_page.all_pages(folder / "extra" / "write")
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)

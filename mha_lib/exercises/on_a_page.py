@@ -47,6 +47,12 @@ def page(name: str, folder: str | Path = ".") -> Path:
     return path.resolve()
 
 
+def all_pages(folder: str | Path) -> list[Path]:
+    """Write the pages of all exercises that have one into a folder, and return where they are."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return [page(name, folder) for name in PAGES]
+
+
 def page_of(name: str) -> str:
     """Return the page of an exercise as HTML."""
     empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
