@@ -22,11 +22,11 @@ SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdi
 CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, which a worker can run from a file
     "export default _createMicroPythonModule;": "",
     "export async function loadMicroPython": "async function loadMicroPython",
-    "createRequire(import.meta.url)": 'createRequire("")',
+    "createRequire(import.meta.url)": 'createRequire("file:///")',
     "_scriptName=import.meta.url": '_scriptName=""',
     'new URL("micropython.wasm",import.meta.url).href': '"micropython.wasm"',
 }
-END = 'if(globalThis.loadMicroPython=loadMicroPython,"object"==typeof process'  # from here on, node's command line
+BEGIN, END = 'if(globalThis.loadMicroPython=loadMicroPython,"object"', "class PyProxy{constructor"  # of node's command line
 
 
 def as_script(module):
@@ -35,15 +35,15 @@ def as_script(module):
     Raises:
         ValueError: what is to be cut does not stand there once.
     """
-    counts = {old: module.count(old) for old in (*CUTS, END)}
+    counts = {old: module.count(old) for old in (*CUTS, BEGIN, END)}
     if set(counts.values()) != {1}:
         raise ValueError(f"each cut must match once; matches: {counts}")
-    module = module[: module.index(END)]
+    module = module[: module.index(BEGIN)] + module[module.index(END) :]
     for old, new in CUTS.items():
         module = module.replace(old, new)
     if "import.meta" in module:
         raise ValueError("import.meta is left in the script")
-    return module + "globalThis.loadMicroPython = loadMicroPython;\n"
+    return module + "\nglobalThis.loadMicroPython = loadMicroPython;\n"
 
 
 def made_of():

@@ -59,6 +59,8 @@ def _row_major(shape):
 
 def _sizes(sizes, name="reshape", what="shape"):
     """Read sizes that are given one by one or in a list; refuse what is not whole."""
+    if name == "reshape" and len(sizes) > 1 and isinstance(sizes[0], float):
+        raise TypeError(f"reshape() takes 1 positional argument but {len(sizes)} were given")
     sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
     sizes = [size.item() if isinstance(size, Tensor) and not size.shape else size for size in sizes]
     for at, size in enumerate(sizes):

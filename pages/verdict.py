@@ -312,7 +312,7 @@ def one_change(results, pairs):
         yield say("the axes are cut or joined otherwise")
     for found, key in ((ratio, "times what it should be"), (shift, "is added.")):
         numbers = [found(*pair) for pair in pairs]
-        if max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
+        if all([x == x for x in numbers]) and max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
             yield say(key, f"{numbers[0]:.4g}")
     distinct = [set(got._flat()) for got, _ in pairs]
     if len(pairs) > 1 and len(set([x for own in distinct for x in own])) == 1:
