@@ -26,7 +26,10 @@ CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, w
     "_scriptName=import.meta.url": '_scriptName=""',
     'new URL("micropython.wasm",import.meta.url).href': '"micropython.wasm"',
 }
-BEGIN, END = 'if(globalThis.loadMicroPython=loadMicroPython,"object"', "class PyProxy{constructor"  # of node's command line
+BEGIN, END = (
+    'if(globalThis.loadMicroPython=loadMicroPython,"object"',
+    "class PyProxy{constructor",
+)  # of node's command line
 
 
 def as_script(module):
