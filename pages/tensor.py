@@ -875,7 +875,7 @@ class Tensor:
             kind = {"Long": "long int"}.get(mask.dtype.word, mask.dtype.word.lower())
             raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {kind}")
         value = value.item() if isinstance(value, Tensor) else value
-        return _combined(self, mask, lambda x, masked: value if masked else x, self.dtype).contiguous()
+        return _combined(mask, self, lambda masked, x: value if masked else x, self.dtype).contiguous()
 
     def nan_to_num(self, nan=0.0, posinf=None, neginf=None):
         top = finfo(self.dtype).max
