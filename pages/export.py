@@ -50,12 +50,12 @@ def templates(tree):
 
 
 def the_one(key, known):
-    """The one template that has these words.
+    """The one template that is these words, or has them.
 
     Raises:
         ValueError: there is none, or more than one.
     """
-    found = [template for template in known if key in template]
+    found = [key] if key in known else [template for template in known if key in template]
     if len(found) != 1:
         raise ValueError(f"one sentence of mha_lib.checking must have the words {key!r}; got {found}")
     return found[0]

@@ -227,7 +227,7 @@ class Result:
         place = first_difference(got, right)
         if place is not None:
             yours, other = words(got[tuple(place)].item() + 0.0, right[tuple(place)].item() + 0.0)
-            return say("{} {} instead of {}", say("place {} holds", place) if place else "the result is", yours, other)
+            return say("{} {} instead of {}", say("position {} holds", place) if place else "the result is", yours, other)
         if isinstance(self.right, T.Tensor) and right.dtype.rank > 1 > got.dtype.rank - 1:
             return say("must be floating-point numbers", got.dtype)
         if right.dtype is T.bool_ and got.dtype is not T.bool_:
@@ -301,7 +301,7 @@ def one_change(results, pairs):
     else:
         for i in range(count):
             for j in range(i + 1, count):
-                forms.append((say("have changed places", i, j), lambda X, i=i, j=j: X.transpose(i, j)))
+                forms.append((say("are exchanged", i, j), lambda X, i=i, j=j: X.transpose(i, j)))
         for d in range(count):
             along = zip(LISTS["ALONG_AN_AXIS"], ALONG_AN_AXIS)
             forms += [(text.format(d), lambda X, f=f, d=d: f(X, d)) for text, f in along]
@@ -309,7 +309,7 @@ def one_change(results, pairs):
         if all([equal(got, change(right)) for got, right in pairs]):
             yield text
     if all([equal(got.flatten(), right.flatten()) for got, right in pairs]):
-        yield say("the axes are cut or joined otherwise")
+        yield say("split or merged in another way")
     for found, key in ((ratio, "times what it should be"), (shift, "is added.")):
         numbers = [found(*pair) for pair in pairs]
         if all([x == x for x in numbers]) and max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
@@ -351,7 +351,7 @@ def rearranged(pairs, axis, what):
         twice = twice or alike != [sum(row) for row in same]
         moved += [(place, row.index(True)) for place, row in enumerate(same) if not row[place]]
     if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):
-        yield say("what belongs at place", what, say("more than once") if twice else say("in another order"), *moved[0])
+        yield say("what belongs at position", what, say("more than once") if twice else say("in another order"), *moved[0])
 
 
 def ratio(got, right):

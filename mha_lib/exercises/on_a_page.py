@@ -79,7 +79,8 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
     """Return what a page needs of an exercise: its calls with the right values, and the values of each mistake."""
     assert isinstance(exercise, FunctionExercise), exercise
     with seeded(0):
-        stages = exercise.stages()
+        drawn = exercise.trials()
+    stages = drawn if isinstance(drawn, dict) else {"": drawn}
     trials = [trial for trials in stages.values() for trial in trials]
     rights = [exercise.right(*trial) for trial in trials]
     calls = iter([{"trial": list(map(encoded, t)), "right": encoded(r)} for t, r in zip(trials, rights, strict=True)])

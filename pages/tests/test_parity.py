@@ -1,5 +1,7 @@
 """The verdict of a page is the kernel's: on right answers, on every listed mistake, on other wrong ones."""
 
+import ast
+import inspect
 import json
 import linecache
 import math
@@ -12,7 +14,7 @@ import verdict
 
 from mha_lib import exercises, masked_softmax
 from mha_lib.checking import running
-from mha_lib.checking.edits import edited, source_of_answer
+from mha_lib.checking.edits import rows_of, source_of_answer
 from mha_lib.exercises import on_a_page
 from pages import export
 
@@ -45,6 +47,16 @@ def by_kernel(exercise, source):
     return exercise(names[exercise.__name__])
 
 
+def listed_mistakes(exercise):
+    """The sources of the mistakes that stand in an exercise's table, as edits of the right answer."""
+    decorator = ast.parse(inspect.getsource(exercise.right)).body[0].decorator_list[0]
+    [table] = [keyword.value for keyword in decorator.keywords if keyword.arg == "mistakes"]
+    tables = eval(compile(ast.Expression(table), "table", "eval"), exercise.right.__globals__)
+    right = re.sub("  # .*", "", source_of_answer(exercise.right))
+    for _, edits in (row for table in ([tables] if isinstance(tables, str) else tables) for row in rows_of(table)):
+        yield re.sub("|".join(map(re.escape, edits)), lambda found, edits=edits: edits[found[0]], right)
+
+
 def differing(exercise, checker, sources):
     """Of which answers the page says another class of verdict than the kernel, and of which another name."""
     states, texts = [], []
@@ -66,9 +78,7 @@ def test_right_answers_in_six_styles(pair):
 
 def test_every_listed_mistake_has_its_name(pair):
     exercise, checker = pair
-    source = re.sub("  # .*", "", source_of_answer(exercise.right))
-    states, texts = differing(exercise, checker, [edited(source, edits) for _, edits in exercise.edits])
-    assert (states, texts) == ([], [])
+    assert differing(exercise, checker, listed_mistakes(exercise)) == ([], [])
 
 
 def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
