@@ -18,7 +18,7 @@ def words():
     trees = {name: ast.parse((CHECKING / f"{name}.py").read_text(encoding="utf-8")) for name in ROOMS}
     known = {template for tree in trees.values() for template in templates(tree)}
     keys = {first or second for first, second in KEY.findall((HERE / "verdict.py").read_text(encoding="utf-8"))}
-    tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "OF_PARTS", "PROPERTIES")}
+    tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
     lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}
     errors = ast.literal_eval(table(trees["diagnosis"], "ERRORS"))
     lists["ERRORS"] = [[alternatives(pattern), meaning] for pattern, meaning in errors.items()]

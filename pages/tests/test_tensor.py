@@ -71,7 +71,6 @@ def step(r, X):
         "contiguous": lambda t, X: X.contiguous(),
         "flip": lambda t, X: X.flip(axis),
         "in place": lambda t, X: X.clone().mul_(2).add_(X[..., :1]).clamp_(min=-2),
-        "tril": lambda t, X: X.tril(),
     }
     name = r.choice([*steps])
     return name, steps[name]
