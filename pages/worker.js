@@ -19,6 +19,7 @@ async function start(parts) {
 import gc, json, sys
 sys.path.append("/")
 import verdict
+sys.modules["torch"] = verdict.T.torch
 verdict.use(json.load(open("/words.json")))
 checker = verdict.Checker(json.load(open("/data.json")))
 `);

@@ -6,6 +6,7 @@ What stands on a card comes from the map in README; the picture of a card is a s
 import base64
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -61,6 +62,27 @@ def card_picture(notebook, stem):
     return "Which tests catch the bugs of which rooms", "png", pictures.heatmaps(caught, titles=["tests × rooms"]).png
 
 
+class Row(NamedTuple):
+    """A row of README's map of the notebooks."""
+
+    number: str
+    title: str
+    stem: str
+    text: str
+    minutes: str
+
+
+def rows():
+    """README's map of the notebooks."""
+    return [Row(*found) for found in ROW.findall(README.read_text(encoding="utf-8"))]
+
+
+def as_sentence(text):
+    """With a large first letter and a full stop; words in code are plain."""
+    plain = text.replace("`", "")
+    return f"{plain[0].upper()}{plain[1:]}."
+
+
 def cards(stories, folder):
     """The cards of all notebooks that README's map names; their images go into the folder.
 
@@ -68,13 +90,12 @@ def cards(stories, folder):
         stories: the notebooks as they were run, by the name of their file without its extension.
     """
     folder.mkdir()
-    for number, title, stem, text, minutes in ROW.findall(README.read_text(encoding="utf-8")):
-        alt, kind, image = card_picture(stories[stem], stem)
-        name = f"{number}.{kind}"
+    for row in rows():
+        alt, kind, image = card_picture(stories[row.stem], row.stem)
+        name = f"{row.number}.{kind}"
         (folder / name).write_bytes(image)
-        yield CARD.format(
-            number=number, title=title, stem=stem, image=name, alt=alt.split(". ")[0], text=text, minutes=minutes
-        )
+        text = f"{row.text[0].upper()}{row.text[1:]}"
+        yield CARD.format(**row._asdict() | {"image": name, "alt": alt.split(". ")[0], "text": text})
 
 
 def live_pictures():
