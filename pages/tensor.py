@@ -482,7 +482,7 @@ class Tensor:
         X = self
         for d in _sizes(dims, "flip", "dims"):
             X = X.index_select(d, list(range(X.shape[d]))[::-1])
-        return X
+        return _made_like(X._flat(), self.shape, self.dtype, [self])
 
     def roll(self, shifts, dims):
         n = self.shape[_axis(dims, self.ndim)]

@@ -1,26 +1,21 @@
-// node answers.mjs FOLDER: what the page's own MicroPython says of the answers in FOLDER/answers.json.
+// node answers.mjs FOLDER: what a page's own MicroPython says of the answers in FOLDER/cases.json, to each exercise.
 import fs from "node:fs";
 const folder = process.argv[2], lines = [];
-const read = (name) => fs.readFileSync(`${folder}/${name}`);
-(0, eval)(read("runtime").toString());
-const url = `${folder}/wasm`;
-const python = await globalThis.loadMicroPython({
-  url,
-  heapsize: 32 << 20,
-  linebuffer: true,
-  stdout: (line) => lines.push(line),
-});
-for (const name of ["tensor.py", "verdict.py", "words.json", "data.json", "answers.json"]) {
-  python.FS.writeFile("/" + name, read(name));
+(0, eval)(fs.readFileSync(`${folder}/runtime`).toString());
+const options = { url: `${folder}/wasm`, heapsize: 32 << 20, linebuffer: true, stdout: (line) => lines.push(line) };
+const python = await globalThis.loadMicroPython(options);
+for (const name of ["tensor.py", "verdict.py", "words.json", "cases.json"]) {
+  python.FS.writeFile("/" + name, fs.readFileSync(`${folder}/${name}`));
 }
 python.runPython(`
 import json, sys, gc
 sys.path.append("/")
 import verdict
 verdict.use(json.load(open("/words.json")))
-checker = verdict.Checker(json.load(open("/data.json")))
-for source in json.load(open("/answers.json")):
-    gc.collect()
-    print("\\x01" + json.dumps(checker.check(source)))
+for data, sources in json.load(open("/cases.json")):
+    checker = verdict.Checker(data)
+    for source in sources:
+        gc.collect()
+        print("\\x01" + json.dumps(checker.check(source)))
 `);
 console.log(JSON.stringify(lines.filter((line) => line[0] === "\u0001").map((line) => JSON.parse(line.slice(1)))));

@@ -1,15 +1,14 @@
 """Answers to the exercises that have a page: right ones in further styles, and wrong ones by another hand."""
 
-STYLES = {
+import inspect
+
+STYLES = {  # bodies of the functions
     "transpose_qkv": """
-def transpose_qkv(X, num_heads):
     X = X.reshape(X.shape[0], X.shape[1], num_heads, -1).permute(0, 2, 1, 3)
     return X.reshape(-1, X.shape[2], X.shape[3])
 ---
-def transpose_qkv(X, num_heads):
     return X.unflatten(-1, (num_heads, -1)).transpose(1, 2).flatten(0, 1)
 ---
-def transpose_qkv(X, num_heads):
     batch, n, d = X.shape
     p = d // num_heads
     out = torch.zeros(batch * num_heads, n, p)
@@ -18,43 +17,34 @@ def transpose_qkv(X, num_heads):
             out[b * num_heads + h] = X[b, :, h * p:(h + 1) * p]
     return out
 ---
-def transpose_qkv(X, num_heads):
     return torch.stack(X.chunk(num_heads, dim=-1), dim=1).view(-1, X.shape[1], X.size(2) // num_heads)
 ---
-def transpose_qkv(X, num_heads):
     b, n, d = X.size()
     X = torch.einsum("bnhp->bhnp", X.view(b, n, num_heads, d // num_heads))
     return X.contiguous().view(b * num_heads, n, d // num_heads)
 """,
     "transpose_output": """
-def transpose_output(X, num_heads):
     X = X.reshape(-1, num_heads, X.shape[1], X.shape[2]).permute(0, 2, 1, 3)
     return X.reshape(X.shape[0], X.shape[1], -1)
 ---
-def transpose_output(X, num_heads):
     return X.unflatten(0, (-1, num_heads)).transpose(1, 2).flatten(2)
 ---
-def transpose_output(X, num_heads):
     rows = []
     for i in range(0, X.shape[0], num_heads):
         rows.append(torch.cat([X[i + h] for h in range(num_heads)], dim=1))
     return torch.stack(rows)
 ---
-def transpose_output(X, num_heads):
     return torch.cat([X[h::num_heads] for h in range(num_heads)], dim=-1)
 ---
-def transpose_output(X, num_heads):
     t, n, p = X.shape
     return X.view(t // num_heads, num_heads, n, p).movedim(1, 2).contiguous().view(-1, n, num_heads * p)
 """,
     "masked_weights": """
-def masked_weights(scores, valid):
     if valid.dtype != torch.bool:
         valid = torch.arange(scores.size(-1)) < (valid[:, None, None] if valid.dim() == 1 else valid[:, :, None])
     weights = torch.softmax(torch.where(valid, scores, -torch.inf), dim=-1)
     return torch.where(weights.isnan(), 0.0, weights)
 ---
-def masked_weights(scores, valid):
     out = torch.zeros_like(scores)
     for b in range(scores.shape[0]):
         for i in range(scores.shape[1]):
@@ -64,7 +54,6 @@ def masked_weights(scores, valid):
                 out[b, i, kept] = torch.softmax(scores[b, i, kept], dim=0)
     return out
 ---
-def masked_weights(scores, valid):
     mask = valid
     if valid.dtype is not torch.bool:
         lengths = valid.unsqueeze(-1) if valid.dim() == 1 else valid
@@ -75,20 +64,17 @@ def masked_weights(scores, valid):
     e = torch.exp(s - top)
     return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
 ---
-def masked_weights(scores, valid):
     if valid.dtype != torch.bool:
         valid = (torch.arange(scores.shape[-1]) < valid.reshape(len(valid), -1, 1)).expand(scores.shape)
     low = torch.full_like(scores, torch.finfo(scores.dtype).min)
     return F.softmax(torch.where(valid, scores, low), dim=-1).masked_fill(~valid, 0)
 ---
-def masked_weights(scores, valid):
     if valid.dtype == torch.long:
         lengths = valid if valid.dim() == 2 else valid.view(-1, 1).repeat(1, scores.shape[1])
         valid = torch.arange(scores.shape[-1]).view(1, 1, -1) < lengths.unsqueeze(2)
     return scores.masked_fill(valid == False, -math.inf).softmax(-1).nan_to_num(0.0)
 """,
     "sum_over_heads": """
-def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     p = W_q.shape[0] // num_heads
     total = torch.zeros(queries.shape[0], queries.shape[1], W_o.shape[0])
     for h in range(num_heads):
@@ -98,21 +84,18 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
         total += torch.bmm(A, V) @ W_o[:, a:b].T
     return total
 ---
-def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     parts = []
     for q, k, v, o in zip(W_q.chunk(num_heads), W_k.chunk(num_heads), W_v.chunk(num_heads), W_o.chunk(num_heads, 1)):
         scores = (queries @ q.t()) @ (keys @ k.t()).transpose(-2, -1) * len(q) ** -0.5
         parts.append(masked_softmax(scores, valid_lens) @ (values @ v.t()) @ o.t())
     return torch.stack(parts).sum(0)
 ---
-def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
     Q, K, V = [(X @ W.T).unflatten(-1, (num_heads, -1)).transpose(1, 2) for X, W in pairs]
     mask = torch.arange(K.shape[2]) >= valid_lens[:, None, None, None]
     A = torch.softmax((Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(mask, -1e6), dim=-1)
     return (A @ V).transpose(1, 2).flatten(2) @ W_o.T
 ---
-def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     heads = []
     for i in range(num_heads):
         rows = torch.arange(len(W_q)).reshape(num_heads, -1)[i]
@@ -121,7 +104,6 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
         heads.append(w @ v)
     return F.linear(torch.cat(heads, dim=-1), W_o)
 ---
-def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
     p = W_q.size(0) // num_heads
     W_q, W_k, W_v = (W.view(num_heads, p, -1) for W in (W_q, W_k, W_v))
     heads = ((queries @ q.mT, keys @ k.mT, values @ v.mT) for q, k, v in zip(W_q, W_k, W_v))
@@ -129,22 +111,18 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
     return torch.cat(outputs, 2) @ W_o.T
 """,
 }
-RETURNS = {  # what is returned instead of the right result R: two slips that no table lists, or one of any exercise
-    "-R": "-R", "R[:1]": "R[:1]", "[R]": "[R]", "(R,)": "(R,)", "list": "list(R)", "tolist": "R.tolist()",
-    "+1": "R + 1",
-    "times 3": "R * 3", "mT": "R.mT", "sum": "R.sum(1)", "flip": "R.flip(0)", "rolled": "R.roll(1, 1)", "None": "None",
-    "text": "'R'", "shape": "R.shape", "4-D": "R[None]", "view": "R.mT.view(-1)", "missing name": "R + Q",
-    "matmul": "R @ R", "zero": "R * 0", "half": "R / 2", "bool": "R > 0", "int": "R.long()", "abs": "R.abs()",
-    "square": "R * R", "softmax": "R.softmax(-1)", "mean": "R.mean(0)", "float size": "R.reshape(len(R) / 1, -1)",
-}  # fmt: skip
+RETURNS = """-R; R[:1]; [R]; (R,); list(R); R.tolist(); R + 1; R * 3; R.mT; R.sum(1); R.flip(0); R.roll(1, 1); None; 'R'
+R.shape; R[None]; R.mT.view(-1); R + Q; R @ R; R * 0; R / 2; R > 0; R.long(); R.abs(); R * R; R.softmax(-1); R.mean(0)
+R.reshape(len(R) / 1, -1)"""  # what is returned instead of the right result R: slips of any exercise
 
 
-def right_answers(name):
-    """The sources of five right answers."""
-    return [source.strip() + "\n" for source in STYLES[name].split("---")]
+def right_answers(exercise):
+    """The sources of five right answers, behind the worked one."""
+    head = f"def {exercise.__name__}({', '.join(inspect.signature(exercise.right).parameters)}):\n"
+    return [exercise.solution, *(head + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("---"))]
 
 
-def other_answers(name, solution):
+def other_answers(solution):
     """Wrong answers by no table: what is returned is changed in the worked answer's last line."""
     head, _, last = solution.rstrip().rpartition("return ")
-    return {what: f"{head}R = {last}\n    return {code}\n" for what, code in RETURNS.items()}
+    return [f"{head}R = {last}\n    return {code.strip()}\n" for code in RETURNS.replace("\n", ";").split(";")]

@@ -1,11 +1,17 @@
 """The verdict of a page is the kernel's: on right answers, on every listed mistake, on other wrong ones."""
 
 import ast
+import base64
+import functools
+import gzip
 import inspect
 import json
 import linecache
 import math
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import cases
 import pytest
@@ -16,10 +22,9 @@ from mha_lib import exercises, masked_softmax
 from mha_lib.checking import running
 from mha_lib.checking.edits import rows_of, source_of_answer
 from mha_lib.exercises import on_a_page
-from pages import export
+from pages import export, runtime
 
 NAMES = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math, "masked_softmax": masked_softmax}
-WORDS = export.words()
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +34,16 @@ def here(monkeypatch):
     monkeypatch.setattr("mha_lib.checking.kept_work.record", lambda *_: None)
 
 
-@pytest.fixture(scope="module", params=on_a_page.PAGES)
+@functools.cache
+def data_of(name):
+    verdict.use(export.words())
+    return json.loads(on_a_page.as_json(on_a_page.exercise_data(exercises.COURSE[name])))
+
+
+@pytest.fixture(params=on_a_page.PAGES)
 def pair(request):
     """An exercise, and the check of its page."""
-    verdict.use(WORDS)
-    exercise = exercises.COURSE[request.param]
-    data = json.loads(on_a_page.as_json(on_a_page.exercise_data(exercise)))
-    return exercise, verdict.Checker(data)
+    return exercises.COURSE[request.param], verdict.Checker(data_of(request.param))
 
 
 def by_kernel(exercise, source):
@@ -62,16 +70,15 @@ def differing(exercise, checker, sources):
     states, texts = [], []
     for source in sources:
         kernel, own = by_kernel(exercise, source), checker.check(source)
-        states += [(source, kernel.text, own)] * (kernel.state != own["state"])
-        texts += [(source, kernel.text, kernel.evidence, own)] * (
-            (kernel.text, kernel.evidence) != (own["text"], own["evidence"])
-        )
+        both = source, kernel, own
+        states += [both] * (kernel.state != own["state"])
+        texts += [both] * ((kernel.text, kernel.evidence) != (own["text"], own["evidence"]))
     return states, texts
 
 
 def test_right_answers_in_six_styles(pair):
     exercise, checker = pair
-    sources = [exercise.solution, *cases.right_answers(exercise.__name__)]
+    sources = cases.right_answers(exercise)
     assert [checker.check(source)["state"] for source in sources] == ["right"] * 6
     assert differing(exercise, checker, sources) == ([], [])
 
@@ -93,10 +100,32 @@ def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
 
 def test_other_wrong_answers(pair):
     exercise, checker = pair
-    others = cases.other_answers(exercise.__name__, exercise.solution)
-    states, texts = differing(exercise, checker, others.values())
+    others = cases.other_answers(exercise.solution)[::2]
+    states, texts = differing(exercise, checker, others)
     assert states == []
     assert len(texts) <= 0.1 * len(others), texts
+
+
+def test_micropython_says_the_same(tmp_path):
+    """As the page holds it; of errors that are Python's own, it has words of its own."""
+    if shutil.which("node") is None:
+        pytest.skip("MicroPython outside a browser needs node")
+    page = runtime.PAGE.read_text(encoding="utf-8")
+    for name, part in re.findall('"(runtime|wasm|tensor.py|verdict.py|words.json)": "(.*)"', page):
+        (tmp_path / name).write_bytes(gzip.decompress(base64.b64decode(part)))
+    asked, said = [], []
+    for name in on_a_page.PAGES:
+        exercise, checker = exercises.COURSE[name], verdict.Checker(data_of(name))
+        wrong = [*listed_mistakes(exercise), *cases.other_answers(exercise.solution)]
+        sources = cases.right_answers(exercise) + wrong[::7]
+        asked.append((checker.data, sources))
+        said += map(checker.check, sources)
+    (tmp_path / "cases.json").write_text(json.dumps(asked), encoding="utf-8")
+    command = ["node", Path(__file__).with_name("answers.mjs"), tmp_path]
+    heard = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert [one["state"] for one in heard] == [one["state"] for one in said]
+    other = [(a, b) for a, b in zip(heard, said, strict=True) if a != b and "Error" not in a["text"] + a["evidence"]]
+    assert other == []
 
 
 def test_an_exercise_without_a_page_is_refused(tmp_path):

@@ -1,12 +1,11 @@
 """The tensor of the pages beside torch: random chains of operations give the same numbers, shapes and refusals."""
 
 import random
-from collections import Counter
 
+import pytest
 import tensor
 import torch
 
-CHAINS = 2000
 CLOSE = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
 
 
@@ -28,9 +27,8 @@ def index(r, shape):
     key = []
     for n in shape[: r.randint(1, len(shape) or 1)] or [1]:
         own = [slice(None), slice(1, None), slice(None, -1), slice(None, None, 2), None, r.randint(-n - 1, n - 1 or 1)]
-        key.append(
-            r.choice(own + [...] * (... not in key) + [[0, n - 1]] * (not any(isinstance(k, list) for k in key)))
-        )
+        own += [...] * (... not in key) + [[0, n - 1]] * (not any(isinstance(part, list) for part in key))
+        key.append(r.choice(own))
     return tuple(key)
 
 
@@ -43,7 +41,7 @@ def step(r, X):
     steps = {
         "reshape": lambda t, X: X.reshape(sizes),
         "view": lambda t, X: X.view(*sizes),
-        "permute": lambda t, X: X.permute(order[: len(order) - (r.random() < 0)]),
+        "permute": lambda t, X: X.permute(order),
         "transpose": lambda t, X: X.transpose(axis, other),
         "unflatten": lambda t, X: X.unflatten(axis, part),
         "flatten": lambda t, X: X.flatten(axis, other),
@@ -91,9 +89,10 @@ def same(X, Y):
     return X.shape == Y.shape and torch.allclose(numbers, X.double(), **CLOSE)
 
 
-def test_random_chains_give_what_torch_gives():
-    r, steps, differing = random.Random(0), Counter(), Counter()
-    for chain in range(CHAINS):
+def chains(count, seed):
+    """How many steps these chains of operations have, and those in which the tensor differs from torch."""
+    r, steps, differing = random.Random(seed), 0, []
+    for chain in range(count):
         torch.manual_seed(chain)
         X = torch.randn([r.choice([1, 2, 3, 4, 6]) for _ in range(r.randint(2, 4))])
         Y = tensor.tensor(X.tolist())
@@ -102,27 +101,26 @@ def test_random_chains_give_what_torch_gives():
                 break
             name, function = step(r, X)
             a, b = tried(function, torch, X), tried(function, tensor.torch, Y)
-            steps[name] += 1
+            steps += 1
             if not same(a, b):
-                differing[name, repr(a)[:120], repr(b)[:120]] += 1
+                differing.append(f"{name}: torch {a!r:.120}, here {b!r:.120}")
                 break
             X, Y = (a, b) if isinstance(a, torch.Tensor) else (X, Y)
-    assert sum(differing.values()) <= 0.001 * sum(steps.values()), (sum(steps.values()), differing.most_common(12))
+    return steps, differing
 
 
-def test_what_it_lacks_it_names():
-    X = tensor.torch.zeros(2)
-    for missing in (
-        lambda: X.scatter,
-        lambda: tensor.torch.linalg,
-        lambda: tensor.nn.MultiheadAttention,
-        lambda: X.grad,
-    ):
-        assert "in a notebook you have all of torch" in str(tried_attribute(missing))
+def test_random_chains_give_what_torch_gives():
+    """``python -m pages.tests.test_tensor`` tries 2,000 others."""
+    steps, differing = chains(200, seed=0)
+    assert steps > 900 and differing == []
 
 
-def tried_attribute(function):
-    try:
-        return function()
-    except AttributeError as error:
-        return error
+@pytest.mark.parametrize("there", ["X.scatter", "X.grad", "tensor.torch.linalg", "tensor.nn.MultiheadAttention"])
+def test_what_it_lacks_it_names(there):
+    with pytest.raises(AttributeError, match="in a notebook you have all of torch"):
+        eval(there, {"X": tensor.torch.zeros(2), "tensor": tensor})
+
+
+if __name__ == "__main__":
+    STEPS, DIFFERING = chains(2000, seed=1)
+    print(f"{STEPS} steps, {len(DIFFERING)} differ", *DIFFERING, sep="\n")
