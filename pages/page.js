@@ -1,11 +1,10 @@
 // The page: what is written, kept and checked. SHOWN and PARTS stand before it.
-const SECONDS = 10;
+const LIMIT = { seconds: 10 };
 const SIGNS = { right: "✓ Right", wrong: "✗ Not right", "not yet": "… Not yet", error: "✗ Python stopped" };
 const OTHERWISE = [ // what MicroPython says, and what it means here
-  [/invalid syntax/, "Check for a missing colon, bracket or quotation mark, and that `==` compares; a starred list, " +
-    "as in `[*a, b]`, is not known here: write `list(a) + [b]`."],
+  [/invalid syntax/, "Check colons, brackets, quotation marks and `==`; for `[*a, b]` write `list(a) + [b]` here."],
   [/unsupported types for __\w+__: '(int|float)', 'Tensor'/, "On this page, write the tensor first: `X > 0`."],
-  [/no module named/i, "This page has `torch`, `nn`, `F` and `math`, which need no import."],
+  [/no module named/i, "`torch`, `nn`, `F` and `math` are at hand here, and need no import."],
 ];
 const KEY = `mha.page.${SHOWN.name}`;
 const at = (id) => document.getElementById(id);
@@ -49,6 +48,7 @@ function start() {
 }
 
 function check() {
+  if (timer) return; // it is running
   document.body.dataset.verdict = "";
   at("prints").textContent = "";
   at("verdict").textContent = "Running …";
@@ -61,13 +61,13 @@ function run() {
   timer = setTimeout(() => {
     worker.terminate();
     start();
-    say({ state: "wrong", text: `Your code ran for more than ${SECONDS} seconds.`, evidence: "" });
-  }, SECONDS * 1000);
+    finish({ verdict: { state: "wrong", text: `Your code ran for more than ${LIMIT.seconds} seconds.`, evidence: "" } });
+  }, LIMIT.seconds * 1000);
   worker.postMessage({ source: text });
 }
 
 function finish({ verdict, left }) {
-  clearTimeout(timer);
+  timer = clearTimeout(timer); // undefined
   if (left) at("prints").textContent += `… and ${left} more lines\n`;
   say(verdict);
 }

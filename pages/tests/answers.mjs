@@ -1,5 +1,6 @@
-// node answers.mjs FOLDER: what a page's own MicroPython says of the answers in FOLDER/cases.json, to each exercise.
+// deno run answers.mjs FOLDER: what a page's own MicroPython says of the answers in FOLDER/cases.json, to each exercise.
 import fs from "node:fs";
+import process from "node:process";
 const folder = process.argv[2], lines = [];
 (0, eval)(fs.readFileSync(`${folder}/runtime`).toString());
 const options = { url: `${folder}/wasm`, heapsize: 32 << 20, linebuffer: true, stdout: (line) => lines.push(line) };

@@ -9,8 +9,8 @@ import json
 import linecache
 import math
 import re
-import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import cases
@@ -108,8 +108,6 @@ def test_other_wrong_answers(pair):
 
 def test_micropython_says_the_same(tmp_path):
     """As the page holds it; of errors that are Python's own, it has words of its own."""
-    if shutil.which("node") is None:
-        pytest.skip("MicroPython outside a browser needs node")
     page = runtime.PAGE.read_text(encoding="utf-8")
     for name, part in re.findall('"(runtime|wasm|tensor.py|verdict.py|words.json)": "(.*)"', page):
         (tmp_path / name).write_bytes(gzip.decompress(base64.b64decode(part)))
@@ -121,7 +119,8 @@ def test_micropython_says_the_same(tmp_path):
         asked.append((checker.data, sources))
         said += map(checker.check, sources)
     (tmp_path / "cases.json").write_text(json.dumps(asked), encoding="utf-8")
-    command = ["node", Path(__file__).with_name("answers.mjs"), tmp_path]
+    deno = Path(sysconfig.get_path("scripts")) / "deno"
+    command = [deno, "run", "--allow-read", Path(__file__).with_name("answers.mjs"), tmp_path]
     heard = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert [one["state"] for one in heard] == [one["state"] for one in said]
     other = [(a, b) for a, b in zip(heard, said, strict=True) if a != b and "Error" not in a["text"] + a["evidence"]]
