@@ -61,7 +61,9 @@ function run() {
   timer = setTimeout(() => {
     worker.terminate();
     start();
-    finish({ verdict: { state: "wrong", text: `Your code ran for more than ${LIMIT.seconds} seconds.`, evidence: "" } });
+    finish({
+      verdict: { state: "wrong", text: `Your code ran for more than ${LIMIT.seconds} seconds.`, evidence: "" },
+    });
   }, LIMIT.seconds * 1000);
   worker.postMessage({ source: text });
 }

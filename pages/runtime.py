@@ -25,6 +25,7 @@ CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, w
     "createRequire(import.meta.url)": 'createRequire("file:///")',
     "_scriptName=import.meta.url": '_scriptName=""',
     'new URL("micropython.wasm",import.meta.url).href': '"micropython.wasm"',
+    "let Module={locateFile:": "let Module={wasmBinary:options.wasm,locateFile:",  # WebKit fetches nothing for a file
 }
 BEGIN, END = (
     'if(globalThis.loadMicroPython=loadMicroPython,"object"',

@@ -9,9 +9,7 @@ function print(line) {
 }
 
 async function start(parts) {
-  const bytes = new Blob([parts.wasm], { type: "application/wasm" });
-  const url = URL.createObjectURL(bytes);
-  python = await globalThis.loadMicroPython({ url, heapsize: 32 << 20, linebuffer: true, stdout: print });
+  python = await globalThis.loadMicroPython({ wasm: parts.wasm, heapsize: 32 << 20, linebuffer: true, stdout: print });
   for (const name of ["tensor.py", "verdict.py", "words.json", "data.json"]) {
     python.FS.writeFile("/" + name, parts[name]);
   }

@@ -146,8 +146,8 @@ def test_an_exercise_is_checked_on_its_page(engine, tmp_path, where):
     with serve(tmp_path) as address:
         engine.open(path.as_uri() if where == "from disk" else f"{address}/{path.name}")
         engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.ready"))
-        for source, state in (("SHOWN.solution", "right"), ("SHOWN.solution + ' + 1'", "wrong")):
-            engine.evaluate(f"() => {{ put(({source}).trim()); check(); }}")
+        for returned, state in (("return ", "right"), ("return 1 + ", "wrong")):
+            engine.evaluate("word => { put(SHOWN.solution.replace('return ', word)); check(); }", returned)
             said = engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.verdict"))
             assert json.loads(said)["state"] == state
 
