@@ -196,7 +196,7 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked).
+    """Return ``valid_lens`` as a mask argument of ``nn.MultiheadAttention``: for padding or for scores, True = masked.
 
     >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
     {'key_padding_mask': tensor([[False,  True,  True],

@@ -37,7 +37,7 @@ FOUND = {  # room → what is wrong there; any one of them names it
 
 
 class Guess(Prediction):
-    """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
+    """Show a list of suspects until one is picked, then the pick, as text."""
 
     def asking(self, take: Callable[[str], None]) -> Any:
         """Return the list, and a button that hands over what is picked."""

@@ -67,7 +67,7 @@ def isolated(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """Return what a test sees, with the same random numbers each time; an error of the implementation counts, too."""
+    """Run a test on an implementation with fixed random numbers; return its finding, an error included."""
     try:
         with seeded(0):
             return test(implementation)
@@ -81,7 +81,7 @@ def finding_of(test: Test, implementation: Implementation) -> str | None:
 
 @isolated
 def shape(implementation: Implementation) -> str | None:
-    """Do output and weights have the right shapes?"""
+    """Test the shapes of output and weights."""
     layer = build(implementation)
     output_of(layer, *random_inputs(), RAGGED)
     check_shape("attention_weights", layer.attention_weights, (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS))
@@ -90,7 +90,7 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def round_trip(implementation: Implementation) -> str | None:
-    """Does ``merge_heads`` undo ``split_heads``?"""
+    """Test that ``merge_heads`` undoes ``split_heads``."""
     layer, (X, _, _) = build(implementation), random_inputs()
     back = layer.merge_heads(layer.split_heads(X))
     return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
@@ -98,14 +98,14 @@ def round_trip(implementation: Implementation) -> str | None:
 
 @isolated
 def all_ones(implementation: Implementation) -> str | None:
-    """Is the output right when every input is 1?"""
+    """Test the output where every input is 1."""
     layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
     return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @isolated
 def random_reference(implementation: Implementation) -> str | None:
-    """Are output and weights those of the formula, on random input, in evaluation and in training?
+    """Test output and weights against the formula, on random input, in evaluation and in training.
 
     One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
     that was asked for.
@@ -125,7 +125,7 @@ def random_reference(implementation: Implementation) -> str | None:
 
 @isolated
 def self_attention(implementation: Implementation) -> str | None:
-    """Is the output that of the formula when one tensor is queries, keys and values?"""
+    """Test the output against the formula where queries, keys and values are one tensor."""
     layer, (X, _, _) = build(implementation), random_inputs()
     inputs = X, X, X, RAGGED.clamp(max=NUM_QUERIES)
     return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
@@ -133,7 +133,7 @@ def self_attention(implementation: Implementation) -> str | None:
 
 @isolated
 def token_perturbation(implementation: Implementation) -> str | None:
-    """Does a change of one token change the outputs that may see it, and no others?
+    """Test that changing one token changes the outputs that may see it, and no others.
 
     A query belongs to its own output. A key and its value may be seen by all queries of their example if they are
     valid, and by nobody if they are padding.
@@ -155,7 +155,7 @@ def token_perturbation(implementation: Implementation) -> str | None:
 
 @isolated
 def gradient(implementation: Implementation) -> str | None:
-    """Is there a gradient for every parameter, and a finite one? And does one reach queries, keys and values?
+    """Test that every parameter and every input gets a gradient, and a finite one.
 
     The loss looks at examples that have valid keys; one example of the batch has none.
     """
@@ -176,7 +176,7 @@ def gradient(implementation: Implementation) -> str | None:
 
 @isolated
 def ragged_batch(implementation: Implementation) -> str | None:
-    """Does every example of a padded batch get the output that it gets alone, without padding?
+    """Test that each example of a padded batch gets the same output as alone, without padding.
 
     An example without valid keys gets zeros.
     """
@@ -195,7 +195,7 @@ def ragged_batch(implementation: Implementation) -> str | None:
 
 @isolated
 def called_again(implementation: Implementation) -> str | None:
-    """Does a call give the same output after another call, with other lengths, as it gives in a new layer?"""
+    """Test that a second call, with other lengths, gives the output that a new layer gives."""
     layer, inputs = build(implementation), random_inputs()
     new = copy.deepcopy(layer)
     output_of(layer, *inputs, RAGGED)
@@ -287,7 +287,7 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
 
 
 def matrices_of(layer: Any) -> Sequence[Tensor]:
-    """W_q, W_k, W_v, W_o, and w_v where scores are additive: under these names, unless the layer has ``matrices``."""
+    """Return W_q, W_k, W_v, W_o (and w_v of additive scores) of a layer, by name."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
     w_v = [layer.w_v] if hasattr(layer, "w_v") else []

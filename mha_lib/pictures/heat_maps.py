@@ -79,7 +79,7 @@ def draw_maps(
     *,
     numbers: bool = False,
 ) -> Canvas:
-    """Maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
+    """Draw maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
     """
@@ -194,7 +194,7 @@ def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts:
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
-    """Words in the colour of one head's weights from one of them, bows to them, and a strip for every head below.
+    """Draw words shaded by one head's weights from one of them, with arcs to them, and a strip for each head below.
 
     Args:
         words: n of them, in one line.
@@ -267,7 +267,7 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
 
 
 def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
-    """Scores (num_queries, num_keys) as numbers, and beside them their weights, with the sum of each row."""
+    """Draw scores (num_queries, num_keys) as numbers, beside their weights with the sum of each row."""
     cell = max(38.0, 8 + _widest(scores, 0))
     left, width = 24, cell * scores.shape[1] + 52
     canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
@@ -297,7 +297,7 @@ def draw_numbers(
     are_weights: bool = False,
     colour: str = "soft",
 ) -> None:
-    """Numbers (rows, columns), each in a cell, below a title; weights lie on their colour, masked cells are hatched."""
+    """Draw numbers (rows, columns) in cells below a title; weights are coloured, masked cells hatched."""
     canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
     digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):

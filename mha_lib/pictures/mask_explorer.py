@@ -89,7 +89,7 @@ class MaskExplorer(LivePicture):
 
 
 def random_scores() -> Tensor:
-    """Dot products of random queries and keys: (2, 4, 6), not yet divided by the root of their size."""
+    """Return dot products of random queries and keys, (2, 4, 6), before the division by √d."""
     generator = torch.Generator().manual_seed(3)
     queries, keys = (torch.randn(2, number, HEAD_SIZE, generator=generator) for number in (4, 6))
     return queries @ keys.mT

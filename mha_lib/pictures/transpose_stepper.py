@@ -100,17 +100,17 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
 
 
 def table_width(rows: list[list[list[int]]]) -> float:
-    """Width of a table in cells; groups within a row stand a little apart."""
+    """Return the width of a table in cells, gaps between groups included."""
     return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
 
 
 def table_height(rows: list[list[list[int]]]) -> float:
-    """Height of a table in cells; rows that are cut into groups stand apart, since each is one token's."""
+    """Return the height of a table in cells, gaps between rows of groups included."""
     return (len(rows) - 1) * row_pitch(rows) + 0.7
 
 
 def row_pitch(rows: list[list[list[int]]]) -> float:
-    """Return how far down in cells the next row begins."""
+    """Return the distance in cells from the top of one row of a table to the top of the next."""
     return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
 
 
