@@ -65,7 +65,7 @@ def later_tokens(implementation: Implementation) -> str | None:
     layer, X = layer_and_text(implementation)
     changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
     before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
-    return differs(after, before, "an output changes with a later token")
+    return differs(after, before, "an output changes after a change of a later token")
 
 
 def in_pieces(cuts: Sequence[int]) -> Test:
@@ -74,7 +74,7 @@ def in_pieces(cuts: Sequence[int]) -> Test:
     @isolated
     def look(implementation: Implementation) -> str | None:
         layer, X = layer_and_text(implementation)
-        return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
+        return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "the outputs differ from those of one pass")
 
     return look
 
@@ -85,14 +85,14 @@ def second_text(implementation: Implementation) -> str | None:
     layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
-    return differs(read(layer, X, [5, 4]), alone, "other outputs after another text")
+    return differs(read(layer, X, [5, 4]), alone, "after another text, the outputs differ")
 
 
 @isolated
 def reference(implementation: Implementation) -> str | None:
     """Test the output of a text read at once against the formula, token by token and head by head."""
     layer, X = layer_and_text(implementation)
-    return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
+    return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output differs from the formula's")
 
 
 @isolated
@@ -101,7 +101,7 @@ def behind_padding(implementation: Implementation) -> str | None:
     layer, X = layer_and_text(implementation)
     padding = torch.tensor([0, 3])
     got = read(layer, X, [4, 3, 2], padding)
-    return differs(got, each_alone(layer, X, padding, got), "other outputs behind padding than alone")
+    return differs(got, each_alone(layer, X, padding, got), "with padding on the left, the outputs differ")
 
 
 @isolated
@@ -114,7 +114,7 @@ def some_texts_end(implementation: Implementation) -> str | None:
     with torch.no_grad():
         after = layer(X[rows, 5:])
     right = each_alone(layer, X, padding, torch.cat([got, X[:, 5:]], dim=1))[rows, 5:]
-    return differs(after, right, "other outputs than alone when some texts have ended")
+    return differs(after, right, "after some texts have ended, the outputs of the others differ")
 
 
 @isolated
@@ -125,7 +125,7 @@ def bfloat16(implementation: Implementation) -> str | None:
     high = read(layer.float(), X.bfloat16().float(), [LONG])
     check_shape("the output", low, tuple(high.shape))
     off = ((low - high).abs().mean() / high.abs().mean()).item()
-    return None if off < 0.1 else f"outputs for {LONG} tokens are {off:.0%} off"
+    return None if off < 0.1 else f"the outputs for {LONG} tokens are {off:.0%} off"
 
 
 TESTS: dict[str, Test] = {
