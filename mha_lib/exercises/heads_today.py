@@ -119,7 +119,7 @@ def rope(X, places, base):
     Source: Su et al. 2021, "RoFormer", section 3.2.2.
     """
     size = X.shape[-1]
-    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)  # (n, size / 2)
+    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)
     cos, sin = angles.cos(), angles.sin()
     x, y = X[..., 0::2], X[..., 1::2]  # (…, n, size / 2)
     return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
@@ -252,7 +252,8 @@ def blockwise_attention(queries, keys, values, allowed, block_size):
     Source: Milakov & Gimelshein 2018; Dao et al. 2022, "FlashAttention", section 3.1.
     """
     largest = torch.full((len(queries), 1), -math.inf)
-    total, mixed = torch.zeros(len(queries), 1), torch.zeros(len(queries), values.shape[1])
+    total = torch.zeros(len(queries), 1)
+    mixed = torch.zeros(len(queries), values.shape[1])
     for start in range(0, len(keys), block_size):
         block = slice(start, start + block_size)
         scores = queries @ keys[block].T / math.sqrt(queries.shape[1])  # (q, block)

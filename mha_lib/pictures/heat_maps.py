@@ -84,8 +84,8 @@ def draw_maps(
 ) -> Canvas:
     """Maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
-    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells, ``scale``
-    beside the scale.
+    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
+    cells, ``scale`` beside the scale.
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
