@@ -150,7 +150,6 @@ def row_trial(starts: list[int], length: int, num_queries: int | None = None) ->
         first == second -> (first == second) & (j <= i) => This is causal as well. The rule asks for the text alone; a
             causal mask is joined to it by `and_masks`.
         first == second -> first != second => This is upside down: True means that the query may attend to the key.
-        first == second -> (first == second).double() => A float mask is added to the scores. Return True and False.
         first == second -> (first - second).abs() <= 1 => A token attends to the neighbouring texts.
         place, starts, -> place, starts.cumsum(0), => The starts are taken for lengths.
     """,
