@@ -74,7 +74,8 @@ def packed_rows(number: int, neighbours: str, generator: torch.Generator) -> Ten
 
 def train(neighbours: str, masked: bool, steps: int, seed: int) -> tuple[AttentionOnly, list[float], list[float]]:
     """Return a trained model, the loss of each step, and the accuracy on texts alone, half-way and at the end."""
-    losses, alone = [], []
+    losses: list[float] = []
+    alone: list[float] = []
 
     def batches():
         for step in range(steps):
