@@ -13,7 +13,10 @@ from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.plain_layers import check_plain, parameters_of
 from mha_lib.attention.torch_calls import CalledLikeTorch
 
-__all__ = ["call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch", "torch_masks"]
+__all__ = [
+    "as_torch", "call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch",
+    "torch_masks",
+]  # fmt: skip
 
 D2lLayer: TypeAlias = Any  # d2l.MultiHeadAttention, an nn.Module: the package has no types
 
@@ -29,7 +32,6 @@ def loop_over_heads(
     True
 
     Slow and plain on purpose. It shares no code with the layer, so the two can be held against each other.
-
     It takes the weights from ``layer``, and other arguments as ``MultiHeadAttention.forward`` does. It returns the
     output (batch, num_queries, num_hiddens) and the weights (batch, num_heads, num_queries, num_keys).
 
@@ -39,8 +41,7 @@ def loop_over_heads(
     head_size = layer.W_q.weight.shape[0] // layer.num_heads
     lengths = torch.full((batch_size, 1), num_keys) if valid_lens is None else valid_lens.reshape(batch_size, -1)
     lengths = lengths.expand(batch_size, num_queries)
-    gates = queries.new_ones(layer.num_heads) if head_mask is None else head_mask
-    gates = gates.expand(batch_size, layer.num_heads)
+    gates = (queries.new_ones(layer.num_heads) if head_mask is None else head_mask).expand(batch_size, layer.num_heads)
     weights = queries.new_zeros(batch_size, layer.num_heads, num_queries, num_keys)
     output = []
     for b in range(batch_size):
@@ -264,8 +265,7 @@ def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
 
     Raises:
         TypeError: ``peer`` is not d2l's layer.
-        ValueError: ``peer`` was never called, so that its sizes are still open, or has adapters, quantised maps or
-            hooks.
+        ValueError: ``peer`` was never called (its sizes are open), or has adapters, quantised maps or hooks.
     """
     needed = ("W_q", "W_k", "W_v", "W_o", "num_heads", "attention")
     if isinstance(peer, MultiHeadAttention) or not all(hasattr(peer, name) for name in needed):

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from mha_lib.attention.fused import FusedAttention
 from mha_lib.attention.multi_head import MultiHeadAttention
 
+__all__ = ["CalledLikeTorch", "hugging_face_attention"]
+
 
 class CalledLikeTorch(nn.Module):
     """``nn.MultiheadAttention``'s call and its meaning of masks, around a layer of ours.
@@ -83,7 +85,7 @@ def hugging_face_attention(
 ) -> tuple[Tensor, None]:  # fmt: skip
     """Run ``FusedAttention`` as an attention implementation of Hugging Face's transformers.
 
-    Register it under a name, with the masks that ``F.scaled_dot_product_attention`` takes, and choose it:
+    Register it under a name, with the masks that ``F.scaled_dot_product_attention`` takes, and choose it::
 
         AttentionInterface.register("mha_lib", hugging_face_attention)
         AttentionMaskInterface.register("mha_lib", transformers.masking_utils.sdpa_mask)

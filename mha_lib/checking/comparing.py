@@ -41,13 +41,8 @@ class Result:
     @cached_property
     def numbers(self) -> Tensor | None:
         """The answer's numbers, if it gives any in the form that is asked for."""
-        value = self.got.value if isinstance(self.right, Tensor) else self.in_any_form
+        value = self.got.value if isinstance(self.right, Tensor) else as_tensor(self.got.value)
         return value if type(value) is Tensor and not value.is_complex() else None
-
-    @cached_property
-    def in_any_form(self) -> Tensor | None:
-        """The answer's numbers, if it gives any."""
-        return as_tensor(self.got.value)
 
     @cached_property
     def is_packed_otherwise(self) -> bool:
@@ -77,9 +72,9 @@ class Result:
             return f"{needed(self.right)} needed, your function returns {given(self.got.value)}"
         if got.shape != right.shape:
             return f"the shape must be {tuple(right.shape)}, yours is {tuple(got.shape)}"
-        if (place := first_difference(got, right)) is not None:
-            yours, other = in_words(got[tuple(place)].item(), right[tuple(place)].item())
-            return f"{f'place {place} holds' if place else 'the result is'} {yours} instead of {other}"
+        if (position := first_difference(got, right)) is not None:
+            yours, other = in_words(got[tuple(position)].item(), right[tuple(position)].item())
+            return f"{f'position {position} holds' if position else 'the result is'} {yours} instead of {other}"
         if isinstance(self.right, Tensor) and right.is_floating_point() > got.is_floating_point():
             return f"the result must be floating-point numbers, yours are {got.dtype}"
         if right.dtype == torch.bool and got.dtype != torch.bool:  # as a mask, 1.0 is not True
@@ -96,11 +91,9 @@ def as_tensor(value: Any) -> Tensor | None:
     if is_number(value):
         return torch.tensor(value, dtype=None if isinstance(value, int) and abs(value) < 2**62 else torch.float64)
     if isinstance(value, list | tuple) and value:
-        if all(
-            is_number(part) or (type(part) is Tensor and part.dim() == 0 and not part.is_complex()) for part in value
-        ):
-            return torch.tensor([float(part) for part in value], dtype=torch.float64)
-        if all(type(part) is Tensor for part in value) and len({(part.shape, part.dtype) for part in value}) == 1:
+        if all(is_number(x) or (type(x) is Tensor and x.dim() == 0 and not x.is_complex()) for x in value):
+            return torch.tensor([float(x) for x in value], dtype=torch.float64)
+        if all(type(X) is Tensor for X in value) and len({(X.shape, X.dtype) for X in value}) == 1:
             return torch.stack(list(value))
     return None
 
@@ -121,11 +114,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_several(value: Any) -> bool:
-    """Return whether a value has several parts, as a list or a tuple has."""
-    return isinstance(value, list | tuple)
-
-
 def needed(right: Any) -> str:
     """Return what is asked for: "a tensor of shape (2, 3) is", "one number is", "3 matrices of shape (6, 4) are"."""
     if isinstance(right, Tensor):
@@ -143,9 +131,7 @@ def given(value: Any) -> str:
         return f"{kind_of(value)} number{'s' * (len(value) > 1)}"
     parts = sorted({kind_of(part) for part in value})
     listed = f"{', '.join(parts[:3])}{' and more' * (len(parts) > 3)}"
-    return (
-        f"{kind_of(value)}, each {listed}" if len(parts) == 1 < len(value) else f"{kind_of(value)} that holds {listed}"
-    )
+    return f"{kind_of(value)}{', each' if len(parts) == 1 < len(value) else ' that holds'} {listed}"
 
 
 def equal(first: Tensor | None, second: Tensor) -> bool:
@@ -154,9 +140,9 @@ def equal(first: Tensor | None, second: Tensor) -> bool:
 
 
 def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
-    """Return the first place where two tensors of one shape differ by more than rounding."""
-    places = differences(got, right, equal_nan).nonzero()
-    return places[0].tolist() if len(places) else None
+    """Return the first position where two tensors of one shape differ by more than rounding."""
+    positions = differences(got, right, equal_nan).nonzero()
+    return positions[0].tolist() if len(positions) else None
 
 
 def differences(got: Tensor, right: Tensor, equal_nan: bool = True) -> Tensor:
@@ -185,18 +171,14 @@ def explains(program: Callable, results: Sequence[Result]) -> bool:
     One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
     with right numbers in a wrong form.
     """
-    is_wrong = False
-    for result in results:
-        told = result.by(program)
-        if not alike(told, result):
-            return False
-        is_wrong = is_wrong or told.problem() is not None
-    return is_wrong
+    return all(alike(result.by(program), result) for result in results) and any(
+        result.by(program).problem() for result in results
+    )
 
 
 def alike(first: Result, second: Result) -> bool:
     """Return whether two calls came to the same numbers, or to the same error."""
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
-    one, other = first.in_any_form, second.in_any_form
+    one, other = as_tensor(first.got.value), as_tensor(second.got.value)
     return other is not None and not other.is_complex() and equal(one, other)

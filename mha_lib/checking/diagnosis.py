@@ -43,9 +43,9 @@ ALONG_AN_AXIS: dict[str, Callable[..., Tensor]] = {
     "Axis {} of the right result is averaged away.": torch.mean,
     "Only the first entry along axis {} is left.": partial(torch.select, index=0),
     "A softmax along axis {} was taken of the right numbers.": torch.softmax,
-    "The numbers stand in reverse order along axis {}.": lambda right, dim: right.flip(dim),
-    "The numbers stand one place too far on along axis {}.": lambda right, dim: right.roll(1, dim),
-    "The numbers stand one place too far back along axis {}.": lambda right, dim: right.roll(-1, dim),
+    "The numbers are in reverse order along axis {}.": lambda right, dim: right.flip(dim),
+    "The numbers are one position too far on along axis {}.": lambda right, dim: right.roll(1, dim),
+    "The numbers are one position too far back along axis {}.": lambda right, dim: right.roll(-1, dim),
 }
 OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several numbers or tensors are asked for
     "Only the first of the parts that are asked for is returned.": lambda right: right[0],
@@ -65,7 +65,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
         if all(equal(got, form(right)) for got, right in pairs):
             yield text
     if all(equal(got.flatten(), right.flatten()) for got, right in pairs):
-        yield "All numbers are right, but the axes are cut or joined otherwise."
+        yield "All numbers are right, but the axes are split or merged in another way."
     for found, text in (
         (ratio, "Every number is {} times what it should be."),
         (shift, "To every number {} is added."),
@@ -110,28 +110,16 @@ def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[s
     An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
     calls; and if it is the only one that does.
     """
-    right, wrong = ([one for one in results if (one.problem() is None) == is_right] for is_right in (True, False))
     told = []
     for number, name in enumerate(names):
-        good, bad = (
-            sorted({one.trial[number] for one in some if is_whole(one.trial[number])}) for some in (right, wrong)
-        )
+        seen = {(one.problem() is None, one.trial[number]) for one in results if isinstance(one.trial[number], int)}
+        good, bad = (sorted(value for is_right, value in seen if is_right == asked) for asked in (True, False))
         if good and bad and len(results) > 2 and (good[-1] < bad[0] or bad[-1] < good[0]):
-            told.append(f"Right with {name} = {listed(good)}; wrong with {name} = {listed(bad)}.")
+            words = [" or ".join(map(str, some)) for some in (good, bad)]
+            told.append(f"Right with {name} = {words[0]}; wrong with {name} = {words[1]}.")
     if len(stages) > 1 and all(stages):
         yield f"Right {', '.join(stages[:-1])}, but not {stages[-1]}."
     yield from told if len(told) == 1 else []
-
-
-def is_whole(value: object) -> bool:
-    """Return whether a value is True, False or a whole number."""
-    return isinstance(value, int)
-
-
-def listed(values: Sequence[int]) -> str:
-    """Return values in words: "2", "2 or 3", "2, 3 or 5"."""
-    *most, last = map(str, values)
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
@@ -159,7 +147,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
-        yield "The result holds NaN or infinity. Is something divided by 0, ∞ multiplied by 0, or do powers overflow?"
+        yield "The result holds NaN or infinity. Check for a division by 0, a product of 0 and ∞, and overflow."
         return
     for found, what in ((ratio, "factor"), (shift, "number that is added")):
         numbers = [found(*pair) for pair in pairs]
@@ -185,10 +173,10 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
             return
         one_for_all &= equal(rows, rows[:1].expand_as(rows))
         twice |= not torch.equal(same.sum(dim=1), (same.float() @ same.float().T > 0).sum(dim=1))
-        moved += [(place, row.float().argmax()) for place, row in enumerate(same) if not row[place]]
+        moved += [(position, row.float().argmax()) for position, row in enumerate(same) if not row[position]]
     if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):  # single numbers may be equal by chance
-        how = "some stand there more than once" if twice else "they stand in another order"
-        yield f"{what} are right, but {how}: at place {moved[0][0]} stands what belongs at place {moved[0][1]}."
+        how = "some occur more than once" if twice else "in another order"
+        yield f"{what} are right, but {how}: position {moved[0][0]} holds what belongs at position {moved[0][1]}."
 
 
 def meanings(message: str) -> Iterator[str]:
@@ -211,7 +199,7 @@ def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], T
         yield from OF_PARTS.items()
         return
     for i, j in itertools.combinations(range(count), 2):
-        yield f"Axes {i} and {j} have changed places.", partial(torch.transpose, dim0=i, dim1=j)
+        yield f"Axes {i} and {j} are exchanged.", partial(torch.transpose, dim0=i, dim1=j)
     for axis, (text, form) in itertools.product(range(count), ALONG_AN_AXIS.items()):
         yield text.format(axis), partial(form, dim=axis)
 
@@ -236,16 +224,16 @@ def sum_to_one(X: Tensor, axis: int) -> bool:
 
 
 PROPERTIES: dict[str, Callable[[Tensor, Tensor], bool]] = {  # what is said → whether it is true of a wrong result
-    "All numbers are right, but they stand in other places.": (
+    "All numbers are right, but they are at other positions.": (
         lambda got, right: equal(got.flatten().sort().values, right.flatten().sort().values)
     ),
-    "Rows do not sum to 1, as they should; columns do. Over what do you normalise?": (
+    "Rows must sum to 1, but columns do. Check the axis along which you normalise.": (
         lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1) and sum_to_one(got, -2)
     ),
-    "Rows do not sum to 1, as they should. Over what do you normalise, and what is done afterwards?": (
+    "Rows must sum to 1. Check the axis along which you normalise, and what is done afterwards.": (
         lambda got, right: sum_to_one(right, -1) and not sum_to_one(got, -1)
     ),
-    "The result is the same for every entry of the first axis. Does what tells them apart take part?": (
+    "The result is the same for every entry along axis 0. Check that your code uses what tells them apart.": (
         lambda got, right: len(got) > 1 and all(equal(row, got[0]) for row in got)
     ),
     "The first entry along axis 0 is right, others are not.": (

@@ -12,7 +12,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from types import CodeType
 from typing import Any
 
 Edits = dict[str, str]  # what stands in the right answer → what stands there instead
@@ -39,19 +38,7 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
 
 
 def with_edits(right: Callable, edits: Edits) -> Callable:
-    """Return the right answer with the edits of one mistake made in its source."""
-    return defined(right, code_with(right, edits))
-
-
-def defined(right: Callable, code: CodeType) -> Callable:
-    """Return the function that this code defines, among the names that the right answer sees."""
-    namespace: dict[str, Any] = {}
-    exec(code, right.__globals__, namespace)
-    return namespace[right.__name__]
-
-
-def code_with(right: Callable, edits: Edits) -> CodeType:
-    """Compile the definition of the right answer with these edits made in it.
+    """Return the right answer with these edits made in its source at once: none changes what another has put there.
 
     Raises:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.
@@ -60,15 +47,13 @@ def code_with(right: Callable, edits: Edits) -> CodeType:
     counts = {old: source.count(old) for old in edits}
     if set(counts.values()) != {1}:
         raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
+    source = re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
+    namespace: dict[str, Any] = {}
     try:
-        return compile(edited(source, edits), f"<{right.__name__} with a mistake>", "exec")
+        exec(compile(source, f"<{right.__name__} with a mistake>", "exec"), right.__globals__, namespace)
     except SyntaxError as error:
         raise ValueError(f"{right.__name__}: {edits} makes no Python: {error}") from None
-
-
-def edited(source: str, edits: Edits) -> str:
-    """Return a source with all edits made at once, so that none of them meets what another has put there."""
-    return re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
+    return namespace[right.__name__]
 
 
 @functools.cache

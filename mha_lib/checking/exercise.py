@@ -5,7 +5,7 @@
         praise="Twice.",
         idea="What is twice a number?",
         begin="Begin with the number itself.",
-        mistakes="2 * X -> X * X => This squares. What is asked for?",
+        mistakes="2 * X -> X * X => This is the square, not twice the number.",
     )
     def double(X):
         return 2 * X
@@ -26,8 +26,8 @@ from types import FunctionType
 from typing import Any
 
 from mha_lib.checking import diagnosis, kept_work, running
-from mha_lib.checking.comparing import Result, explains, given, is_number, is_several, needed
-from mha_lib.checking.edits import code_with, defined, rows_of, source_of_answer
+from mha_lib.checking.comparing import Result, explains, given, is_number, needed
+from mha_lib.checking.edits import rows_of, source_of_answer, with_edits
 from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, Outcome, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, names_of, two_numbers
@@ -131,33 +131,23 @@ class FunctionExercise(Exercise):
         self.trials, self.praise, self.then, self.known = trials, praise, then, known
         self.numbers_in_words, self.parts = numbers_in_words, parts
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
-        self.edits = [row for table in tables for row in rows_of(table)]
-        self.codes = [code_with(right, edits) for _, edits in self.edits]  # a slip in a table raises here
+        rows = [row for table in tables for row in rows_of(table)]
+        self.mistakes = [*((text, with_edits(right, edits)) for text, edits in rows), *programs]
         self.programs = programs
-
-    @functools.cached_property
-    def mistakes(self) -> list[tuple[str, Callable]]:
-        """What is said of a mistake, and a program that makes it."""
-        own = [(text, defined(self.right, code)) for (text, _), code in zip(self.edits, self.codes, strict=True)]
-        return [*own, *self.programs]
 
     def examine(self, function: Callable) -> str | Verdict:
         """Compare with the right answer, stage by stage; the first stage with a wrong result decides."""
         results: list[Result] = []
-        passed: list[str] = []
-        for where, trials in self.stages().items():
-            results += self.results_of(function, trials)
+        stages: list[str] = []
+        trials = self.trials()
+        for stage, calls in (trials if isinstance(trials, dict) else {"": trials}).items():
+            stages.append(stage)
+            results += self.results_of(function, calls)
             if any(result.problem() for result in results):
-                return self.what_is_wrong(function, results, [*passed, where])
-            passed.append(where)
+                return self.what_is_wrong(function, results, stages)
         if self.then:
             self.then(function)
         return self.praise
-
-    def stages(self) -> dict[str, list[tuple]]:
-        """Return the arguments of calls, drawn anew each time, by what is special about the calls."""
-        trials = self.trials()
-        return trials if isinstance(trials, dict) else {"": trials}
 
     def results_of(self, function: Callable, trials: Sequence[tuple]) -> list[Result]:
         """Return what an answer gives in these calls, beside what is right."""
@@ -166,7 +156,7 @@ class FunctionExercise(Exercise):
             right = self.right(*trial)
             if got.error or not self.parts:
                 results.append(Result(trial, got, right[0] if self.parts else right))
-            elif not is_several(got.value) or len(got.value) != len(right):
+            elif not isinstance(got.value, list | tuple) or len(got.value) != len(right):
                 asked = f"Return {len(right)} things: the {' and the '.join(self.parts)}, in this order."
                 raise MistakeError(f"{asked} Your function returns {given(got.value)}.")
             else:
@@ -208,16 +198,17 @@ class FunctionExercise(Exercise):
         """Yield what is true of results that no mistake of the table explains, the surest first."""
         if any(result.got.error for result in results):
             return
-        own = of_a_wrong_part(results)
+        own, names = of_a_wrong_part(results), names_of(self.right, len(results[0].trial))
         right = {one.part for one in results} - {one.part for one in results if one.problem()}
         told = [*diagnosis.random_results(own), *diagnosis.one_change(own), *diagnosis.traces(own)]
         if right:
-            names = " and ".join(name for number, name in enumerate(self.parts) if number in right)
-            yield " ".join([f"Right: {names}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])
+            good = " and ".join(name for number, name in enumerate(self.parts) if number in right)
+            yield " ".join([f"Right: {good}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])
         yield from told
-        for name in never_looked_at(function, self.right, len(results[0].trial)):
-            yield f"Your code does not use `{name}`."
-        yield from diagnosis.boundary(results, names_of(self.right, len(results[0].trial)), stages)
+        for name, asked in zip(names_of(function, len(names)), names, strict=True):
+            if name and asked in used_by(self.right) and name not in used_by(function):
+                yield f"Your code does not use `{name}`."
+        yield from diagnosis.boundary(results, names, stages)
 
 
 def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
@@ -231,7 +222,8 @@ def form(results: Sequence[Result]) -> Iterator[str]:
     wrong = [result for result in results if result.problem()]
     came, right = wrong[0].got.value, wrong[0].right
     start = "The number is right, but it comes" if is_number(right) else "The numbers are right, but they come"
-    if not is_several(right) and all(type(one.got.value) is tuple and len(one.got.value) == 1 for one in wrong):
+    one_is_asked = not isinstance(right, list | tuple)
+    if one_is_asked and all(type(one.got.value) is tuple and len(one.got.value) == 1 for one in wrong):
         parts = [dataclasses.replace(one, got=Outcome(one.got.value[0])) for one in wrong]
         told = "The function returns" if any(part.problem() for part in parts) else f"{start} as"
         yield f"{told} a tuple of 1 part, as a comma behind the returned value makes it. Return the part itself."
@@ -249,14 +241,6 @@ def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:
 def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str | Verdict]], Exercise]:
     """Make a function that returns praise for a right answer, or raises a ``MistakeError``, into an exercise."""
     return lambda task: Exercise(task, right, idea, begin)
-
-
-def never_looked_at(function: Callable, right: Callable, count: int) -> list[str]:
-    """Return the arguments that the right answer's code uses and this answer's code does not."""
-    if type(function) is not FunctionType:
-        return []
-    names = zip(function.__code__.co_varnames[:count], right.__code__.co_varnames, strict=False)
-    return [name for name, in_right in names if in_right in used_by(right) and name not in used_by(function)]
 
 
 def used_by(function: Callable) -> set[str]:

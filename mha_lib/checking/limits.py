@@ -23,7 +23,8 @@ def bind(sending: Connection) -> None:
     sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
     builtins.input = refuse_input
     limit_memory()
-    close_figures()
+    with contextlib.suppress(KeyError):  # figures that the kernel has open are not shown again
+        sys.modules["matplotlib.pyplot"].close("all")
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell:
         shell.display_pub.publish = PicturesPassedOn(sending)
@@ -61,11 +62,6 @@ class PicturesPassedOn:
         self.sending.send_bytes(pickle.dumps(("picture", data)))
 
 
-def show_picture(data: dict[str, Any]) -> None:
-    """Show in the kernel what an answer has drawn."""
-    sys.modules["IPython"].display.display(data, raw=True)
-
-
 def refuse_input(prompt: object = "") -> NoReturn:
     """Stand in for ``input``, which nobody could answer here."""
     raise RuntimeError("input() cannot be answered while the check runs")
@@ -79,12 +75,6 @@ def limit_memory() -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (pages * resource.getpagesize() + MEMORY, most))
-
-
-def close_figures() -> None:
-    """Close the figures that the kernel has open, so that an answer does not show them again."""
-    with contextlib.suppress(KeyError):
-        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def show_figures() -> None:

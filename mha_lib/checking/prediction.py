@@ -71,10 +71,7 @@ class Prediction:
 
 
 def predict(name: str) -> Prediction:
-    """Ask for a prediction and store it; ``answer`` with the same name shows it again.
-
-    Each question of the course has a name of its own.
-    """
+    """Ask for a prediction and store it under a name that no other has; ``answer`` with this name shows it again."""
     return Prediction(name)
 
 
@@ -91,15 +88,10 @@ def answer(name: str, *shown: object) -> Page:
     if expected := predicted(name):
         lines = [f"You predicted: {expected}", *lines]
         title, state = f"You predicted: {html.escape(expected)}. It turns out:", " open"
-    drawn = "".join(map(as_html, shown))
-    return Page("\n".join(lines), f"<details{state}><summary>{title}</summary>{drawn}</details>")
+    drawn = [x._repr_html_() if hasattr(x, "_repr_html_") else f"<pre>{html.escape(str(x))}</pre>" for x in shown]
+    return Page("\n".join(lines), f"<details{state}><summary>{title}</summary>{''.join(drawn)}</details>")
 
 
 def predicted(name: str) -> str:
     """Return what was predicted under this name; "" where nothing was."""
     return kept_work.kept().get(f"prediction {name}", {}).get("text", "")
-
-
-def as_html(part: Any) -> str:
-    """Return part of an answer as a notebook shows it; what has no HTML of its own as text."""
-    return part._repr_html_() if hasattr(part, "_repr_html_") else f"<pre>{html.escape(str(part))}</pre>"

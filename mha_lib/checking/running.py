@@ -108,8 +108,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
     try:
         outcomes: list[Outcome | Exception] = []
         for trial in trials:
-            which = call_in_words(function, trial)
-            outcomes.append(receive(receiving, process, f" {which}" if which else ""))
+            outcomes.append(receive(receiving, process, f" {call_in_words(function, trial)}".rstrip()))
             if isinstance(outcomes[-1], MistakeError):
                 break
         return outcomes
@@ -133,7 +132,7 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
         if kind == "outcome":
             return content
         if kind == "picture":
-            limits.show_picture(content)
+            sys.modules["IPython"].display.display(content, raw=True)
         else:
             getattr(sys, kind).write(content)
     return MistakeError(f"Your code did not come back within {PATIENCE:g} seconds{where}.")
@@ -175,7 +174,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
             return NotYetError("Write the function first, then run both cells.")
         return Outcome(error=words, line=line)
     for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
-        if not untouched(before, after):
+        if not same(before, after):
             what = f"`{name}`" if name else "an argument"
             return MistakeError(
                 f"Your code changes {what} in place, which spoils the caller's tensor even where the result is right: "
@@ -266,27 +265,19 @@ def prints(function: Callable) -> bool:
     return False
 
 
-def untouched(before: Any, after: Any) -> bool:
-    """Return whether an argument is what it was; what can no longer be compared is not."""
-    try:
-        return same(before, after)
-    except BaseException:  # something of the learner's own making stands there now
-        return False
-
-
 def same(before: Any, after: Any) -> bool:
     """Return whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
 
     Tensors, numbers and texts are read; of any other object only the kind counts.
     """
-    if isinstance(before, Tensor):
-        if not isinstance(after, Tensor) or before.shape != after.shape:
-            return False
-        return bool(((before == after) | (before.isnan() & after.isnan())).all())
-    if isinstance(before, dict):
-        return (
-            isinstance(after, dict) and before.keys() == after.keys() and all(same(before[k], after[k]) for k in before)
-        )
-    if isinstance(before, list | tuple):
-        return isinstance(after, list | tuple) and len(before) == len(after) and all(map(same, before, after))
-    return before is after or (type(before) is type(after) and (not isinstance(before, Real | str) or before == after))
+    try:
+        if isinstance(before, Tensor):
+            return before.shape == after.shape and bool(((before == after) | (before.isnan() & after.isnan())).all())
+        if isinstance(before, dict):
+            return isinstance(after, dict) and same([*before.items()], [*after.items()])
+        if isinstance(before, list | tuple):
+            return isinstance(after, list | tuple) and len(before) == len(after) and all(map(same, before, after))
+        plain = isinstance(before, Real | str)
+        return before is after or (type(before) is type(after) and (not plain or before == after))
+    except BaseException:  # what the learner's own code has put there can no longer be compared
+        return False

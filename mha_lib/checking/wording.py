@@ -1,5 +1,6 @@
 """Calls, kinds of objects and numbers in words. Nothing here runs code of the learner's."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -28,18 +29,13 @@ class Foreign:
 def call_in_words(function: Callable, arguments: tuple) -> str:
     """Say which call it is, by two arguments at most: "with sigma = 2.0 and hours of shape (5,)".
 
-    Those that can be written out come first, then shapes; what would be long is left out.
+    Plain values come first, then small tensors, then shapes; what would be long is left out.
     """
     names = names_of(function, len(arguments))
-    pairs = [*zip(names, arguments, strict=True)]
-    shown = [argument_in_words(name, value) for name, value in sorted(pairs, key=lambda pair: room_for(pair[1]))]
-    listed = " and ".join([words for words in shown if words][:MOST])
+    pairs = sorted(zip(names, arguments, strict=True), key=lambda pair: isinstance(pair[1], Tensor) + is_large(pair[1]))
+    shown = filter(None, itertools.starmap(argument_in_words, pairs))
+    listed = " and ".join(itertools.islice(shown, MOST))
     return f"with {listed}" if listed else ""
-
-
-def room_for(value: Any) -> int:
-    """Rank an argument by the room that it takes in a message: plain values, then small tensors, then large ones."""
-    return isinstance(value, Tensor) + is_large(value)
 
 
 def is_large(value: Any) -> bool:
@@ -72,13 +68,9 @@ def kind_of(value: Any) -> str:
         return value.kind
     if type(value) is Tensor and not (value.is_meta or value.is_nested):
         return f"a tensor{' of complex numbers' * value.is_complex()} of shape {tuple(value.shape)}"
-    kind = named(trimmed(type(value).__name__, SHORT))
+    name = trimmed(type(value).__name__, SHORT)
+    kind = f"{'an' if name[:1].lower() in [*'aeiou'] else 'a'} {name}"
     return f"{kind} of {len(value):,}" if type(value) in (list, tuple, dict) else kind
-
-
-def named(kind: str) -> str:
-    """Return a kind of object with its article."""
-    return f"{'an' if kind[:1].lower() in [*'aeiou'] else 'a'} {kind}"
 
 
 def as_sentence(words: str) -> str:

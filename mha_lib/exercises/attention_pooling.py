@@ -21,6 +21,8 @@ from mha_lib.checking.exercise import exercise
     * sigma**2 -> _ || / (2 * sigma**2) -> _ => The weights do not depend on σ. Check that the scores are divided by it.
     / (2 * sigma**2) -> / 2 * sigma**2 || / (2 * sigma**2) -> * (2 * sigma**2) || / (2 * sigma**2) -> * sigma**2 => A
         larger σ makes the window narrower. Check that σ² divides the distance: `a / b * c` multiplies by `c`.
+    / (2 * sigma**2) -> / (2 * sigma**2) / queries.shape[1] ** 0.5 => The scores are also divided by √d. Here they are
+        divided by 2σ² only.
     -distances -> distances => The most distant keys get the largest weights. Check the sign of the scores.
     -distances -> $.sqrt() => The scores hold the distance instead of its square.
     square().sum(dim=2) -> abs().sum(dim=2) => The scores hold a sum of absolute differences. Check what is squared.

@@ -94,7 +94,7 @@ def first_and_last(model, batch, task):
 
 @judged(
     right=first_and_last,
-    idea="Leave-one-out asks about one company only, that of all others. In which other company could one ask?",
+    idea="Leave-one-out removes a head while all others are present. Measure it with other sets of heads present, too.",
     begin="Begin with the accuracy of a model with one head alone, and that of a model without any.",
 )
 def own_importance(function: Callable[..., Tensor]) -> str:
@@ -109,19 +109,21 @@ def own_importance(function: Callable[..., Tensor]) -> str:
     score, *bars = [agreement(said, truths()) for said in measured]
     told = (
         f"The rank correlation with the exact Shapley values is {score:.2f}, the mean over four models. A random order "
-        f"has 0.00, the gate's gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is asked."
+        f"has 0.00, the gate gradient {bars[0]:.2f}, the path gradient {bars[1]:.2f}; more than {NEEDED} is needed."
     )
     if score > NEEDED:
         return told
     if score < -0.4:
-        raise MistakeError(f"{told} Yours is upside down. Which heads must get the higher number?")
+        raise MistakeError(f"{told} Your order is upside down: important heads must get high numbers.")
     for text, measure in LOW_MEASURES.items():
         if all(heads.spearman(*pair) > 0.999 for pair in zip(results, said_by(measure), strict=True)):
             raise MistakeError(f"{told} {text}")
     closest, name = max((agreement(results, said_by(measure)), name) for name, measure in ONE_COMPANY.items())
     if closest > NEARLY:
         told = f"{told} Its order is nearly that of {name} (rank correlation {closest:.2f})."
-    raise MistakeError(f"{told} In whose company does it ask about a head: of all others, of none, or in between?")
+    raise MistakeError(
+        f"{told} Measure a head with several sets of other heads present: all, none, and some in between."
+    )
 
 
 def agreement(said: Sequence[Tensor], others: Sequence[Tensor]) -> float:
@@ -179,13 +181,13 @@ def tables_from(function: Any) -> list[Tensor]:
     results = [Result(trial, outcome, torch.zeros(SHAPE)) for trial, outcome in zip(trials, outcomes, strict=True)]
     for result in results:
         if result.numbers is None or result.numbers.shape != SHAPE:
-            rows = "" if result.got.error else " Has it a row for each layer of the model?"
+            rows = "" if result.got.error else " It needs one row for each layer of the model."
             raise MistakeError(as_sentence(result.problem() or "") + rows)
     tables = [plain(result.numbers) for result in results if result.numbers is not None]
     if any(not table.isfinite().all() or table.eq(table[0, 0]).all() for table in tables):
-        raise MistakeError("Every head gets the same number, or some get none. Is that an order?")
+        raise MistakeError("Every head gets the same number, or some numbers are not finite. That gives no order.")
     if all(torch.equal(table, tables[0]) for table in tables):
-        raise MistakeError("Four different models get one and the same table. Does your measure look at the model?")
+        raise MistakeError("Four different models get one and the same table. A measure must depend on the model.")
     return tables
 
 
@@ -217,27 +219,27 @@ def each_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
 ONE_COMPANY = {
     "leave-one-out": heads.leave_one_out,
     "leave-one-out, by the loss": functools.partial(heads.leave_one_out, score="loss"),
-    "the gate's gradient": heads.gate_gradient,
-    "what each head does alone": each_alone,
+    "the gate gradient": heads.gate_gradient,
+    "the accuracy of each head alone": each_alone,
 }
 LOW_MEASURES = {
-    "It orders heads by how sure they look. Who listens to a head that is sure?": heads.confidence,
-    "It orders heads by how narrowly they look. Who listens to a narrow head?": heads.negative_entropy,
-    "It orders heads by how loud they are. What does the next layer norm do to that?": heads.output_norm,
-    "It drops the sign after averaging. And a head that helps some examples and hurts others?": (
+    "It ranks heads by confidence. Concentrated attention does not show whether the output is used.": heads.confidence,
+    "It ranks heads by entropy. Narrow attention does not show whether the output is used.": heads.negative_entropy,
+    "It ranks heads by the norm of their output. A large output may have no effect on the answers.": heads.output_norm,
+    "It takes the absolute value after averaging, so helping some examples cancels hurting others.": (
         lambda *given: signed_gradient(*given).abs()
     ),
-    "It is the gradient with its sign. Which sign do heads have that help?": signed_gradient,
-    "It is the mean gradient. And a head that helps some examples and hurts others?": (
+    "It is the gradient with its sign. A head that helps has a negative one.": signed_gradient,
+    "It is minus the mean gradient, in which helping some examples cancels hurting others.": (
         lambda *given: -signed_gradient(*given)
     ),
-    "It divides each layer's gradients by their norm. Does every layer do as much?": (
+    "It divides each layer's gradients by their norm, as if all layers were equally important.": (
         functools.partial(heads.gate_gradient, normalise=True)
     ),
-    "It is the gate's gradient, the bar itself: what does it not see?": heads.gate_gradient,
-    "It is leave-one-out: who else is there, when a head goes?": heads.leave_one_out,
-    "It is leave-one-out, by the loss: who else is there, when a head goes?": (
+    "It is the gate gradient, the bar itself. It measures only small changes near the full model.": heads.gate_gradient,
+    "It is leave-one-out. It removes a head only while all others are present.": heads.leave_one_out,
+    "It is leave-one-out, by the loss. It removes a head only while all others are present.": (
         ONE_COMPANY["leave-one-out, by the loss"]
     ),
-    "It is what each head does alone: what does it add to others?": each_alone,
+    "It measures each head alone. It misses what a head adds to others.": each_alone,
 }

@@ -83,7 +83,7 @@ def require_removed(function: Callable, removed: list[int], bias: bool) -> None:
     is_unchanged, count, sizes, output, error, num_heads = outcome.value
     kept = [head for head in numbers if head not in removed]
     if not is_unchanged:
-        raise MistakeError(f"{where}, the layer that was given has changed. Work on a copy: `copy.deepcopy(layer)`.")
+        raise MistakeError(f"{where}, the layer that was given has changed. Change a copy of it, by `copy.deepcopy`.")
     if text := of_sizes(sizes, len(kept)):
         raise MistakeError(f"{where}: {text}")
     if error:

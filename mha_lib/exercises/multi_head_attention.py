@@ -43,6 +43,10 @@ def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_head
     begin="Begin with the head size. Then write the slice of rows that belongs to head i.",
     mistakes="""
     values @ W_v -> values @ W_k => An error is raised: the values are multiplied by W_k. They need W_v.
+    values @ W_v[own].T -> values @ W_v.T ; W_o[:, own].T -> W_o.T => Each head uses all of W_v and W_o. It needs its
+        own rows of W_v and its own columns of W_o.
+    queries @ W_q[own].T -> queries @ W_q[:head_size].T ; keys @ W_k[own].T -> keys @ W_k[:head_size].T => All heads
+        have the attention weights of head 0. Each head needs its own rows of W_q and W_k.
     """,
     programs=programs(with_lengths),
 )

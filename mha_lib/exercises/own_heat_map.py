@@ -74,7 +74,8 @@ def watched(function: Any) -> Any:
             returned = function(weights.numpy(), queries, keys)
             own = [plt.figure(number) for number in plt.get_fignums() if number not in before]
             figures = [returned] if isinstance(returned, Figure) else own
-            return [panel for figure in figures for panel in panels_of(figure)] if figures else None
+            nothing_yet = returned is None and not figures
+            return None if nothing_yet else [panel for figure in figures for panel in panels_of(figure)]
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
@@ -148,7 +149,7 @@ def names_at(centres: Sequence[float], axes: Sequence[Any]) -> list[str]:
 def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[str]) -> Iterator[str]:
     """Yield what is wrong with the heat maps, the most misleading first."""
     if not panels:
-        yield "The figure has no heat map. Use `imshow` or `pcolormesh`."
+        yield "There is no heat map. Use `imshow` or `pcolormesh`."
     mean = weights.mean(dim=0)
     if len(panels) == 1 and alike(panels[0]["numbers"], mean):
         yield "The heat map shows the mean over the heads. Draw each head."

@@ -81,8 +81,8 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
 def attention_and_weights(queries, keys, values):
     """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and its weights.
 
-    queries (batch, n, d), keys (batch, m, d), values (batch, m, v) → output (batch, n, v), weights (batch, n, m).
-    Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
+    queries (batch, n, d), keys (batch, m, d), values (batch, m, v), scores may exceed 100 → output (batch, n, v),
+    weights (batch, n, m). Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
     """
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])  # (b, n, m)
     weights = torch.softmax(scores, dim=-1)

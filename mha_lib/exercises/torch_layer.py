@@ -98,6 +98,11 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
     (X.shape[-1], h, -> (X.shape[-1], 1, ; .repeat_interleave(h, dim=0) -> _ => PyTorch's layer has only one head. Make
         it with `layer.num_heads`.
     attn_mask=masked -> _ => The lengths have no effect. Give the mask as `attn_mask`.
+    .repeat_interleave(h, dim=0) -> .all(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> .any(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> [:, 0] ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> .diagonal(dim1=1, dim2=2) ; attn_mask=masked -> key_padding_mask=masked =>
+        All queries of an example get one mask, as with `key_padding_mask`. Lengths for each query need `attn_mask`.
     , batch_first=True -> _ => An error is raised: without `batch_first=True`, PyTorch takes the first axis for the
         tokens.
     .repeat_interleave(h, dim=0) -> _ => An error is raised: PyTorch expects a mask for each head of each example.
@@ -160,6 +165,12 @@ def into_torch(layer, X, valid_lens):
         to be found in it.
     return layer(X, X, X, valid_lens) -> $ * ~padding[..., None] => The outputs at padding are set to 0. Leave them as
         the layer computes them.
+    (~padding).sum(dim=1) -> (~padding).sum(dim=1, keepdim=True) * ~padding => Padded queries get the length 0. All
+        queries of a row get the same length, the number of its valid keys.
+    (~padding).sum(dim=1) -> (~padding).sum(dim=1).max().expand(len(X)) => All rows get the length of the longest one.
+    .sum(dim=1) -> .sum(dim=0) => An error is raised: the lengths are counted along the wrong axis. Count along each
+        row.
+    peer.embed_dim, peer.num_heads -> peer.embed_dim, 1 => Your layer has only one head. Make it with `peer.num_heads`.
     (~padding).sum(dim=1) -> None => Padding is not masked. Give the lengths to the layer.
     """,
 )
@@ -225,6 +236,8 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
         head. PyTorch stacks all rows of W_q first, then those of W_k and W_v.
     -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
         => With this finite number, padding gets weight where the scores are low. Use −∞.
+    padding[:, None, None] -> (torch.arange(X.shape[1]) >= (~padding).sum(dim=1)[:, None])[:, None, None] => Right only
+        where padding is at the end of a row. Here it can be anywhere: use `padding` itself as the mask.
     softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return the
         weights of each head.
     """,
@@ -234,7 +247,8 @@ def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
     """Return the weights of every head of ``nn.MultiheadAttention``, from its packed parameters and the padding.
 
     X (batch, num_tokens, d), in_proj_weight (3 · d, d), in_proj_bias (3 · d), padding (batch, num_tokens), True where a
-    token is padding → (batch, num_heads, num_tokens, num_tokens). Source: PyTorch, ``nn.MultiheadAttention``.
+    token is padding, anywhere in a row → (batch, num_heads, num_tokens, num_tokens).
+    Source: PyTorch, ``nn.MultiheadAttention``.
     """
     packed = F.linear(X, in_proj_weight, in_proj_bias)  # (b, n, d) -> (b, n, 3d)
     Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)

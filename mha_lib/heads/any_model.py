@@ -195,6 +195,10 @@ class FoundHeads:
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
     """Find the heads of a model by one forward pass, in eval mode and without gradients.
 
+    >>> found = of(nn.TransformerEncoderLayer(8, 2, batch_first=True), torch.randn(1, 3, 8))
+    >>> found.layers["self_attn"].num_heads, found.maps()["self_attn"].shape
+    (2, torch.Size([1, 2, 3, 3]))
+
     Args:
         inputs, named: an example, what the model is called with: at least two tokens, and for an encoder and a decoder
             sequences of different lengths, which tell cross-attention from self-attention.

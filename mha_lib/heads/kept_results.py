@@ -16,7 +16,7 @@ COMMANDS = {
     "heads": "make research-measures",
     "pruning_speed": "make bench-full",
     "births": "make research-births",
-    "head_writes": "python -m research.head_writes",
+    "head_writes": "make research-head-writes",
     "places": "make research-places",
     "real_heads": "make research-real",
     "next_word": "make research-next-word",

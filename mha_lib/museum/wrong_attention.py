@@ -155,7 +155,7 @@ MISTAKES = f"""
         valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) => Masked scores are low, but not low enough: large scores
         get through; −∞ is needed.
     attn_mask=valid -> attn_mask=~valid || {WEIGHTS} -> low(scores, ~valid) || low(scores, ~valid, -math.inf) => The
-        mask is upside down.
+        mask is inverted: the masked keys take part, and the valid keys do not.
     attn_mask=valid -> attn_mask=F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
     attn_mask=valid -> attn_mask=F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
     attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The masks
@@ -170,7 +170,7 @@ MISTAKES = f"""
         queries instead of the keys.
     attn_mask=valid -> attn_mask=valid & on_queries(valid) || {WEIGHTS} -> low(scores, valid & on_queries(valid)) ||
         low(scores, valid & on_queries(valid), -math.inf) || {MERGED} @ W_o.T + b_o -> ($) * counted(valid)[:, 0] =>
-        Rows of padded queries are masked or set to 0 as well; the lengths count keys.
+        Rows of padded queries are masked or set to 0 as well. The mask is on keys only.
     {WEIGHTS} -> low(scores, valid, dim=2) || low(scores, valid, -math.inf, 2) || low(scores, valid, dim=2) * valid ||
         scores.softmax(2) => The softmax runs over the queries: columns of weights sum to 1 instead of rows.
     {WEIGHTS} -> low(scores, valid, dim=1) || low(scores, valid, dim=1) * valid || low(scores, valid, -math.inf, 1) =>

@@ -55,11 +55,11 @@ def reorder_heads(W_q, W_k, W_v, W_o, num_heads, order):
     ("parts", "words"),
     [
         (lambda W, given: (W[0], given[1], W[2], W[3]), "part 1 is wrong: this is argument 1"),
-        (lambda W, given: (*W[:2], W[2].mT, W[3]), "part 2 is wrong: axes 0 and 1 have changed places"),
-        (lambda W, given: (W[0].flip(0), W[1].flip(0), *W[2:]), "parts 0, 1 are wrong: the numbers stand in reverse"),
+        (lambda W, given: (*W[:2], W[2].mT, W[3]), "part 2 is wrong: axes 0 and 1 are exchanged"),
+        (lambda W, given: (W[0].flip(0), W[1].flip(0), *W[2:]), "parts 0, 1 are wrong: the numbers are in reverse"),
         (lambda W, given: (W[0][torch.arange(len(W[0])).roll(1) ^ 1], *W[1:]), "along axis 0 the entries are right"),
-        (lambda W, given: (W[0][torch.arange(len(W[0])) // 2], *W[1:]), "some stand there more than once"),
-        (lambda W, given: W[::-1], "The parts are right, but they stand in another order"),
+        (lambda W, given: (W[0][torch.arange(len(W[0])) // 2], *W[1:]), "some occur more than once"),
+        (lambda W, given: W[::-1], "The parts are right, but in another order: position 0 holds"),
         (lambda W, given: W[0], "Only the first of the parts"),
     ],
 )

@@ -428,7 +428,7 @@ def test_what_is_too_large_is_told_by_its_kind_and_not_looked_at(make, kind):
         (torch.ones(2, 3, dtype=torch.complex64), "your function returns a tensor of complex numbers of shape (2, 3)"),
         (torch.ones(2, 3, device="meta"), "is needed, your function returns a Tensor."),
         (torch.ones(2, 3).to_sparse(), "instead of"),
-        (torch.full((2, 3), torch.nan), "place [0, 0] holds nan instead of"),
+        (torch.full((2, 3), torch.nan), "position [0, 0] holds nan instead of"),
     ],
 )
 def test_a_wrong_value_is_described(value, words):

@@ -119,7 +119,7 @@ def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     verdict = triangle(lambda distance: 1 - distance.abs() / 2)
     assert repr(verdict).splitlines() == [
         "✗ Not right. Beyond two hours the line goes on below 0.",
-        "Place [0] holds -0.5 instead of 0. Seen with distance of shape (5,).",
+        "Position [0] holds -0.5 instead of 0. Seen with distance of shape (5,).",
         'Stuck? `exercises.hint("triangle")`',
     ]
     shown = DisplayFormatter().format(verdict)[0]
@@ -127,7 +127,7 @@ def test_a_verdict_is_shown_in_colour_with_evidence_folded_and_as_plain_text():
     page = shown["text/html"]
     assert "--jp-warn-color1" in page and "<code>exercises.hint" in page and "role='status'" in page
     diagnosis, folded = page.split("<details>")
-    assert "goes on below 0" in diagnosis and "Place [0]" in folded
+    assert "goes on below 0" in diagnosis and "Position [0]" in folded
     assert "<caption>yours</caption>" in folded and "<caption>expected</caption>" in folded
     assert "--jp-success-color1" in triangle(triangle.right)._repr_html_()
     (distance,) = verdict.inputs
@@ -167,17 +167,17 @@ def test_any_numbers_can_be_shown_as_tables(got):
         (lambda right: right.square(), "This is the square of what is asked for."),
         (lambda right: 1 - right, "This is 1 minus what is asked for."),
         (lambda right: right.flip(2), "in reverse order along axis 2"),
-        (lambda right: right.roll(1, 1), "one place too far on along axis 1"),
-        (lambda right: right.flatten()[torch.randperm(right.numel())].view(right.shape), "stand in other places"),
-        (lambda right: right.transpose(0, 2), "Axes 0 and 2 have changed places."),
+        (lambda right: right.roll(1, 1), "one position too far on along axis 1"),
+        (lambda right: right.flatten()[torch.randperm(right.numel())].view(right.shape), "at other positions"),
+        (lambda right: right.transpose(0, 2), "Axes 0 and 2 are exchanged."),
         (lambda right: right.sum(1), "Axis 1 of the right result is summed away."),
         (lambda right: right.mean(2), "Axis 2 of the right result is averaged away."),
         (lambda right: right.softmax(2), "A softmax along axis 2 was taken of the right numbers."),
         (lambda right: right[0], "Only the first entry along axis 0 is left."),
-        (lambda right: right.flatten(), "the axes are cut or joined otherwise"),
+        (lambda right: right.flatten(), "the axes are split or merged in another way"),
         (lambda right: torch.ones_like(right), "All numbers of the result are the same"),
         (lambda right: right.amax().expand_as(right), "Within a call all numbers of the result are the same."),
-        (lambda right: right[:1].expand_as(right), "the same for every entry of the first axis"),
+        (lambda right: right[:1].expand_as(right), "the same for every entry along axis 0"),
         (lambda right: torch.cat([right[:1], right[1:] + right[:1]]), "The first entry along axis 0 is right"),
         (lambda right: right / 0, "NaN or infinity"),
         (lambda right: (right, right.cos()), "Part 0, counted from 0, is right"),

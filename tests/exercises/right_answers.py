@@ -125,12 +125,12 @@ def set_by_loops(calibration, test, share):
     return next(found[size] for size in sorted(found) if test[found[size]] >= share * test[-1])
 
 
-def strangers_by_number(first, second):
+def resampled_by_number(first, second):
     pairs = torch.arange(len(first))
     return first[(pairs + 1) % len(first)], second[pairs - 1]
 
 
-def evidence_by_cost(whole, without, others):
+def excess_by_cost(whole, without, others):
     """Costs instead of losses: what the whole model does cancels."""
     more = (without - whole) - (others - whole).mean(dim=0)
     return more.mean().item(), (more.var() / more.numel()).sqrt().item()
@@ -200,7 +200,7 @@ RIGHT = {
     "remove_heads": [layer_from_parts],
     "smallest_set": [set_by_loops],
     "choose_head": [head_by_sentences],
-    "resample_pairs": [strangers_by_number],
-    "evidence": [evidence_by_cost],
+    "resample_pairs": [resampled_by_number],
+    "excess_loss": [excess_by_cost],
     "own_importance": [integrated_gradients, monte_carlo_shapley],
 }

@@ -15,7 +15,7 @@ OF_FUNCTIONS = [exercise for exercise in COURSE.values() if isinstance(exercise,
 MISTAKES = [
     pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")
     for exercise in OF_FUNCTIONS
-    for number, (text, wrong) in enumerate(exercise.mistakes[: len(exercise.edits)])
+    for number, (text, wrong) in enumerate(exercise.mistakes[: len(exercise.mistakes) - len(exercise.programs)])
 ]
 SHARED = [
     pytest.param(exercise, text, wrong, id=f"{exercise.__name__}-{number}")

@@ -152,9 +152,14 @@ CLAIMS = {
         for name in (LEAVE_ONE_OUT, "gate gradient", "path gradient", "Shapley, 50 orders")
     ),
     "With mean ablation it is 16th": lambda r: r.ranks(BY_MEANS, "constant").quantile(0.5) == 16,
-    "**Output norm** ranks the unread head fourth": lambda r: r.ranks("output norm", "unheard").quantile(0.5) == 4,
+    "**Output norm** ranks the unread head fourth, and the constant head third": lambda r: (
+        [r.ranks("output norm", head).quantile(0.5) for head in ("unheard", "constant")] == [4, 3]
+    ),
     "ranks the dead head in the middle (median 9; a random order, 9.5)": lambda r: (
         r.ranks("confidence", "dead").quantile(0.5) == 9
+    ),
+    "although no later layer can read it, and the cancelling pair fourth": lambda r: (
+        r.ranks("confidence", "cancelling").sort(dim=1).values.quantile(0.5, dim=0).tolist() == [4, 4]
     ),
     "at the front by leave-one-out, gate gradient and output norm. The Shapley values are wrong, too": lambda r: (
         all(
@@ -212,7 +217,7 @@ CLAIMS = {
     "By chance alone, 0.8 heads can go on the first task and 5.1 on the second": lambda r: (
         [round(r.chance("dates", order, "num_prunable"), 1) for order in ("random", BLOCK_MEANS)] == [5.1, 5.8]
     ),
-    "integrated gradients and leave-one-out by loss have nothing of that kind; exact Shapley values": lambda r: (
+    "integrated gradients and leave-one-out by loss have no lead; exact Shapley values": lambda r: (
         all(level(beyond_shape(r, "lookups", name)) for name in ("path gradient", BY_LOSS))
         and all(
             0 < heads.mean_and_ci95(beyond_shape(r, "lookups", name))[1]
@@ -245,7 +250,7 @@ CLAIMS = {
     ),
     "the other five agree with the first one at 0.75 to 0.94 by rank": references_agree,
     "the other five agree with ours at 0.75 to 0.94 by rank, on average": references_agree,
-    "A guess that knows the layers alone agrees at 0.80": lambda r: (
+    "*The layers alone* agree at 0.80": lambda r: (
         r.block_baseline_correlation("lookups").mean().round(decimals=2) == 0.8
     ),
     "On the look-ups single costs by loss are not worth more than their layer-matched baseline": lambda r: all(
