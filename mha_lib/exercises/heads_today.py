@@ -1,4 +1,4 @@
-"""The exercises of notebook 09: a step with a cache, rotary positions, packed texts, attention in blocks."""
+"""The exercises of notebook 09: a step with a cache, rotary positions, two rules, attention in blocks."""
 
 import math
 
@@ -165,6 +165,50 @@ def same_text(starts, i, j):
     return first == second
 
 
+def window_trial(size: int, sinks: int, length: int, num_queries: int | None = None) -> tuple:
+    """Give a window, a number of first tokens, and the numbers of the newest queries and of all keys."""
+    places = torch.arange(length)
+    return size, sinks, places[-(num_queries or length) :, None], places
+
+
+@exercise(
+    trials=lambda: {
+        "for a window without first tokens": [window_trial(1, 0, 3), window_trial(3, 0, 6)],
+        "for a window and first tokens": [window_trial(1, 1, 4), window_trial(2, 3, 8)],
+        "for the newest queries alone": [window_trial(2, 1, 9, num_queries=2)],
+    },
+    praise="The newest tokens, the first ones, and no later token.",
+    idea="With size 2 and one first token, which keys may query 5 attend to? Which may query 0?",
+    begin="Begin with the distance from key to query, `i - j`.",
+    mistakes="""
+        i - j < size -> i - j <= size => The window has one token too many. With size 1, a token attends to itself
+            alone.
+        i - j < size -> i - j < size - 1 => The window has one token too few. With size 1, a token attends to itself.
+        j < sinks -> j <= sinks => One first token too many is kept.
+        (j <= i) & (recent | (j < sinks)) -> recent | (j < sinks) => Later tokens are attended to as well: `i - j` is
+            negative there.
+        (j <= i) & (recent | (j < sinks)) -> (j <= i) & recent | (j < sinks) => The first queries attend to later
+            tokens: the first tokens of the text are no exception to the causal mask.
+        (recent | (j < sinks)) -> recent => The first tokens are missing once the window has left them.
+        (recent | (j < sinks)) -> recent & (j < sinks) => A token in the window *or* among the first ones is allowed;
+            these are joined by *and*.
+        i - j < size -> j - i < size => No token ever leaves the window. Which of `i - j` and `j - i` grows towards the
+            past?
+        return (j <= i) & (recent | (j < sinks)) -> return ~((j <= i) & (recent | (j < sinks))) => This is upside down:
+            True means that the query may attend to the key.
+    """,
+)
+def window_with_sinks(size, sinks, i, j):
+    """Whether a query may attend to a key: among the newest ``size`` tokens, or the first ``sinks``, and none later.
+
+    size, sinks, whole numbers; i and j, numbers of queries and keys, as tensors of any shapes that broadcast → bool, of
+    the common shape.
+    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
+    """
+    recent = i - j < size
+    return (j <= i) & (recent | (j < sinks))
+
+
 def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
     """Queries, keys, values and a mask in which every row allows its last key and none allows the first ``late``."""
     num_queries, num_keys, size, value_size = sizes
@@ -198,11 +242,11 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
         "in a single block": [blocks_trial((2, 3, 2, 2), 4, 1.0, 1.0, 0), blocks_trial((3, 5, 4, 2), 5, 1.0, 0.7, 0)],
         "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
         "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
-        "with a first block that nobody may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+        "with a first block that no query may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
         "where a block is for some queries only": [partly_read_trial()],
         "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
     },
-    praise="Equal to softmax in any blocks, with large scores and with blocks that nobody may read.",
+    praise="Equal to softmax in any blocks, with large scores and with blocks that no query may read.",
     idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
     begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
     mistakes="""
