@@ -155,7 +155,7 @@ test-gpu: install ## tests of the layer, of models and of heads on a GPU; where 
 		MHA_DEVICE=cuda $(PYTEST) tests/attention tests/models tests/heads
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
-	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \
+	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" PYTEST_ARGS='$(PYTEST_ARGS) -m "not transformers"' \
 		TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
 
 test-newest: ## test on the newest release of every package, without the lock, in an environment made anew each time

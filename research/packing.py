@@ -2,7 +2,7 @@
 
 Rows of three texts of 16 letters; in each text a piece of 5 to 7 letters occurs again. An attention-only model with
 rotary positions (``mha_lib.models.induction``) is trained on them with a mask by text and without, from the seeds 0
-to 4. The neighbours of a text are *strangers* or *copies* of it, as in data with duplicates. With copies and no mask,
+to 4. The neighbours of a text are *unrelated* to it or *copies* of it, as in data with duplicates. With copies and no mask,
 there is a control of three times as many steps. Writes packing.json into the library. A seed that is kept there is not
 run again: delete the file to measure anew.
 """
@@ -27,8 +27,8 @@ LEARNING_RATE = 4e-3
 RESULTS = kept_file("packing")
 REPORT = Path(__file__).with_suffix(".md")
 RUNS = {  # neighbours, whether masked, steps
-    "strangers, mask": ("strangers", True, STEPS),
-    "strangers, leak": ("strangers", False, STEPS),
+    "unrelated, mask": ("unrelated", True, STEPS),
+    "unrelated, leak": ("unrelated", False, STEPS),
     "copies, mask": ("copies", True, STEPS),
     "copies, leak": ("copies", False, STEPS),
     "copies, leak, three times the steps": ("copies", False, 3 * STEPS),

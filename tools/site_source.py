@@ -27,6 +27,7 @@ LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
+SHARED_IMAGE = "num_heads_shared.png"
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -64,13 +65,14 @@ def pages_alone(shown, folder):
 
 
 def page_alone(key, state, still):
-    """A picture on a page of its own, as large as a projector's."""
+    """A picture on a page of its own, as large as a projector's screen."""
+    script = live.page_script([state["kind"]])
     return live.PAGE.format(
         title=html.escape(state["state"]["title"]),
         style=style() + (HERE / "alone.css").read_text(encoding="utf-8"),
         still=still,
         state=live.state_of(key, state),
-        script=live.page_script([state["kind"]]),
+        script=f"{script}(() => {{\n{(HERE / 'alone.js').read_text(encoding='utf-8')}}})();\n",
     )
 
 
@@ -191,6 +193,16 @@ def write_languages(folder, stories):
     return written
 
 
+def write_front_door(folder):
+    """The sign of the site, the image that stands beside a link to it, and the page for addresses that it lacks."""
+    shutil.copy(HERE / "favicon.svg", folder / "_static")
+    shutil.copy(ROOT / "img" / SHARED_IMAGE, folder / "_static")
+    here = address.site(address.project()) or ""  # the page is shown at every address, so that relative links may fail
+    page = (HERE / "404.html").read_text(encoding="utf-8")
+    missing = page.format(start=f"{here}index.html", search=f"{here}search.html")
+    (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -217,6 +229,7 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
     )
+    write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)

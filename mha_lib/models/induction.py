@@ -75,19 +75,19 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return what each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
+    """Return the two factors by which rotary embedding multiplies a feature and its partner: two tensors (n, size)."""
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    """Return ``rope_factors`` for tokens at positions 0, 1, 2, …, cached for the next training step."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
-    """Rotary position embedding: turn every pair of features by an angle that grows with the token's place.
+    """Apply rotary position embeddings: turn each pair of features by an angle proportional to the position.
 
     X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
@@ -98,7 +98,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 class RotaryAttention(MultiHeadAttention):
-    """Self-attention on ``NUM_HIDDENS`` features that knows positions by rotating queries and keys.
+    """Compute self-attention on ``NUM_HIDDENS`` features, with rotary position embeddings on queries and keys.
 
     With ``keys_from_before``, the key at each token is made from the token before it (at token 0, from nothing).
     """
@@ -271,12 +271,19 @@ def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, fl
     losses = letter_losses(model, rows.letters)
     weights = model.attention_weights  # (num_layers, b, num_heads, q, k)
     previous_token = weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(1, 3))  # (num_layers, num_heads)
-    examples, queries = rows.predictable.nonzero(as_tuple=True)
-    on_right_key = weights[:, examples, :, queries, rows.target_keys[examples, queries]]  # (places, layers, heads)
     return (
         weights[:, 0],
         losses[rows.predictable].mean().item(),
         losses[~rows.predictable].mean().item(),
         previous_token,
-        on_right_key.mean(dim=0),
+        weight_on_right_keys(weights, rows),
     )
+
+
+def weight_on_right_keys(weights: Tensor, rows: InductionBatch) -> Tensor:
+    """Return the mean weight of each head on the right key: (num_layers, b, num_heads, q, k) → (num_layers, num_heads).
+
+    It is taken at the queries behind which the next letter can be predicted.
+    """
+    examples, queries = rows.predictable.nonzero(as_tuple=True)
+    return weights[:, examples, :, queries, rows.target_keys[examples, queries]].mean(dim=0)  # over these queries

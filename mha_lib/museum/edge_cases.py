@@ -26,7 +26,7 @@ Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layer under test.
+    """Hold a layer under test, and how it is called.
 
     Attributes:
         copy_of: makes it from ours.
@@ -66,7 +66,7 @@ def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def candidates() -> dict[str, Candidate]:
-    """Ours and its peers; d2l only where it can be imported."""
+    """Return our layer and its peers; d2l only where it can be imported."""
     columns = {"ours": Candidate(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
         d2l = converters.load_d2l()
@@ -97,11 +97,11 @@ def call_torch_output(peer, queries, keys, values, valid_lens):
 
 
 def call_kernel(layer, queries, keys, values, valid_lens):
-    """Return our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
+    """Run our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
     Q, K, V = (
         split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
     )
-    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[1]).unsqueeze(1)
+    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[1], axes=4)
     return layer.W_o(merge_heads(F.scaled_dot_product_attention(Q, K, V, attn_mask=mask))), None
 
 
@@ -129,7 +129,7 @@ def weights_in(output: Tensor) -> Tensor:
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Return where the weight of a query without valid keys went."""
+    """Return in words what weights a query without valid keys got."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():

@@ -82,11 +82,11 @@ class NextWordExplorer(LivePicture):
         self.query = min(self.query, len(self.shown().tokens) - 1)
 
     def shown(self) -> NextWords:
-        """Draw the text that is shown, with all cuts that are known of it."""
+        """Return the text that is shown, with all cuts that are known of it."""
         return self._known[self.text] if self.text else self.kept[self.example]
 
     def without(self, cut: Iterable[int]) -> NextWords:
-        """Draw the text that is shown, with what comes next without these heads.
+        """Return the text that is shown, with what comes next without these heads.
 
         Raises:
             ImportError: this was not kept, and there is no model to compute it; the message says how to get one.
@@ -193,7 +193,7 @@ def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], titl
 
 
 def how_chosen() -> str:
-    """That the texts were chosen, and what happened on others that were not, by the kept results."""
+    """Return the sentence that says that texts were chosen, and what happened on unchosen ones, by the kept results."""
     others = [row for row in cast(dict, load_results("next_word"))["read or known"] if not row["seen before"]]
     read = [row for row in others if row["says what was read"]]
     lost = [row for row in read if row["without"]["induction"]["word"] != row["whole"]["word"]]

@@ -43,7 +43,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const title = element("p", { class: "title" }, "weights; on the right, how far each output is from its text alone");
   const left = element("div", {}, title, named(map, names, names, verdicts)), side = element("div", {}, scale());
   side.append(
-    element("p", {}, "Drag the line, or move the slider. Text B begins at token 5."),
+    element("p", {}, "Text B begins at token 5. The lines are where the program puts the border."),
     element("p", {}, "Hatched: masked. Dashed: attended to or masked by mistake."),
   );
 
@@ -85,5 +85,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     );
   }
 
-  return { nodes: [strip, element("div", { class: "cached" }, left, side)], compute, paint };
+  return {
+    nodes: [strip, element("div", { class: "cached" }, left, side)],
+    compute,
+    paint,
+    hint: "Drag the lines, or move the slider.",
+  };
 });
