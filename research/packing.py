@@ -2,9 +2,9 @@
 
 Rows of three texts of 16 letters; in each text a piece of 5 to 7 letters occurs again. An attention-only model with
 rotary positions (``mha_lib.models.induction``) is trained on them with a mask by text and without, from the seeds 0
-to 4. The neighbours of a text are *unrelated* to it or *copies* of it, as in data with duplicates. With copies and no mask,
-there is a control of three times as many steps. Writes packing.json into the library. A seed that is kept there is not
-run again: delete the file to measure anew.
+to 4. The neighbours of a text are *unrelated* to it or *copies* of it, as in data with duplicates. With copies and no
+mask, there is a control of three times as many steps. Writes packing.json into the library. A seed that is kept
+there is not run again: delete the file to measure anew.
 """
 
 import json

@@ -117,7 +117,7 @@ def test_what_windows_and_shared_heads_leave_of_sixteen_gibibytes():
 
 def test_each_leak_has_a_pattern_of_its_own():
     """First token, later tokens, length of A, B alone, A alone: only the mask by text passes all, and A shows none."""
-    (table,) = [text for text in map(shown_by, NOTEBOOK.cells) if "late border" in text]
+    (table,) = [text for text in map(shown_by, NOTEBOOK.cells) if "shifted keys" in text]
     words = {line[:16].strip(): line[16:].split() for line in table.splitlines()[1:]}
     caught, passes = "CAUGHT", "passes"
     assert words == {
