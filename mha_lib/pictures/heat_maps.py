@@ -266,25 +266,6 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
-    """Draw scores (num_queries, num_keys) as numbers, beside their weights with the sum of each row."""
-    cell = max(38.0, 8 + _widest(scores, 0))
-    left, width = 24, cell * scores.shape[1] + 52
-    canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
-    for number, (name, matrix) in enumerate({title: scores, "masked_softmax": weights}.items()):
-        x = left + number * width
-        draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
-        for key in range(scores.shape[1]):
-            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, f"k{key}", False)
-        for query, row in enumerate(matrix.tolist()):
-            y = TITLE + cell * (query + 0.5)
-            if number == 0:
-                canvas.text(left - 6, y, f"q{query}", size=10, anchor="rm", colour="query")
-            else:
-                canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
-    return canvas
-
-
 def draw_numbers(
     canvas: Canvas,
     x: float,
@@ -299,7 +280,7 @@ def draw_numbers(
 ) -> None:
     """Draw numbers (rows, columns) in cells below a title; weights are coloured, masked cells hatched."""
     canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
-    digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
+    digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
             is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
@@ -307,7 +288,7 @@ def draw_numbers(
             _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
 
 
-def _widest(numbers: Tensor, digits: int) -> float:
+def widest(numbers: Tensor, digits: int) -> float:
     """How many pixels the longest of these numbers takes in a cell."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
 
