@@ -9,7 +9,7 @@ from mha_lib.checking.verdict import Page
 
 
 class Prediction:
-    """What ``predict`` shows: an input until something is typed, then what was typed, as text.
+    """Show an input field until a prediction is typed, then its text.
 
     Attributes:
         predicted: what was typed; "" before.

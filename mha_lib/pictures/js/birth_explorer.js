@@ -149,5 +149,5 @@ export default picture((parts) => {
     element("div", { class: "heading" }, legend, element("div", { class: "tools" }, fresh, list)),
   ];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps, scale());
-  return { nodes, compute, paint, end: time.stop };
+  return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", end: time.stop };
 });
