@@ -60,9 +60,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const sample = (kind, words, text = "") =>
     element("span", { class: "sample" }, element("i", { class: `head-cell ${kind}`, "--cost": 0 }, text), words);
   const ramp = element("span", { class: "sample" }, "0", element("i", { class: "cost-ramp" }));
-  ramp.append(`${DEAREST} nats lost without this head alone`);
-  const samples = [ramp, sample("flips", "another word comes"), sample("", "the word is likelier", "−")];
-  const legend = element("p", { class: "title legend" }, `${count} heads (rows), by layer (columns); click to cut:`);
+  ramp.append(`${DEAREST} nats lost without it`);
+  const samples = [ramp, sample("flips", "another word"), sample("", "likelier", "−")];
+  const legend = element("p", { class: "title legend" }, `${count} heads, by layer (column); click to cut:`);
   legend.append(...samples);
 
   // Groups of heads, and as many others
@@ -245,9 +245,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const result = [row("sentence next-line", line), row("heading", gaze, scale())];
   const chosen = element("details", { class: "chosen-texts" }, element("summary", {}, "how the texts were chosen"));
   chosen.append(data.chosen);
-  const below = [tools, legend, grid, each, bar, chosen];
+  const below = [tools, legend, grid, each, bar];
   return {
-    nodes: [row("texts", strip, own), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
+    nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
     paint,
   };
 });
