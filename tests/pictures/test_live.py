@@ -175,6 +175,13 @@ PLACES = {
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
         ],
     ),
+    "packed texts": (
+        pictures.PackedTextsExplorer,
+        [
+            ("border", 13, "border must be between 0 and 12, got 13"),
+            ("positions", "by column", "positions.*any of .*'start again', 'go on'"),
+        ],
+    ),
     "sentence": (
         pictures.SentenceExplorer,
         [
@@ -259,6 +266,14 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
+            r"features must have shape \(2, 12, d\)",
+        ),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 12, 4), torch.zeros(2, 4, 3)),
+            r"matrices must have shape \(2, 4, 4\), got \(2, 4, 3\)",
+        ),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
             r"shapes \(3, 3\), \(d, 3\) and \(d, 3\), as words and features say.* got \(2, 3\), \(1, 3\) and",
