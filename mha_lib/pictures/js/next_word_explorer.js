@@ -58,7 +58,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const grid = element("div", { class: "head-grid", role: "group", "aria-label": "all heads" }, ...columns);
   grid.addEventListener("focusout", () => point(null));
   const sample = (kind, words, text = "") =>
-    element("span", { class: "sample" }, element("i", { class: `head-cell ${kind}`, "--cost": 0 }, text), words);
+    element("span", { class: "sample" }, element("i", { class: `key-cell ${kind}`, "--cost": 0 }, text), words);
   const ramp = element("span", { class: "sample" }, "0", element("i", { class: "cost-ramp" }));
   ramp.append(`${DEAREST} nats lost without it`);
   const samples = [ramp, sample("flips", "another word"), sample("", "likelier", "−")];
