@@ -276,7 +276,10 @@ def test_a_sentence_stands_in_one_line_where_it_can_and_leaves_room_for_its_arcs
             above = [0, *(line["bottom"] for line in lines)]
             room = [line["top"] - end for line, end in zip(lines, above, strict=False)]
             # The arcs of the first of several lines stand below it.
-            assert min(room[1:] if len(room) > 1 else room) >= 80 and (len(room) == 1 or room[0] < 20), (width, sentence)
+            assert min(room[1:] if len(room) > 1 else room) >= 80 and (len(room) == 1 or room[0] < 20), (
+                width,
+                sentence,
+            )
 
 
 WORDS = """
