@@ -207,6 +207,15 @@ def write_front_door(folder):
     (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
 
 
+def write_exercises(folder):
+    """The exercises that are written on a page, each with a way back."""
+    for path in on_a_page.all_pages(folder):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(
+            text.replace("</main>", '<p><a href="../index.html">The course</a></p>\n</main>'), encoding="utf-8"
+        )
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -233,7 +242,7 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
     )
-    on_a_page.all_pages(folder / "extra" / "write")
+    write_exercises(folder / "extra" / "write")
     write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
