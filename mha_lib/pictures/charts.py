@@ -18,8 +18,7 @@ from mha_lib.pictures.shared_with_js import bound, weight_colours
 
 LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
-# Colour and dash of the lines in one chart: the first is the accent, the others are greys. Colours are for queries, keys,
-# values and weights.
+# Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
 LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
 
 
