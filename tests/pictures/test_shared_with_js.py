@@ -7,7 +7,7 @@ import pytest
 
 from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
 
-# What an eye without one kind of cone sees, in linear red, green and blue. Source: Machado, Oliveira and Fernandes 2009.
+# What an eye without one kind of cone sees, in linear red, green and blue. Source: Machado et al. 2009.
 SEEN = {
     "all": np.eye(3),
     "no long": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
