@@ -244,7 +244,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const row = (name, ...parts) => element("div", { class: name }, ...parts);
   const result = [row("sentence next-line", line), row("heading", gaze, scale())];
   const chosen = element("details", { class: "chosen-texts" }, element("summary", {}, "how the texts were chosen"));
-  chosen.append(data.chosen);
+  chosen.append(element("p", {}, data.chosen));
   const below = [tools, legend, grid, each, bar];
   return {
     nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
