@@ -150,4 +150,4 @@ at("hint").onclick = hint;
 at("plain").onclick = plain;
 at("again").onclick = () => put(SHOWN.start);
 at("answer").onclick = () => at("worked").textContent = SHOWN.solution;
-open();
+open().catch((error) => say({ state: "error", text: String(error), evidence: "" })); // an old browser, say
