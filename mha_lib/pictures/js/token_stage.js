@@ -11,6 +11,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
   const stage = element("div"), title = element("p", { class: "title" });
   const band = drawn("path", { class: "query" });
   let large = null, shownLayer = null;
+  const band = drawn("path", { class: "query" }); // the chosen query's row
 
   const namesOf = (layer) => {
     const [queries, keys] = sizes[layer], names = example.labels(state.example, starts[layer], queries + keys);
@@ -29,7 +30,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     shownLayer = layer;
     const onmove = (cell) => (choose({ query: placeOf(layer, cell).query }), point(placeOf(layer, cell)));
     const [queries, keys] = sizes[layer].map((count) => Array(count).fill(""));
-    large = makeMap(layer, null, { gap: 0.05, label: "where the chosen head looks", onmove });
+    large = makeMap(layer, null, { gap: 0.05, label: "weights of the chosen head", onmove });
     large.node.addEventListener("focusout", () => point(null));
     large.over.append(band);
     stage.replaceChildren(named(large, queries, keys));
