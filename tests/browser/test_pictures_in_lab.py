@@ -120,6 +120,26 @@ section => [
 """
 
 
+# Of every picture that measures its box: whether the drawing that it laid out is as wide as what it belongs to.
+LAID_OUT = """
+() => [['.arcs', '.words'], ['.threads', '.lanes']].map(([drawing, field]) => {
+    const section = document.querySelector(`section.mha-live:has(${drawing})`);
+    const width = section?.querySelector(drawing).viewBox.baseVal.width;
+    return width > 0 && width === section.querySelector(field).clientWidth;
+})
+"""
+
+
+def test_after_a_change_of_theme_lines_are_drawn_as_before(notebook):
+    opened = notebook("pictures.SentenceExplorer()", "pictures.DotProductStepper()")
+    sections(opened, 2)
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        opened.do(f"await jupyterapp.commands.execute('apputils:change-theme', {{ theme: '{theme}' }})")
+        opened.page.wait_for_function(f"document.body.dataset.jpThemeName === '{theme}'")
+        opened.page.evaluate(NEXT_FRAME)
+        assert opened.page.evaluate(LAID_OUT) == [True, True], theme
+
+
 def test_running_a_cell_again_leaves_nothing_behind(notebook):
     show = "stepper = pictures.TransposeStepper()\nstepper"
     opened = notebook(show, "from ipywidgets.widgets import widget\nlen(widget._instances)")
