@@ -4,7 +4,7 @@ BOOK_PYTHON ?= python3.11
 
 VENV = .venv
 PY = $(VENV)/bin/python
-TESTS = tests
+TESTS = tests pages/tests
 # Those that hold on other packages too: without those of the browser, the set-up and the notebooks' form.
 TESTS_OF_THE_ROOMS = $(addprefix tests/,attention models heads pictures checking museum exercises)
 # Two processes share the tests; those that share something expensive stay together (pytest.mark.xdist_group).
@@ -19,8 +19,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
-	research-measures research-births research-head-writes research-places research-real research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
+	research-measures research-births research-head-writes research-packing research-places research-real research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -57,6 +57,12 @@ site: install ## run all notebooks, and make pages of them, with live pictures, 
 		.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
 
+pages: install ## write each exercise that has a page to build/pages: written and checked in a browser, offline
+	@$(PY) -c "from mha_lib.exercises import on_a_page; print(*on_a_page.all_pages('build/pages'), sep='\n')"
+
+page-runtime: ## make the page without an exercise, which ships with the library; needs npm and a network
+	@"$(PYTHON)" -m pages.runtime
+
 links: install ## ask all addresses that the project cites whether they still answer; needs a network
 	@$(MAKE) --no-print-directory install VENV=.venv-site
 	@$(PY) -m tools.links
@@ -84,6 +90,9 @@ research-births: install ## see heads come into being with eight seeds: three mi
 
 research-head-writes: install ## what the heads of layer 1 write into the output, six seeds: five minutes
 	@OMP_NUM_THREADS=1 $(PY) -m research.head_writes
+
+research-packing: install ## train on packed texts with a mask by text and without, five seeds: ten minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m research.packing
 
 research-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m research.places

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mha_lib import pictures
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from tools import address, ways_in
 
@@ -122,6 +123,7 @@ def write(folder, stories, alone, others, languages):
         "ways": ways_in.table(""),
         "clone": address.clone(address.project()),
         "lectures": lectures,
+        "written": " · ".join(f'<a href="write/{name}.html"><code>{name}</code></a>' for name in on_a_page.PAGES),
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),
         "others": "\n".join([*others, *(f"{language} <{name}>" for language, name in languages.items())]),
         "languages": " · ".join(f"[{language}]({name}.md)" for language, name in languages.items()),

@@ -14,6 +14,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
 from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
@@ -28,6 +29,7 @@ ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
 SHARED_IMAGE = "num_heads_shared.png"
+ON_A_PAGE = re.compile(r'`exercises\.page\("(\w+)"\)`')  # a call that writes a page, which the site has
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -154,6 +156,8 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, place, address.files(address.project()))
+            up = "../" * (place.name in LANGUAGES)
+            cell.source = ON_A_PAGE.sub(rf'<a href="{up}write/\1.html">\g<0></a>', cell.source)
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     text = notebook.cells[0].source if target.suffix == ".md" else notebooks.nbformat.v4.writes(notebook)
     target.write_text(text, encoding="utf-8")
@@ -203,6 +207,15 @@ def write_front_door(folder):
     (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
 
 
+def write_exercises(folder, stories):
+    """The exercises that are written on a page, each with a way to the notebook that has it."""
+    for path in on_a_page.all_pages(folder):
+        [there] = [stem for stem, notebook in stories.items() if f"exercises.{path.stem}(" in str(notebook.cells)]
+        text = path.read_text(encoding="utf-8")
+        link = f'<p><a href="../{there}.html">The notebook around this exercise</a></p>\n</main>'
+        path.write_text(text.replace("</main>", link), encoding="utf-8")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -229,6 +242,7 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
     )
+    write_exercises(folder / "extra" / "write", stories)
     write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")

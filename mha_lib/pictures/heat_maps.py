@@ -24,6 +24,7 @@ def heatmaps(
     titles: Sequence[str] | None = None,
     columns: int = 4,
     numbers: bool = False,
+    scale: str = "attention weight",
     caption: str | None = None,
 ) -> Picture:
     """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
@@ -38,6 +39,7 @@ def heatmaps(
         titles: one a panel; left out, "head 0", "head 1", …
         columns: panels in a row.
         numbers: whether each weight is written into its cell, with two digits.
+        scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
         caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
@@ -53,8 +55,8 @@ def heatmaps(
     _, columns = grid_shape(num_heads, columns)
     side = min(250, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
     names = query_labels, key_labels
-    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers)
-    what = f"Heat maps of attention weights, {num_heads} × ({num_queries} queries × {num_keys} keys)"
+    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers, scale=scale)
+    what = f"Heat maps of {scale}s, {num_heads} × ({num_queries} queries × {num_keys} keys)"
     return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
 
@@ -78,10 +80,12 @@ def draw_maps(
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
     *,
     numbers: bool = False,
+    scale: str = "attention weight",
 ) -> Canvas:
     """Draw maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
-    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
+    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
+    cells, ``scale`` beside the scale.
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
@@ -107,7 +111,7 @@ def draw_maps(
             _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
-    canvas.text(left + 176, y + 4, "attention weight", size=10, anchor="lm")
+    canvas.text(left + 176, y + 4, scale, size=10, anchor="lm")
     if keys:
         canvas.text(left + 176, y + 18, "rows: queries", size=10, anchor="lm", colour="query")
         canvas.text(left + 256, y + 18, "columns: keys", size=10, anchor="lm", colour="key")
@@ -266,25 +270,6 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
-    """Draw scores (num_queries, num_keys) as numbers, beside their weights with the sum of each row."""
-    cell = max(38.0, 8 + _widest(scores, 0))
-    left, width = 24, cell * scores.shape[1] + 52
-    canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
-    for number, (name, matrix) in enumerate({title: scores, "masked_softmax": weights}.items()):
-        x = left + number * width
-        draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
-        for key in range(scores.shape[1]):
-            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, f"k{key}", False)
-        for query, row in enumerate(matrix.tolist()):
-            y = TITLE + cell * (query + 0.5)
-            if number == 0:
-                canvas.text(left - 6, y, f"q{query}", size=10, anchor="rm", colour="query")
-            else:
-                canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
-    return canvas
-
-
 def draw_numbers(
     canvas: Canvas,
     x: float,
@@ -299,7 +284,7 @@ def draw_numbers(
 ) -> None:
     """Draw numbers (rows, columns) in cells below a title; weights are coloured, masked cells hatched."""
     canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
-    digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
+    digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
             is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
@@ -307,7 +292,7 @@ def draw_numbers(
             _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
 
 
-def _widest(numbers: Tensor, digits: int) -> float:
+def widest(numbers: Tensor, digits: int) -> float:
     """How many pixels the longest of these numbers takes in a cell."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
 

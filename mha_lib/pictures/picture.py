@@ -202,7 +202,7 @@ def short(weight: float) -> str:
 
 def signed(number: float, digits: int = 2) -> str:
     """Return a number with ``digits`` digits, a real minus sign, and none in front of a zero."""
-    text = f"{number:.{digits}f}".replace("inf", "∞").replace("-", "−")
+    text = f"{number:.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 

@@ -63,12 +63,13 @@ CASES = {
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
     "num heads": lambda: pictures.NumHeadsExplorer(num_heads=3, valid_lens=9),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
-    "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
+    "masks": lambda: pictures.MaskExplorer(valid_len=2),
     "kernel": lambda: pictures.KernelExplorer(
         *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),
     "slow motion": lambda: pictures.DotProductStepper(query=1, valid_len=3, step=4),
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="new keys before old ones", step=7),
+    "packed texts": lambda: pictures.PackedTextsExplorer(border=6),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),
@@ -83,7 +84,7 @@ LOOKS = """
 () => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('.spoken, .test').forEach(node => node.remove());
+    copy.querySelectorAll('.spoken, .test, .hint').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));

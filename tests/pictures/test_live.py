@@ -91,7 +91,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
 def test_who_edits_a_module_sees_it_in_the_next_picture_where_that_is_asked_for(monkeypatch, tmp_path):
     folder = shutil.copytree(MODULES, tmp_path / "js")
     monkeypatch.setattr("mha_lib.pictures.live.MODULES", folder)
-    for edit, asked, seen in (("// edit one", "", False), ("// edit two", "reload", True)):
+    for edit, asked, seen in (("void 1;", "", False), ("void 2;", "reload", True)):
         monkeypatch.setenv("MHA_LIVE_JS", asked)
         with (folder / "mask_explorer.js").open("a", encoding="utf-8") as file:
             file.write(f"\n{edit}\n")
@@ -132,15 +132,10 @@ PLACES = {
         ],
     ),
     "masks": (
-        lambda **first: pictures.MaskExplorer(
-            torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), **first
-        ),
+        lambda **first: pictures.MaskExplorer(torch.randn(5, generator=torch.Generator().manual_seed(0)), **first),
         [
-            ("valid_lens", [1, 2], "valid_lens must be None, a whole number from 0 to 5, or 3 of them"),
-            ("valid_lens", 6, "valid_lens must be None, a whole number from 0 to 5"),
-            ("divisor", 0.0, "divisor.*should not be less than 0.25"),
+            ("valid_len", 6, "valid_len must be between 0 and 5, got 6"),
             ("shift", 7, r"shift.*any of \[0, -3000000\]"),
-            ("example", 2, "example must be between 0 and 1"),
         ],
     ),
     "kernel": (
@@ -178,6 +173,13 @@ PLACES = {
             ("step", 9, "step must be between 0 and 8, got 9"),
             ("pieces", "4, 4", "pieces.*any of .*'4, 3, 1'"),
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
+        ],
+    ),
+    "packed texts": (
+        pictures.PackedTextsExplorer,
+        [
+            ("border", 13, "border must be between 0 and 12, got 13"),
+            ("positions", "by column", "positions.*any of .*'start again', 'go on'"),
         ],
     ),
     "sentence": (
@@ -258,12 +260,20 @@ def test_all_pictures_have_a_still_one_with_words(name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pictures.MaskExplorer(torch.zeros(1, 7, 2)), r"at most 6 queries and 6 keys, got \(1, 7, 2\)"),
+        (lambda: pictures.MaskExplorer(torch.zeros(9)), r"shape \(num_keys,\) with 1 to 8 keys, got \(9,\)"),
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
+            r"features must have shape \(2, 12, d\)",
+        ),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 12, 4), torch.zeros(2, 4, 3)),
+            r"matrices must have shape \(2, 4, 4\), got \(2, 4, 3\)",
+        ),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
             r"shapes \(3, 3\), \(d, 3\) and \(d, 3\), as words and features say.* got \(2, 3\), \(1, 3\) and",
@@ -317,12 +327,6 @@ def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
         assert [float(word.replace("−", "-").replace("∞", "inf")) for word in shown] == pytest.approx(
             numbers.flatten().tolist(), abs=0.006
         ), title
-
-
-def test_the_still_of_masks_names_the_divisor_of_its_scores():
-    explorer = pictures.MaskExplorer(torch.tensor([[[6.0, 2.0]]]), divisor=4.0, valid_lens=2)
-    words = explorer.still().drawing.words
-    assert words[words.index("scores ÷ 4") + 1 :][:2] == ["1.50", "0.50"]
 
 
 def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_are_cut():
