@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,10 +74,9 @@ def main() -> None:
 
 def architectures() -> dict[str, str]:
     """The causal and masked language models of transformers: their names, and the class that builds each."""
-    from transformers.models.auto import modeling_auto
-
-    masked = dict.fromkeys(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "AutoModelForMaskedLM")
-    return masked | dict.fromkeys(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, "AutoModelForCausalLM")
+    auto = load_transformers().models.auto.modeling_auto
+    masked = dict.fromkeys(auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "AutoModelForMaskedLM")
+    return masked | dict.fromkeys(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, "AutoModelForCausalLM")
 
 
 def verdict(kind: str, auto: str) -> tuple[str, str]:
@@ -93,7 +93,7 @@ def verdict(kind: str, auto: str) -> tuple[str, str]:
         return NOT_BUILT, type(error).__name__
     try:
         with at_most(SECONDS):
-            return judged(model, {"input_ids": ids}, named_heads(model))
+            return judged(model, {"input_ids": ids}, named_heads(model.config))
     except TimeoutError:
         return SLOW, ""
     except Exception as error:  # an error of ours is a wrong answer
@@ -120,10 +120,10 @@ def built(kind: str, auto: str) -> nn.Module | None:
     return of(config).eval()
 
 
-def named_heads(model: nn.Module) -> set[int]:
-    """The numbers of heads that the model's configuration names, for all layers or for some."""
-    named = [getattr(model.config, "num_attention_heads", None)]
-    named += [number for name, number in model.config.to_dict().items() if name.endswith("num_attention_heads")]
+def named_heads(config: Any) -> set[int]:
+    """The numbers of heads that a configuration names, for all layers or for some."""
+    named = [getattr(config, "num_attention_heads", None)]
+    named += [number for name, number in config.to_dict().items() if name.endswith("num_attention_heads")]
     return {number for number in named if isinstance(number, int)}
 
 
@@ -154,9 +154,8 @@ def distance_from_columns(model: nn.Module, found: FoundHeads, name: str, exampl
     zeroed = copy.deepcopy(model)
     mixing = zeroed.get_submodule(layer.mixing)
     with torch.no_grad():
-        weight = mixing.get_parameter("weight")
-        weight = weight.T if type(mixing).__name__ == "Conv1D" else weight  # transformers' own, with its input first
-        weight[:, features] = 0
+        weight = mixing.get_parameter("weight")  # of transformers' own Conv1D with its input first
+        (weight.T if type(mixing).__name__ == "Conv1D" else weight)[:, features] = 0
         with found.ablated({name: [head]}):
             gated = first_tensor(model(**example))
         return (gated - first_tensor(zeroed(**example))).abs().max().item()
