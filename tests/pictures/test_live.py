@@ -91,7 +91,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
 def test_who_edits_a_module_sees_it_in_the_next_picture_where_that_is_asked_for(monkeypatch, tmp_path):
     folder = shutil.copytree(MODULES, tmp_path / "js")
     monkeypatch.setattr("mha_lib.pictures.live.MODULES", folder)
-    for edit, asked, seen in (("// edit one", "", False), ("// edit two", "reload", True)):
+    for edit, asked, seen in (("void 1;", "", False), ("void 2;", "reload", True)):
         monkeypatch.setenv("MHA_LIVE_JS", asked)
         with (folder / "mask_explorer.js").open("a", encoding="utf-8") as file:
             file.write(f"\n{edit}\n")
