@@ -83,7 +83,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     set(title, { text: `head ${head} (rows: queries)` });
     set(barsTitle, { text: "weight in the framed cell, by head" });
     const bar = ({ data: own }, h) =>
-      element("i", { "--h": own[cell], "data-head": count > 12 ? "" : h, class: h === head ? "chosen" : "" });
+      element("i", { "--h": own[cell], "data-head": count > 12 && h % 4 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights.map(bar));
     const heads = count === 1 ? "1 head" : `${count} heads`, keyWord = valid === 1 ? "key" : "keys";
     const again = count === trained
