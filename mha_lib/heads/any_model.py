@@ -19,7 +19,7 @@ Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of
 
 
 class FoundHeads:
-    """The heads of a model, by layer. ``of`` makes it.
+    """Hold the attention layers found in a model by ``of``, and measure or ablate their heads.
 
     Attributes:
         layers: by name, in the order of computation.

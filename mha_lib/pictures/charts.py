@@ -66,7 +66,7 @@ def regression_curves(
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """Return one line: the lowest and the highest point of each curve."""
+    """Return an alternative text: the lowest and the highest point of each curve."""
     known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
     ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
@@ -78,7 +78,7 @@ def _range(curve: Tensor) -> str:
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
-    """Return one line: how far each curve lies from the truth, where all of them have a prediction."""
+    """Return an alternative text: the root mean square distance of each curve from the true function."""
     if not curves:
         return "No curve yet."
     everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
@@ -180,7 +180,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
 
 
 def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
-    """Draw the rank of every head by each measure of importance, 1 for the most important.
+    """Draw the rank of every head by each measure of importance as a table; 1 is the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
@@ -221,7 +221,7 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
 
 
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
-    """Refuse curves that do not have one value for each x."""
+    """Raise a ValueError unless each curve has one value for each x."""
     for curve_name, curve in curves.items():
         if curve.shape != x.shape:
             raise ValueError(
@@ -231,14 +231,14 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
 
 
 def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
-    """Return each curve as (name, values, colour, line style)."""
+    """Return (name, values, colour, line style) for each curve."""
     if len(curves) > len(LINES):
         raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 
 def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Name the axes of a line chart and each line at its right end, and thin the frame out."""
+    """Label the axes and each line (at its right end) of a line chart, and draw a light frame."""
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)

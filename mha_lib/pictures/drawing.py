@@ -9,7 +9,7 @@ DRAWINGS = Path(__file__).with_name("drawings")
 
 
 class Drawing:
-    """Show a drawing of the package, an SVG with its own alt text.
+    """Show an SVG drawing that ships with the package, with its alt text.
 
     Args:
         name: that of a file in ``mha_lib/pictures/drawings``.
