@@ -280,7 +280,7 @@ def matrix(
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """Return a table of which test catches which wrong layer: a line for each test, with its number of catches at the end."""
+    """Return a table of which test catches which wrong layer: a line for each test, its number of catches last."""
     lines = {}
     for test in next(iter(caught.values()), {}):
         marks = {name: "×" if row[test] else "·" for name, row in caught.items()}
