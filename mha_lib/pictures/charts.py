@@ -8,6 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -166,13 +167,14 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     panel = figure.subplots()
     ends = worst.tolist(), best.tolist()
-    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45", label="worst to best sets")
+    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45")
     panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
     for name, curve, colour, style in styled(curves):
         panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
     panel.set_xticks(sizes)
-    panel.set_ylim(0, 1.03)
-    finish_axes(panel, "heads kept", "accuracy")
+    panel.set_ylim(max(0, worst.min().item() - 0.05), 1.03)
+    name_axes(panel, "heads kept", "accuracy")
+    _name_where_they_part(panel, {"worst sets": worst, "random sets, mean": random, **curves, "best sets": best})
     means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
     what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
     reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
@@ -237,11 +239,32 @@ def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 
-def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Label the axes and each line (at its right end) of a line chart, and draw a light frame."""
+def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes of a line chart, and draw a light frame."""
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
+    """Write the names of rising curves, which meet in their ends, where they are furthest apart; lowest curve first.
+
+    A name stands to the right of its curve, below it, or, where that is another's place, to the left, above it.
+    """
+    every = torch.stack(list(curves.values()))
+    at = int((every[1:] - every[:-1]).clamp(min=0).sqrt().sum(dim=0).argmax())
+    line, last = LINE * (panel.get_ylim()[1] - panel.get_ylim()[0]), -torch.inf
+    for value, name in sorted(zip(every[:, at].tolist(), curves, strict=True)):
+        is_free = value - last > 0.8 * line
+        place = (at + 0.15, value - line / 3) if is_free else (at - 0.15, value + line / 2)
+        words = panel.text(*place, name, fontsize=9, va="center", ha="left" if is_free else "right")
+        words.set_path_effects([withStroke(linewidth=3, foreground="white")])
+        last = value if is_free else last
+
+
+def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes and each line (at its right end) of a line chart, and draw a light frame."""
+    name_axes(panel, x_label, y_label)
     handles, names = panel.get_legend_handles_labels()
     low, high = panel.get_ylim()
     found = [(*_end_of(handle), name) for handle, name in zip(handles, names, strict=True)]
