@@ -8,12 +8,13 @@ from pathlib import Path
 
 import nbformat
 
+from classroom.course import ASSIGNMENT, SOLUTIONS
+from classroom.course import SETTINGS as OF_THE_PROJECT
 from classroom.hand_ins import hand_in, solved, unsolved, wrong
 from classroom.students import ClassError, Student
 
-COURSE, ASSIGNMENT, INSTRUCTOR = "course", "attention", "instructor"
-HERE = Path(__file__).resolve().parent
-SOLUTION = HERE.parent / "notebooks" / "solutions" / "03_multi_head_attention.ipynb"
+COURSE, INSTRUCTOR = "course", "instructor"
+SOLUTION = SOLUTIONS / "03_multi_head_attention.ipynb"
 ANSWERS = [solved, wrong, unsolved, solved, solved]
 SETTINGS = f"""
 import os
@@ -34,7 +35,7 @@ def prepare_course(homes: Path) -> None:
         own = OF_THE_INSTRUCTOR if home.name == INSTRUCTOR else OF_A_STUDENT
         (home / ".jupyter" / "nbgrader_config.py").write_text(SETTINGS + own)
     with open(homes / INSTRUCTOR / ".jupyter" / "nbgrader_config.py", "a") as settings:
-        settings.write((HERE / "settings" / "nbgrader_config.py").read_text())
+        settings.write((OF_THE_PROJECT / "nbgrader_config.py").read_text())
     source = homes / INSTRUCTOR / COURSE / "source" / ASSIGNMENT
     source.mkdir(parents=True)
     shutil.copy(SOLUTION, source)

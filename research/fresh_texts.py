@@ -30,20 +30,22 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks.measure import cpu_seconds
 from mha_lib import heads
-from mha_lib.heads.ablation import eval_mode, hook_heads
+from mha_lib.heads.ablation import eval_mode
 from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_lib.models.next_words import GROUPS, NUM_HEADS, START
 from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
 from research import real_cuts as cuts
 from research.kept import kept_file, rounded, write_compact
+from research.next_word import five_others
 from research.real_cuts import SHAPE, loss_of
 from research.real_texts import JUDGED_ON, REPEATED, TASK, drawn, pool, repeats, rows
 from research.word_circuit import LATER, TELLER, Judge, without
@@ -55,10 +57,9 @@ ROWS = 24
 SIZES = (54, 81)
 MATCHED = 2
 OF_EACH_KIND, IN_FILE = 4, 6  # texts
-FIVE = ((17, 3), (17, 4), (17, 5), (18, 6), (18, 7))
+FIVE = tuple(divmod(head, NUM_HEADS) for head in GROUPS["induction"])
 THREE, OTHER_TWO = (FIVE[0], FIVE[3], FIVE[4]), FIVE[1:3]
 DRAWS = 4
-WORD_DRAWS = {"same layers": 20, "all heads": 20}
 
 
 def main(names: list[str]) -> None:
@@ -83,6 +84,7 @@ def fresh_rows() -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in (line.split("\t") for line in kept)]
 
 
+@cache
 def fresh(model: SmolLM2) -> Batch:
     """The fresh texts' first tokens, by kind in the order of the file."""
     found = rows(model, [text for _, text in fresh_rows()])
@@ -108,11 +110,7 @@ def gradients_towards_mean(model: SmolLM2, batch: Batch, means: Sequence[Tensor]
 
     def of_rows(part: Batch) -> Tensor:
         own = torch.ones(len(part), *SHAPE, requires_grad=True)
-
-        def between(layer: int) -> Callable[[Tensor], Tensor]:
-            return lambda found: means[layer] + own[:, layer, :, None, None] * (found - means[layer])
-
-        with hook_heads(model.attentions, [between(layer) for layer in range(SHAPE[0])]):
+        with cuts.substituted(model, own.transpose(0, 1), list(means)):
             loss = TASK.losses(model(part.inputs), part.targets).mean(dim=1).sum()
         return -torch.autograd.grad(loss, own)[0].double()
 
@@ -254,42 +252,23 @@ def words(model: SmolLM2) -> dict:
     """On how many of the 22 texts the next word changes, and what the word read then costs more, for every draw."""
     kept = json.loads(kept_file("next_word").read_text())["read or known"]
     texts = [row["text"] for row in kept if row["says what was read"] and not row["seen before"]]
-    draws = word_draws()
-    given = {"means": means_of(model, *CALIBRATIONS[2])}
+    draws, means = five_others(12), means_of(model, *CALIBRATIONS[2])
     all_cuts = [(), GROUPS["induction"], *draws["same layers"], *draws["all heads"]]
-    found: dict[str, dict] = {"draws": draws}
-    for name, means in given.items():
-        nats, changes = [], []
-        for text in texts:
-            log_p = log_p_without(model, [START, *model.tokenize(text)], all_cuts, means)
-            first = log_p.argmax(dim=1)
-            changes.append(first != first[0])
-            nats.append(log_p[0, first[0]] - log_p[:, first[0]])
-        changed, more = torch.stack(changes).sum(dim=0).tolist(), torch.stack(nats).mean(dim=0).tolist()
-        ends = 2 + WORD_DRAWS["same layers"]
-        found[name] = {
-            "texts": len(texts),
-            "five": [changed[1], more[1]],
-            "same layers": [changed[2:ends], more[2:ends]],
-            "all heads": [changed[ends:], more[ends:]],
-        }
-    return found
-
-
-def word_draws() -> dict[str, list[tuple[int, ...]]]:
-    """New draws of five heads that are none of the five."""
-    five, pick = GROUPS["induction"], random.Random(12)
-    layers = {
-        layer: [9 * layer + head for head in range(NUM_HEADS) if 9 * layer + head not in five] for layer in (17, 18)
+    nats, changes = [], []
+    for text in texts:
+        log_p = log_p_without(model, [START, *model.tokenize(text)], all_cuts, means)
+        first = log_p.argmax(dim=1)
+        changes.append(first != first[0])
+        nats.append(log_p[0, first[0]] - log_p[:, first[0]])
+    changed, more = torch.stack(changes).sum(dim=0).tolist(), torch.stack(nats).mean(dim=0).tolist()
+    ends = 2 + len(draws["same layers"])
+    found = {
+        "texts": len(texts),
+        "five": [changed[1], more[1]],
+        "same layers": [changed[2:ends], more[2:ends]],
+        "all heads": [changed[ends:], more[ends:]],
     }
-    everywhere = [head for head in range(30 * NUM_HEADS) if head not in five]
-    return {
-        "same layers": [
-            tuple(sorted([*pick.sample(layers[17], 3), *pick.sample(layers[18], 2)]))
-            for _ in range(WORD_DRAWS["same layers"])
-        ],
-        "all heads": [tuple(sorted(pick.sample(everywhere, 5))) for _ in range(WORD_DRAWS["all heads"])],
-    }
+    return {"draws": draws, "means": found}
 
 
 def log_p_without(
@@ -299,13 +278,9 @@ def log_p_without(
     gates = torch.ones(len(all_cuts), 30 * NUM_HEADS)
     for row, cut in zip(gates, all_cuts, strict=True):
         row[list(cut)] = 0
-    gates = gates.unflatten(1, SHAPE)
-
-    def between(layer: int) -> Callable[[Tensor], Tensor]:
-        return lambda found: means[layer] + gates[:, layer, :, None, None] * (found - means[layer])
-
+    by_layer = gates.unflatten(1, SHAPE).transpose(0, 1)  # (cuts, layers, heads) -> (layers, cuts, heads)
     inputs = torch.tensor([ids]).expand(len(all_cuts), -1)
-    with torch.no_grad(), hook_heads(model.attentions, [between(layer) for layer in range(SHAPE[0])]):
+    with torch.no_grad(), cuts.substituted(model, by_layer, list(means)):
         return model(inputs)[:, -1].log_softmax(dim=-1)
 
 
@@ -326,23 +301,15 @@ def speed(model: SmolLM2) -> dict:
     """How many times faster the model is with 54 heads' worth removed, by unit: CPU time beside the whole, median."""
     orders = unit_orders(importance(model, *CALIBRATIONS[0])["towards the mean"])
     found: dict[str, dict] = {}
-    shapes = {"4 x 64": fresh(model)[:4].inputs}
+    inputs = fresh(model)[:4].inputs
     for name in ("heads", "key-value groups", "layers"):
         pruned = heads.prune(model, heads.best_heads(model, orders[name], 270 - 54))
-        for shape, inputs in shapes.items():
+        with torch.no_grad():
             ratios = [cpu_seconds(partial(model, inputs)) / cpu_seconds(partial(pruned, inputs)) for _ in range(3)]
-            found.setdefault(name, {})[shape] = [statistics.median(ratios), min(ratios), max(ratios)]
+        found[name] = {"4 x 64": [statistics.median(ratios), min(ratios), max(ratios)]}
         found[name]["parameters"] = sum(each.numel() for each in set(pruned.parameters()))
     found["whole"] = {"parameters": sum(each.numel() for each in set(model.parameters()))}
     return found
-
-
-def cpu_seconds(run: Callable) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
-    with torch.no_grad():
-        run()
-    return time.process_time() - start
 
 
 PARTS: dict[str, Callable[[SmolLM2], dict]] = {

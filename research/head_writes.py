@@ -12,7 +12,14 @@ import sys
 import torch
 from torch import Tensor
 
-from mha_lib.models.induction import NUM_STEPS, AttentionOnly, held_out_repeats, letter_losses, train_on_repeats
+from mha_lib.models.induction import (
+    NUM_STEPS,
+    AttentionOnly,
+    held_out_repeats,
+    letter_losses,
+    train_on_repeats,
+    weight_on_right_keys,
+)
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS, LONG_SEEDS = range(6), range(2)
@@ -97,9 +104,7 @@ def on_right_key(model: AttentionOnly, head_mask: Tensor) -> list[float]:
     """Return the mean weight of each head of layer 1 on the right key."""
     rows = held_out_repeats()
     model(rows.letters[:, :-1], head_mask)
-    examples, queries = rows.predictable.nonzero(as_tuple=True)
-    weights = model.attention_weights[1][examples, :, queries, rows.target_keys[examples, queries]]
-    return weights.mean(dim=0).tolist()
+    return weight_on_right_keys(model.attention_weights, rows)[1].tolist()
 
 
 def one_layer(seed: int) -> dict:

@@ -3,16 +3,14 @@
 Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
 that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
-This script asks it in two processes of one machine. Each of them imports the script, so the call stands below
-``if __name__``:
+This script asks it in two processes of one machine, as ``mha_lib.heads.seeds`` says:
 
-    from research.league import compare, summarise, sweep
+    from mha_lib.heads import sweep
+    from research.league import compare, summarise
 
     if __name__ == "__main__":
         results = sweep(compare, seeds=range(30))
         print(summarise(results))
-
-On your own Dask cluster: ``sweep(compare, range(500), executor=distributed.Client(address).get_executor())``.
 """
 
 import copy
@@ -74,11 +72,8 @@ MEASURES: Mapping[str, Measure] = {
     "hard-concrete gates": hard_concrete,
     "Shapley, 50 orders": monte_carlo_shapley,
 }
-ITERATIVE = (
-    "leave one out, zero, loss",
-    "gate gradient",
-    "path gradient",
-)  # by ``iterative_importance``, after every cut
+# By ``iterative_importance``, after every cut.
+ITERATIVE = "leave one out, zero, loss", "gate gradient", "path gradient"
 SHAPLEY, GREEDY, ORACLE, RANDOM, WORST = "Shapley, exact", "greedy", "oracle", "random", "worst"
 NUM_SEARCHES = 100  # searches over which the greedy order is averaged: they differ where several heads cost least
 

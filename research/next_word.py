@@ -130,9 +130,9 @@ def induction_by_looks() -> tuple[int, ...]:
     return tuple(sorted(looks.flatten().topk(5).indices.tolist()))
 
 
-def five_others() -> dict[str, list[tuple[int, ...]]]:
+def five_others(seed: int = 0) -> dict[str, list[tuple[int, ...]]]:
     """Draws of five heads that are none of the five: as many of the same layers, and of all 270."""
-    five, pick = GROUPS["induction"], random.Random(0)
+    five, pick = GROUPS["induction"], random.Random(seed)
     layers = sorted({head // NUM_HEADS for head in five})
     others = {layer: [head for head in in_layer(layer) if head not in five] for layer in layers}
     count = {layer: sum(head // NUM_HEADS == layer for head in five) for layer in layers}

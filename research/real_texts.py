@@ -7,6 +7,7 @@ of Python's library, as the Python that runs this has them.
 """
 
 import ast
+import functools
 import re
 import sys
 import sysconfig
@@ -39,6 +40,7 @@ def judged(model: SmolLM2) -> Batch:
     return TASK.examples(torch.cat([rows(model, kind())[LEFT_OUT:] for kind in (descriptions, own_prose)]))
 
 
+@functools.cache
 def pool(model: SmolLM2, kind: str) -> Batch:
     """POOL rows of one kind, "prose" or "docstrings", in an order that was drawn."""
     texts = calibration_prose() if kind == "prose" else list(docstrings())

@@ -44,9 +44,9 @@ class Judge:
         self.lacking = heads.head_outputs(model, batch, without(TELLER))
         self.loss = second_time(TASK.loss(model, batch))
 
-    def cost(self, gone: Sequence[Place] = (), words: Sequence[Tensor] = (), places: Sequence[Place] = ()) -> Tensor:
-        """Without some heads, and while those in ``places`` say these words: (sequences,)."""
-        with eval_mode(self.model), patch_heads(self.model, words, places):
+    def cost(self, gone: Sequence[Place] = (), values: Sequence[Tensor] = (), patched: Sequence[Place] = ()) -> Tensor:
+        """The cost without some heads, and with these outputs in the place of those of ``patched``: (sequences,)."""
+        with eval_mode(self.model), patch_heads(self.model, values, patched):
             return second_time(TASK.loss(self.model, self.batch, without(*gone))) - self.loss
 
     def frozen(self, places: Sequence[Place]) -> Tensor:

@@ -22,7 +22,7 @@ HEADING = re.compile(r"(#{1,6}) (.*)")
 EXERCISE = re.compile(r"(\d+\. )?(Exercises?|Your turn)\b")
 # A heading, so that a task's end is seen: the story goes on under another one. Bold in notebooks not yet rewritten.
 NUMBERED_EXERCISE = re.compile(r"(?m)^(?:### |\*\*)Exercise (?P<number>\d+) \((?P<minutes>\d+) minutes.*?\)")
-LIVE = re.compile(r"pictures\.\w*(Explorer|Stepper|TrainingScrubber|Switches|DotProductStepper|HandMadeHead)\(")
+LIVE = re.compile(r"pictures\.\w*(Explorer|Stepper|Scrubber|Switches|HandMadeHead)\(")
 WIDE = 88
 # What is no prose in a text, and what stands for it.
 NO_PROSE = {

@@ -5,7 +5,7 @@
     python -m tools.translations check     count what is stale, missing or damaged; red where a page would be wrong
     python -m tools.translations stale     the English of each stale paragraph, old and new, word by word
     python -m tools.translations terms     paragraphs without a term of the glossary: to be read, not to be obeyed
-    python -m tools.translations same 04_transpose_qkv-17       its English means the same: translations are not stale
+    python -m tools.translations same NN_name-17                its English means the same: translations are not stale
     python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
 Only Markdown is translated. What has no translation, or one of an earlier English, is shown in English and says so; a

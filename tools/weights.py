@@ -43,10 +43,10 @@ def main() -> None:
         figures[name] = how(model, STEPS) | {"right_words": right_words_by_length(model)}
         print(name, figures[name])
     for kind in SCHEMES:
-        placed, name = train_positional(kind, SEED, STEPS_TO_SHIP), places_name(kind)
-        (FOLDER / f"{name}.safetensors").write_bytes(save(placed.state_dict()))
-        right = round(right_letters(placed, held_out_repeats()).float().mean().item(), 4)
-        figures[name] = how(placed, STEPS_TO_SHIP) | {"right_letters": right}
+        model, name = train_positional(kind, SEED, STEPS_TO_SHIP), places_name(kind)
+        (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
+        right = round(right_letters(model, held_out_repeats()).float().mean().item(), 4)
+        figures[name] = how(model, STEPS_TO_SHIP) | {"right_letters": right}
         print(name, figures[name])
     (FOLDER / FILE).write_bytes(save(measure_heads_needed()))
     figures["neighbours"] = {"seeds": list(SEEDS), "steps": NEIGHBOURS_STEPS, "torch": torch.__version__.split("+")[0]}

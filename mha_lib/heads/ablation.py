@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.heads.coalitions import set_members
@@ -203,13 +203,20 @@ def head_grid(model: Transformer) -> tuple[int, int]:
 @contextmanager
 def eval_mode(model: Transformer) -> Iterator[None]:
     """Set the model to eval mode and torch to one thread while the context is open."""
-    was_training = model.training
+    with evaluating(model), single_thread():
+        yield
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Set the model to eval mode while the context is open; then every module is in its own mode again."""
+    training = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with single_thread():
-            yield
+        yield
     finally:
-        model.train(was_training)
+        for module, was in training.items():
+            module.training = was
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
@@ -218,8 +225,11 @@ def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return an observer for ``hook_heads`` that gives gate · head + (1 − gate) · substitute, gates (num_heads,)."""
-    return lambda heads: substitute + gates[:, None, None] * (heads - substitute)
+    """Return an observer for ``hook_heads`` that gives gate · head + (1 − gate) · substitute.
+
+    ``gates`` are (num_heads,), or (batch, num_heads).
+    """
+    return lambda heads: substitute + gates[..., None, None] * (heads - substitute)
 
 
 @contextmanager

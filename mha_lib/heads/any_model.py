@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_lib.heads.ablation import ABLATIONS
+from mha_lib.heads.ablation import ABLATIONS, evaluating
 from mha_lib.heads.found_layers import FoundLayer, described
 from mha_lib.heads.watching import Attended, Watch
 
@@ -33,17 +33,16 @@ class FoundHeads:
         self._torchs: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
         found: dict[str, list[FoundLayer]] = {}
         for one, layer in self._described(watch):
-            if isinstance(layer, FoundLayer):
-                found.setdefault(layer.mixing, []).append(layer)
-            else:
+            if isinstance(layer, str):
                 self.unknown[self._names[one.module]] = layer
+                continue
+            found.setdefault(layer.mixing, []).append(layer)
+            if one.is_torchs_layer:
+                self._torchs[layer.name] = one.module
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
             self.layers[name] = replace(layer, name=name, uses=1 + len(again))
-        for one, layer in self._described(watch):
-            if one.is_torchs_layer and isinstance(layer, FoundLayer):
-                self._torchs[layer.name] = one.module
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
@@ -92,7 +91,7 @@ class FoundHeads:
 
             return kept
 
-        with torch.no_grad(), _evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
+        with torch.no_grad(), evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
             self.model(*inputs, **named)
         return {name: _one_or_all(outputs) for name, outputs in found.items()}
 
@@ -209,7 +208,7 @@ def of(model: nn.Module, *inputs, **named) -> FoundHeads:
 
 
 def _watched(model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False) -> Watch:
-    with torch.no_grad(), _plainly(), _evaluating(model), Watch(model, with_weights) as watch:
+    with torch.no_grad(), _plainly(), evaluating(model), Watch(model, with_weights) as watch:
         model(*inputs, **named)
     return watch
 
@@ -261,6 +260,8 @@ class _Identity(nn.Linear):
     def __init__(self, like: nn.Linear):
         super().__init__(like.in_features, like.in_features, device=like.weight.device, dtype=like.weight.dtype)
         self.requires_grad_(False)
+
+    def reset_parameters(self) -> None:
         nn.init.eye_(self.weight)
         nn.init.zeros_(self.bias)
 
@@ -277,15 +278,3 @@ def _plainly() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Inside, the model is in eval mode; then every module is in its own mode again."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was

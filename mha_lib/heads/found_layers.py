@@ -5,10 +5,12 @@ In comments letters as in ``watching``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
 
+from mha_lib.attention.pooling import for_each_head
 from mha_lib.heads.watching import Attended
 
 
@@ -47,7 +49,7 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
         return FoundLayer(name, kind, one.num_heads, one.num_heads, head_size, f"{name}.out_proj".lstrip("."))
     mixing = _mixing_module(one)
     if isinstance(mixing, str):
-        return mixing.format(**{"modules": ", ".join(names[module] for module, _ in one.fed)})
+        return mixing.format(modules=", ".join(names[module] for module, _ in one.fed))
     module, X = mixing
     if one.result.dim() not in (3, 4) or one.result.dim() != one.values.dim():
         return f"attention gives {tuple(one.result.shape)}, which has no axis of heads"
@@ -84,8 +86,8 @@ def _layouts(one: Attended, batch_size: int) -> list[tuple[Tensor, Tensor]]:
 
 def _gives(weights: Tensor, values: Tensor, result: Tensor) -> bool:
     """Whether these are the values whose averages are the result."""
-    values = values.repeat_interleave(weights.shape[1] // values.shape[1], dim=1)
-    return torch.allclose(weights.to(values) @ values, result, rtol=1e-2, atol=1e-2 * float(result.abs().max()))
+    averages = weights.to(values) @ for_each_head(values, weights)
+    return torch.allclose(averages, result, rtol=1e-2, atol=1e-2 * float(result.abs().max()))
 
 
 def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
@@ -103,9 +105,4 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
 def _common(first: str, second: str) -> str:
     """The name of the smallest module that holds both."""
     pairs = zip(first.split("."), second.split("."), strict=False)
-    common = []
-    for one, other in pairs:
-        if one != other:
-            break
-        common.append(one)
-    return ".".join(common)
+    return ".".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,4 +1,4 @@
-"""What heads are to each other: natural twins, what later heads do when an earlier one goes, and who hears a head."""
+"""How heads depend on each other: redundant pairs, later heads without an earlier one, and which of them it reaches."""
 
 from collections.abc import Collection
 from itertools import combinations

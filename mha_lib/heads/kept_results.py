@@ -76,8 +76,8 @@ class SmallModelResults:
         """One number of each model, such as its ``area``, how many heads are ``num_prunable``, or ``shaped_area``.
 
         Args:
-            form: with its sign or without; left out, as the league has it: the gate gradient by the absolute value of
-                each example, all else with its sign.
+            form: with its sign or without; left out, as ``research/league.py`` has it: the gate gradient by the
+                absolute value of each example, all else with its sign.
         """
         of_each = zip(self.compared, self.controlled, strict=True)
         return torch.tensor([self._row(compared, controlled, order, form)[key] for compared, controlled in of_each])

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as every_module
 from torch.overrides import TorchFunctionMode
 
+from mha_lib.attention.pooling import for_each_head, softmax_of_allowed
+
 PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum"}
 LINEAR = PRODUCTS | {"linear", "addmm", "mm", "conv1d", "conv2d"}
 
@@ -161,14 +163,8 @@ def weights_of_fused(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the weights of ``F.scaled_dot_product_attention``: (b, h, q, k), zeros in a row without a key."""
-    if key.dim() > 3 and key.shape[-3] != query.shape[-3]:
-        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3)
-    scores = query.float() @ key.float().mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    if is_causal:
-        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~allowed, -math.inf)
-    if attn_mask is not None:
-        is_bool = attn_mask.dtype == torch.bool
-        scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
-    row_is_empty = (scores == -math.inf).all(dim=-1, keepdim=True)
-    return scores.softmax(dim=-1).masked_fill(row_is_empty, 0.0).to(query.dtype)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query.float() @ for_each_head(key, query).float().mT * scale
+    if is_causal:  # aligned at the first key
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    return softmax_of_allowed(scores, attn_mask).to(query.dtype)

@@ -270,12 +270,19 @@ def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, fl
     losses = letter_losses(model, rows.letters)
     weights = model.attention_weights  # (num_layers, b, num_heads, q, k)
     previous_token = weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(1, 3))  # (num_layers, num_heads)
-    examples, queries = rows.predictable.nonzero(as_tuple=True)
-    on_right_key = weights[:, examples, :, queries, rows.target_keys[examples, queries]]  # (places, layers, heads)
     return (
         weights[:, 0],
         losses[rows.predictable].mean().item(),
         losses[~rows.predictable].mean().item(),
         previous_token,
-        on_right_key.mean(dim=0),
+        weight_on_right_keys(weights, rows),
     )
+
+
+def weight_on_right_keys(weights: Tensor, rows: InductionBatch) -> Tensor:
+    """Return the mean weight of each head on the right key: (num_layers, b, num_heads, q, k) → (num_layers, num_heads).
+
+    It is taken at the queries behind which the next letter can be predicted.
+    """
+    examples, queries = rows.predictable.nonzero(as_tuple=True)
+    return weights[:, examples, :, queries, rows.target_keys[examples, queries]].mean(dim=0)  # over these queries

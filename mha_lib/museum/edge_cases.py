@@ -97,11 +97,11 @@ def call_torch_output(peer, queries, keys, values, valid_lens):
 
 
 def call_kernel(layer, queries, keys, values, valid_lens):
-    """Return our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
+    """Run our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
     Q, K, V = (
         split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
     )
-    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[1]).unsqueeze(1)
+    mask = None if valid_lens is None else valid_keys(valid_lens, keys.shape[1], axes=4)
     return layer.W_o(merge_heads(F.scaled_dot_product_attention(Q, K, V, attn_mask=mask))), None
 
 

@@ -1,4 +1,4 @@
-"""Charts of figures with their intervals, beside what chance gives: a league, and curves."""
+"""Charts of figures with their intervals, beside what chance gives: a ranking, and curves."""
 
 from collections.abc import Mapping, Sequence
 

@@ -82,11 +82,11 @@ class NextWordExplorer(LivePicture):
         self.query = min(self.query, len(self.shown().tokens) - 1)
 
     def shown(self) -> NextWords:
-        """Draw the text that is shown, with all cuts that are known of it."""
+        """Return the text that is shown, with all cuts that are known of it."""
         return self._known[self.text] if self.text else self.kept[self.example]
 
     def without(self, cut: Iterable[int]) -> NextWords:
-        """Draw the text that is shown, with what comes next without these heads.
+        """Return the text that is shown, with what comes next without these heads.
 
         Raises:
             ImportError: this was not kept, and there is no model to compute it; the message says how to get one.

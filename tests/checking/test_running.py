@@ -203,6 +203,8 @@ def test_memory_and_questions_to_the_user_are_refused(hungry, words):
 def shell():
     """An IPython shell that collects what is shown."""
     instance = InteractiveShell.instance()
+    with contextlib.suppress(ImportError):  # once, the book's matplotlib asks for a name that IPython no longer has
+        pyplot.install_repl_displayhook()
     yield instance
     InteractiveShell.clear_instance()
 

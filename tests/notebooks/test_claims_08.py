@@ -140,7 +140,7 @@ CLAIMS = {
     "in one of twenty draws a head that is 14th by 24 texts is 229th": lambda r: (
         ranks_by_three(r) and heads.ranks(torch.tensor(r.real["costs on prose"]["mean"]))[PREVIOUS] == 14
     ),
-    "with all of their outputs held fixed, its removal costs at most 0.04 nats on three sets": lambda r: (
+    "with all of their outputs held fixed, its removal changes the loss by at most 0.04 nats on three sets": lambda r: (
         0 < r.circuit("all later frozen").abs().max() < 0.045 and r.circuit("cut").min() > 4
     ),
     "they are also the five with the largest weight on the position after the earlier copy": lambda r: largest_behind(
