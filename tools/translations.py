@@ -16,7 +16,9 @@ page that would be more than a third English is not built. A catalogue that is w
 import argparse
 import copy
 import difflib
+import functools
 import itertools
+import json
 import os
 import re
 import sys
@@ -25,11 +27,13 @@ from collections import Counter
 import nbformat
 import polib
 
-from tools import glossary
+from tools import code_messages, glossary
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage, messages, translate
 from tools.notebooks import NOTEBOOKS, read
+from tools.strings import LIBRARY, strings
 
+STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
 FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
 SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
@@ -51,8 +55,13 @@ def target(stem, language):
 
 
 def catalogues():
-    """A notebook's or page's name and a language, for all that is translated into any language."""
+    """A notebook's or page's name, or that of the strings, and a language, for all that is translated into any."""
     return itertools.product(sorted({path.stem for path in CATALOGUES.glob("*/*.po")}), LANGUAGES)
+
+
+def pages():
+    """The same for what is a page."""
+    return [(stem, language) for stem, language in catalogues() if stem != STRINGS]
 
 
 def whole(stem, language="en"):
@@ -77,13 +86,37 @@ def english(stem, language="en"):
     return notebook
 
 
+@functools.cache
+def strings_once():
+    """The strings of the code, read once."""
+    return strings()
+
+
 def wanted(stem):
-    """Each message of the English, with the ids of the cells that it stands in."""
+    """Each message of the English, with the ids of the cells, or the files of the code, that it stands in."""
+    if stem == STRINGS:
+        return strings_once()
     found = {}
     for cell in english(stem).cells:
-        for block in dict.fromkeys(messages(cell.source)) if cell.cell_type == "markdown" else ():
+        read = messages if cell.cell_type == "markdown" else code_messages.messages
+        for block in dict.fromkeys(read(cell.source)):
             found.setdefault(block, []).append(cell.id)
     return found
+
+
+def of_code(stem):
+    """The messages that are code's, or within code."""
+    if stem == STRINGS:
+        return set(strings_once())
+    cells = [cell for cell in english(stem).cells if cell.cell_type == "code"]
+    return {block for cell in cells for block in code_messages.messages(cell.source)}
+
+
+def lost(entry, language, code):
+    """What a translation has lost: pairs of a kind and of what is wrong; ``code`` are the messages of code."""
+    if entry.msgid in code:
+        return code_messages.damage(entry.msgid, entry.msgstr)
+    return damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
 
 
 def load(stem, language):
@@ -121,7 +154,7 @@ def update(stem, language):
     translated. What is not needed any more is kept at the end, in case the paragraph comes back. A paragraph without a
     translation gets that of a withdrawn page: as it is, if the English is the same, else marked as fuzzy.
     """
-    catalogue, blocks, withdrawn = load(stem, language), wanted(stem), memory(language)
+    catalogue, blocks, withdrawn, code = load(stem, language), wanted(stem), memory(language), of_code(stem)
     old = {entry.msgid: entry for entry in catalogue}
     spare = {block: entry for block, entry in old.items() if block not in blocks and entry.msgstr}
     came_back = {entry.previous_msgid: entry for entry in spare.values() if is_stale(entry)}
@@ -135,7 +168,7 @@ def update(stem, language):
         elif not entry.msgstr and block in withdrawn:
             entry.msgstr = withdrawn[block].msgstr
         elif not entry.msgstr:
-            for near in difflib.get_close_matches(block, spare | withdrawn, 1, 0.6):
+            for near in difflib.get_close_matches(block, spare if block in code else spare | withdrawn, 1, 0.6):
                 former = spare.pop(near, None) or withdrawn[near]
                 entry.msgstr, entry.flags = former.msgstr, ["fuzzy"]
                 entry.previous_msgid = former.previous_msgid or former.msgid
@@ -165,7 +198,7 @@ def left_in_english(stem, language):
 def all_built():
     """For each name the languages that it is built in: those in which at least two thirds are translated."""
     built = {}
-    for stem, language in catalogues():
+    for stem, language in pages():
         missing, total = left_in_english(stem, language)
         built.setdefault(stem, []).extend([language] if 3 * missing <= total else [])
     return built
@@ -197,6 +230,8 @@ def build(stem, language, built, notebook=None):
     for cell in out.cells:
         if cell.cell_type == "markdown":
             cell.source = leads_on(translate(SWITCHER.sub("", cell.source), words), stem, language, built)
+        else:
+            cell.source = code_messages.translate(cell.source, words)
     said, (missing, total) = LANGUAGES[language], left_in_english(stem, language)
     notice = said["stays"] if READ_BY in load(stem, language).metadata else said["stays"] + said["machine"]
     notice += said["left"].format(missing=missing, total=total) if missing else ""
@@ -237,7 +272,15 @@ def files():
         if languages:
             put_under_title(switcher(stem, "en", built), pages[home(stem)])
         found |= {path: as_text(page, path) for path, page in pages.items()}
+    for language in LANGUAGES if (STRINGS, "vi") in catalogues() else ():
+        found[LIBRARY / "messages" / f"{language}.json"] = spoken(language)
     return found
+
+
+def spoken(language):
+    """What the library reads of the strings in a language: those that may be shown, and the language's code as ""."""
+    words = {"": LANGUAGES[language]["code"]} | LANGUAGES[language]["between"] | translated(STRINGS, language)
+    return json.dumps(words, ensure_ascii=False, indent=0) + "\n"
 
 
 def as_text(page, path):
@@ -248,7 +291,7 @@ def as_text(page, path):
 def write_all():
     """Write all files that are made of catalogues, and remove those that are made no more."""
     made = files()
-    for path in {target(*each) for each in catalogues()} - made.keys():
+    for path in {target(*each) for each in pages()} - made.keys():
         path.unlink(missing_ok=True)
     for path, text in made.items():
         path.parent.mkdir(exist_ok=True)
@@ -257,7 +300,7 @@ def write_all():
 
 def faults(stem, language):
     """What is wrong with a catalogue: pairs of a kind and a text."""
-    entries = {entry.msgid: entry for entry in load(stem, language) if not entry.obsolete}
+    entries, code = {entry.msgid: entry for entry in load(stem, language) if not entry.obsolete}, of_code(stem)
     for block, cells in wanted(stem).items():
         entry, where = entries.pop(block, None), f"{cells[0]}: {block[:60]!r}"
         if entry is None:
@@ -267,8 +310,7 @@ def faults(stem, language):
         elif not entry.msgstr:
             yield "missing", where
         else:
-            damaged = damage(block, entry.msgstr, LANGUAGES[language]["thousands"])
-            yield from ((kind, f"{where}: {what}") for kind, what in damaged)
+            yield from ((kind, f"{where}: {what}") for kind, what in lost(entry, language, code))
     yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
 
 
@@ -311,9 +353,9 @@ def same(cell):
     print(*dict.fromkeys(changes(entry) for *_, entry in entries), sep="\n")
     if entries and input("Does it mean the same? [y/N] ").lower() == "y":
         for stem, language, catalogue, entry in entries:
-            lost = [what for _, what in damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])]
-            if lost:
-                print(f"{language}: stays stale, for its translation has {'; '.join(lost)}\n  {entry.msgstr}")
+            wrong = [what for _, what in lost(entry, language, of_code(stem))]
+            if wrong:
+                print(f"{language}: stays stale, for its translation has {'; '.join(wrong)}\n  {entry.msgstr}")
             else:
                 entry.flags, entry.previous_msgid = [], None
                 save(catalogue, stem, language)
