@@ -10,8 +10,8 @@
     python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
 Markdown is translated, and in a notebook's code its comments and texts; what the library says is in the catalogue
-``strings`` of each language, from which ``mha_lib/messages/<language>.json`` is made. What has no translation, or one of
-an earlier English, is shown in English and says so; a page that would be more than a third English is not built. A
+``strings`` of each language, from which ``mha_lib/messages/<language>.json`` is made. What has no translation, or one
+of an earlier English, is shown in English and says so; a page that would be more than a third English is not built. A
 catalogue that is withdrawn stands in ``translations/memory/<language>/``: ``update`` takes from there what a new
 paragraph says again.
 """
@@ -120,8 +120,11 @@ def of_code(stem):
 def lost(entry, language, code):
     """What a translation has lost: pairs of a kind and of what is wrong; ``code`` are the messages of code."""
     if entry.msgid in code:
-        return code_messages.damage(entry.msgid, entry.msgstr)
-    return damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
+        yield from code_messages.damage(entry.msgid, entry.msgstr)
+    else:
+        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
+    for word, better in glossary.never_said(entry.msgstr, language):
+        yield "never", f"{word!r} is never said, but {better!r}"
 
 
 def load(stem, language):
