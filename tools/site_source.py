@@ -14,6 +14,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
 from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
@@ -27,6 +28,8 @@ LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
+SHARED_IMAGE = "num_heads_shared.png"
+ON_A_PAGE = re.compile(r'`exercises\.page\("(\w+)"\)`')  # a call that writes a page, which the site has
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -64,13 +67,14 @@ def pages_alone(shown, folder):
 
 
 def page_alone(key, state, still):
-    """A picture on a page of its own, as large as a projector's."""
+    """A picture on a page of its own, as large as a projector's screen."""
+    script = live.page_script([state["kind"]])
     return live.PAGE.format(
         title=html.escape(state["state"]["title"]),
         style=style() + (HERE / "alone.css").read_text(encoding="utf-8"),
         still=still,
         state=live.state_of(key, state),
-        script=live.page_script([state["kind"]]),
+        script=f"{script}(() => {{\n{(HERE / 'alone.js').read_text(encoding='utf-8')}}})();\n",
     )
 
 
@@ -152,6 +156,8 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, place, address.files(address.project()))
+            up = "../" * (place.name in LANGUAGES)
+            cell.source = ON_A_PAGE.sub(rf'<a href="{up}write/\1.html">\g<0></a>', cell.source)
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     text = notebook.cells[0].source if target.suffix == ".md" else notebooks.nbformat.v4.writes(notebook)
     target.write_text(text, encoding="utf-8")
@@ -197,6 +203,16 @@ def write_languages(folder, runs):
     return written
 
 
+def write_front_door(folder):
+    """The sign of the site, the image that stands beside a link to it, and the page for addresses that it lacks."""
+    shutil.copy(HERE / "favicon.svg", folder / "_static")
+    shutil.copy(ROOT / "img" / SHARED_IMAGE, folder / "_static")
+    here = address.site(address.project()) or ""  # the page is shown at every address, so that relative links may fail
+    page = (HERE / "404.html").read_text(encoding="utf-8")
+    missing = page.format(start=f"{here}index.html", search=f"{here}search.html")
+    (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -226,6 +242,8 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, runs)
     )
+    on_a_page.all_pages(folder / "extra" / "write")
+    write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)

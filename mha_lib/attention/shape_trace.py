@@ -19,7 +19,7 @@ RIGHT = (0, 2, 1, 3)  # heads before tokens
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a trace: what was done, the names of the axes afterwards, and the tensor."""
+    """Hold one step of a trace: what was done, the names of the axes afterwards, and the tensor."""
 
     operation: str
     axes: tuple[str, ...]
@@ -27,7 +27,7 @@ class Step:
 
 
 def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
-    """Return the steps of ``transpose_qkv`` and of its inverse, with the right axes in ``permute`` or with others.
+    """Return each step of ``transpose_qkv`` and its inverse, with axes 0, 2, 1, 3 in ``permute`` or with other axes.
 
     >>> [step.operation for step in trace_heads(tagged_tokens(1, 2, 2, 2), num_heads=2)][:3]
     ['start', 'reshape', 'permute']
@@ -58,7 +58,7 @@ def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> lis
 
 
 class CopyCounter(TorchDispatchMode):
-    """Counts the tensors that torch copies while it is entered, also those that ``reshape`` and ``@`` copy unasked."""
+    """Count the tensors that torch copies inside the context, also those that ``reshape`` and ``@`` copy unasked."""
 
     def __init__(self):
         super().__init__()

@@ -48,7 +48,7 @@ def check_setup() -> bool:
 
 
 def problem_with(name: str, requirement: str) -> str:
-    """Why a package cannot be imported, with the command that installs it; "" if it can."""
+    """Return why a package cannot be imported, with the command that installs it; "" if it can."""
     try:
         importlib.import_module(name)
     except ImportError as error:

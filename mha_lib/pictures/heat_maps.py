@@ -82,7 +82,7 @@ def draw_maps(
     *,
     numbers: bool = False,
 ) -> Canvas:
-    """Maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
+    """Draw maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
     """
@@ -200,7 +200,7 @@ def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts:
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
-    """Words in the colour of one head's weights from one of them, bows to them, and a strip for every head below.
+    """Draw words shaded by one head's weights from one of them, with arcs to them, and a strip for each head below.
 
     Args:
         words: n of them, in one line.
@@ -272,25 +272,6 @@ def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
     return rows, -(-count // rows)
 
 
-def draw_scores(scores: Tensor, title: str, weights: Tensor, masked: Tensor) -> Canvas:
-    """Scores (num_queries, num_keys) as numbers, and beside them their weights, with the sum of each row."""
-    cell = max(38.0, 8 + _widest(scores, 0))
-    left, width = 24, cell * scores.shape[1] + 52
-    canvas = Canvas(left + 2 * width - GAP, TITLE + cell * len(scores) + 18)
-    for number, (name, matrix) in enumerate({title: scores, "masked_softmax": weights}.items()):
-        x = left + number * width
-        draw_numbers(canvas, x, TITLE, cell, matrix, name, masked=masked, are_weights=number > 0)
-        for key in range(scores.shape[1]):
-            _name_key(canvas, x + (key + 0.5) * cell, TITLE + cell * len(scores) + 4, f"k{key}", False)
-        for query, row in enumerate(matrix.tolist()):
-            y = TITLE + cell * (query + 0.5)
-            if number == 0:
-                canvas.text(left - 6, y, f"q{query}", size=10, anchor="rm", colour="query")
-            else:
-                canvas.text(x + cell * len(row) + 4, y, f"Σ {sum(row):.2f}", size=10, anchor="lm")
-    return canvas
-
-
 def draw_numbers(
     canvas: Canvas,
     x: float,
@@ -303,9 +284,9 @@ def draw_numbers(
     are_weights: bool = False,
     colour: str = "soft",
 ) -> None:
-    """Numbers (rows, columns), each in a cell, below a title; weights lie on their colour, masked cells are hatched."""
+    """Draw numbers (rows, columns) in cells below a title; weights are coloured, masked cells hatched."""
     canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
-    digits = next((n for n in (2, 1) if _widest(numbers, n) <= cell - 4), 0)
+    digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
         for column, value in enumerate(cells):
             is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
@@ -313,7 +294,7 @@ def draw_numbers(
             _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
 
 
-def _widest(numbers: Tensor, digits: int) -> float:
+def widest(numbers: Tensor, digits: int) -> float:
     """How many pixels the longest of these numbers takes in a cell."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
 

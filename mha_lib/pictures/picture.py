@@ -78,7 +78,7 @@ class Picture:
 
 
 def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str = "") -> str:
-    """HTML of an image that travels inside; ``kind`` is its format, ``key`` names the state of a live picture."""
+    """Return HTML of an image that is embedded; ``kind`` is its format, ``key`` names a live picture's state."""
     source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     live = f' data-mha-live="{html.escape(key)}"' if key else ""
     return (
@@ -90,7 +90,7 @@ def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str
 
 
 def few_colours(image: Image.Image) -> bytes:
-    """Return an image as a PNG with a small palette."""
+    """Return an image as PNG bytes with a small palette."""
     image, buffer = image.convert("RGB"), io.BytesIO()
     codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
@@ -105,7 +105,7 @@ def few_colours(image: Image.Image) -> bytes:
 
 
 class Canvas:
-    """A light sheet to draw on. Places are pixels of the page, from the left upper corner inside the margin.
+    """Draw on a light sheet; positions are pixels from the upper left corner inside the margin.
 
     Attributes:
         written: all words with their boxes, in order.
@@ -209,7 +209,7 @@ def short(weight: float) -> str:
 
 def signed(number: float, digits: int = 2) -> str:
     """Return a number with ``digits`` digits, a real minus sign, and none in front of a zero."""
-    text = f"{number:.{digits}f}".replace("inf", "∞").replace("-", "−")
+    text = f"{number:.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 

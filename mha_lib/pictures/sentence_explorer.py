@@ -115,7 +115,7 @@ class SentenceExplorer(LivePicture):
 
 
 def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
-    """Sentences as the page reads them."""
+    """Return sentences in the form that the page reads."""
     return {
         "weights": b"".join(pack_uint8(one.weights) for one in maps),
         "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],

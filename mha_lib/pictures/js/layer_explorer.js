@@ -142,5 +142,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }
 
   const inLarge = element("div", {}, title, frame), inAll = element("div", {}, barsTitle, bars, scale());
-  return { nodes: [strip, maps, element("div", { class: "detail" }, inLarge, inAll)], compute, paint };
+  return {
+    nodes: [strip, maps, element("div", { class: "detail" }, inLarge, inAll)],
+    compute,
+    paint,
+    hint: tr("Choose a head, or a cell."),
+  };
 });

@@ -170,5 +170,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   const sentence = element("div", { class: "sentence" }, arcs, line);
   const heading = element("div", { class: "heading" }, from, scale());
-  return { nodes: [sentence, names, element("div", { class: "texts" }, strip, own), heading, grid], paint };
+  return {
+    nodes: [sentence, names, element("div", { class: "texts" }, strip, own), heading, grid],
+    paint,
+    hint: tr("Choose a word, or another head."),
+  };
 });
