@@ -4,7 +4,7 @@ BOOK_PYTHON ?= python3.11
 
 VENV = .venv
 PY = $(VENV)/bin/python
-TESTS = tests
+TESTS = tests pages/tests
 # Those that hold on other packages too: without those of the browser, the set-up and the notebooks' form.
 TESTS_OF_THE_ROOMS = $(addprefix tests/,attention models heads pictures checking museum exercises)
 # Two processes share the tests; those that share something expensive stay together (pytest.mark.xdist_group).
@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
+.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
 	research-measures research-births research-head-writes research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -56,6 +56,12 @@ site: install ## run all notebooks, and make pages of them, with live pictures, 
 	@PYTHONPATH="$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
 		.venv-site/bin/python -m sphinx -q -W -b html -d build/site-doctrees build/site-source build/site
 	@echo "Open build/site/index.html"
+
+pages: install ## write each exercise that has a page to build/pages: written and checked in a browser, offline
+	@$(PY) -c "from mha_lib.exercises import on_a_page; print(*on_a_page.all_pages('build/pages'), sep='\n')"
+
+page-runtime: ## make the page without an exercise, which ships with the library; needs npm and a network
+	@"$(PYTHON)" -m pages.runtime
 
 links: install ## ask all addresses that the project cites whether they still answer; needs a network
 	@$(MAKE) --no-print-directory install VENV=.venv-site
@@ -152,7 +158,7 @@ test-gpu: install ## tests of the layer, of models and of heads on a GPU; where 
 		MHA_DEVICE=cuda $(PYTEST) tests/attention tests/models tests/heads
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
-	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" \
+	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" PYTEST_ARGS='$(PYTEST_ARGS) -m "not transformers"' \
 		TESTS="$(TESTS_OF_THE_ROOMS) tests/notebooks/test_saved_outputs.py"
 
 test-newest: ## test on the newest release of every package, without the lock, in an environment made anew each time

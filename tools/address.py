@@ -30,6 +30,14 @@ def files(project):
     return project and f"{project}/blob/main"
 
 
+def site(project):
+    """Where the project's pages are published, or None."""
+    if project is None:
+        return None
+    owner, name = Path(urlsplit(project).path).parts[-2:]
+    return f"https://{owner}.github.io/{name}/"
+
+
 def clone(project):
     """The commands that fetch a copy and enter it, for the site's front page; nothing where there is no address."""
     return f"git clone {project}\ncd {urlsplit(project).path.rpartition('/')[2]}\n" if project else ""
@@ -44,7 +52,7 @@ def buttons(project):
         f"[![tests]({project}/actions/workflows/ci.yml/badge.svg)]({project}/actions/workflows/ci.yml)\n"
         f"[**Open in Colab**](https://colab.research.google.com/github/{owner}/{name}/blob/main/{FIRST}) ·\n"
         f"[**Open in Codespaces**](https://codespaces.new/{owner}/{name}) ·\n"
-        f"[**Read the site**](https://{owner}.github.io/{name}/)\n"
+        f"[**Read the site**]({site(project)})\n"
     )
 
 

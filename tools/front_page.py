@@ -6,10 +6,10 @@ What stands on a card comes from the map in README; the picture of a card is a s
 import base64
 import re
 from pathlib import Path
-
-import torch
+from typing import NamedTuple
 
 from mha_lib import pictures
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from tools import address, ways_in
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
 ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \| (\d+) \|$", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
-# Which of its pictures a notebook shows, counted from 0; the museum has none and shows which tests catch which bugs.
+# Which of its pictures a notebook shows, counted from 0; one that is not here has none.
 ON_THE_CARD = {
     "00_start_here": 2,
     "01_attention_pooling": 5,
@@ -29,35 +29,52 @@ ON_THE_CARD = {
     "07_head_importance": 0,
     "08_head_pruning": 0,
     "09_heads_today": 0,
+    "10_bug_museum": 0,
     "11_heads_being_born": 3,
 }
 KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
 CARD = """::::{{grid-item-card}} {number} · {title}
 :link: {stem}
-:link-type: doc
-:img-top: _static/cards/{image}
-:img-alt: {alt}
-:class-img-top: mha-still
+:link-type: doc{picture}
 
 {text}
 :::{{card-footer}}
 {minutes} minutes
 :::
 ::::"""
+PICTURE = """
+:img-top: _static/cards/{image}
+:img-alt: {alt}
+:class-img-top: mha-still"""
 
 
 def card_picture(notebook, stem):
     """The image of a card: its alt text, its kind and its bytes."""
     outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
-    if stem in ON_THE_CARD:
-        images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
-        alt, kind, data = images[ON_THE_CARD[stem]]
-        return alt, kind, base64.b64decode(data)
-    tables = [data.get("text/plain", "") for data in outputs]
-    table = next(table for table in tables if re.search("^room 1 ", table, re.MULTILINE))
-    rows = [re.split(r"  +", line)[1:] for line in table.splitlines() if line.startswith("room")]
-    caught = torch.tensor([[word == "caught" for word in row] for row in rows]).T.float()
-    return "Which tests catch the bugs of which rooms", "png", pictures.heatmaps(caught, titles=["tests × rooms"]).png
+    images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
+    alt, kind, data = images[ON_THE_CARD[stem]]
+    return alt, kind, base64.b64decode(data)
+
+
+class Row(NamedTuple):
+    """A row of README's map of the notebooks."""
+
+    number: str
+    title: str
+    stem: str
+    text: str
+    minutes: str
+
+
+def rows():
+    """README's map of the notebooks."""
+    return [Row(*found) for found in ROW.findall(README.read_text(encoding="utf-8"))]
+
+
+def as_sentence(text):
+    """With a large first letter and a full stop; words in code are plain."""
+    plain = text.replace("`", "")
+    return f"{plain[0].upper()}{plain[1:]}."
 
 
 def cards(stories, folder):
@@ -67,13 +84,14 @@ def cards(stories, folder):
         stories: the notebooks as they were run, by the name of their file without its extension.
     """
     folder.mkdir()
-    for number, title, stem, text, minutes in ROW.findall(README.read_text(encoding="utf-8")):
-        alt, kind, image = card_picture(stories[stem], stem)
-        name = f"{number}.{kind}"
-        (folder / name).write_bytes(image)
-        yield CARD.format(
-            number=number, title=title, stem=stem, image=name, alt=alt.split(". ")[0], text=text, minutes=minutes
-        )
+    for row in rows():
+        picture = ""
+        if row.stem in ON_THE_CARD:
+            alt, kind, image = card_picture(stories[row.stem], row.stem)
+            (folder / f"{row.number}.{kind}").write_bytes(image)
+            picture = PICTURE.format(image=f"{row.number}.{kind}", alt=alt.split(". ")[0])
+        text = f"{row.text[0].upper()}{row.text[1:]}"
+        yield CARD.format(**row._asdict() | {"picture": picture, "text": text})
 
 
 def live_pictures():
@@ -105,6 +123,7 @@ def write(folder, stories, alone, others, languages):
         "ways": ways_in.table(""),
         "clone": address.clone(address.project()),
         "lectures": lectures,
+        "written": " · ".join(f'<a href="write/{name}.html"><code>{name}</code></a>' for name in on_a_page.PAGES),
         "notebooks": "\n".join(f"{short_title(notebook, stem)} <{stem}>" for stem, notebook in stories.items()),
         "others": "\n".join([*others, *(f"{language} <{name}>" for language, name in languages.items())]),
         "languages": " · ".join(f"[{language}]({name}.md)" for language, name in languages.items()),

@@ -1,5 +1,7 @@
 """Take the pictures on README as a browser shows them: from 1 to 4 heads as a film, light and dark, and the sentence.
 
+And the image that stands beside a link to the site.
+
     .venv/bin/python -m tools.readme_picture
 
 Needs Chromium, as the browser tests do.
@@ -10,14 +12,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageOps
 from playwright.sync_api import sync_playwright
 
 from mha_lib import pictures
+from tools.site_source import SHARED_IMAGE
 
 FOLDER = Path(__file__).resolve().parents[1] / "img"
 HEADS, SECONDS, LAST = (1, 2, 3, 4), 2, 4  # of the film: its frames, how long each is shown, and the last one
 WIDTH, SCALE, COLOURS = 735, 1.5, 96
+WIDEST, SHARED = 980, (1200, 630)  # of the image beside a link: the picture's width, and its own pixels
 
 
 def main():
@@ -29,7 +33,17 @@ def main():
         for scheme in ("light", "dark"):
             shots = (shot(browser, pictures.NumHeadsExplorer(num_heads=heads), WIDTH, SCALE, scheme) for heads in HEADS)
             film([Image.open(io.BytesIO(one)).convert("RGB") for one in shots], FOLDER / f"num_heads_{scheme}.gif")
+        hero = Image.open(io.BytesIO(shot(browser, pictures.NumHeadsExplorer(num_heads=4), WIDEST, 2, "light")))
+        shared(hero.convert("RGB")).save(FOLDER / SHARED_IMAGE, optimize=True)
         browser.close()
+
+
+def shared(hero):
+    """The image beside a link that is shared: the whole picture, on a sheet of the size that chats show."""
+    sheet = Image.new("RGB", SHARED, hero.getpixel((hero.width // 2, hero.height - 20)))
+    fitted = ImageOps.contain(hero, SHARED, Image.Resampling.LANCZOS)
+    sheet.paste(fitted, ((SHARED[0] - fitted.width) // 2, 0))
+    return sheet.quantize(256, dither=Image.Dither.NONE)
 
 
 def shot(browser, picture, width, scale, scheme):

@@ -14,6 +14,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
 from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
@@ -27,6 +28,8 @@ LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
+SHARED_IMAGE = "num_heads_shared.png"
+ON_A_PAGE = re.compile(r'`exercises\.page\("(\w+)"\)`')  # a call that writes a page, which the site has
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 
 
@@ -64,13 +67,14 @@ def pages_alone(shown, folder):
 
 
 def page_alone(key, state, still):
-    """A picture on a page of its own, as large as a projector's."""
+    """A picture on a page of its own, as large as a projector's screen."""
+    script = live.page_script([state["kind"]])
     return live.PAGE.format(
         title=html.escape(state["state"]["title"]),
         style=style() + (HERE / "alone.css").read_text(encoding="utf-8"),
         still=still,
         state=live.state_of(key, state),
-        script=live.page_script([state["kind"]]),
+        script=f"{script}(() => {{\n{(HERE / 'alone.js').read_text(encoding='utf-8')}}})();\n",
     )
 
 
@@ -152,6 +156,8 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = follow_links(cell.source, place, address.files(address.project()))
+            up = "../" * (place.name in LANGUAGES)
+            cell.source = ON_A_PAGE.sub(rf'<a href="{up}write/\1.html">\g<0></a>', cell.source)
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
     text = notebook.cells[0].source if target.suffix == ".md" else notebooks.nbformat.v4.writes(notebook)
     target.write_text(text, encoding="utf-8")
@@ -170,13 +176,19 @@ def write_elsewhere(folder):
     (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 
 
-def write_languages(folder, stories):
-    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names."""
+def write_languages(folder, runs):
+    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names.
+
+    ``runs`` are the notebooks as they ran for the site, by their paths.
+    """
     built, written = translations.all_built(), {}
     shown = front_page.live_pictures()
     for language, said in LANGUAGES.items():
         place, stems = notebooks.NOTEBOOKS / language, [stem for stem in built if language in built[stem]]
-        pages = {stem: translations.build(stem, language, built, stories.get(stem)) for stem in stems}
+        pages = {
+            stem: runs.get(translations.target(stem, language)) or translations.build(stem, language, built)
+            for stem in stems
+        }
         (folder / language).mkdir()
         for stem in pages.keys() - {"README"}:
             write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
@@ -191,18 +203,31 @@ def write_languages(folder, stories):
     return written
 
 
+def write_front_door(folder):
+    """The sign of the site, the image that stands beside a link to it, and the page for addresses that it lacks."""
+    shutil.copy(HERE / "favicon.svg", folder / "_static")
+    shutil.copy(ROOT / "img" / SHARED_IMAGE, folder / "_static")
+    here = address.site(address.project()) or ""  # the page is shown at every address, so that relative links may fail
+    page = (HERE / "404.html").read_text(encoding="utf-8")
+    missing = page.format(start=f"{here}index.html", search=f"{here}search.html")
+    (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
         (folder / part).mkdir(parents=True)
     paths = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
+    in_languages = [path for language in LANGUAGES for path in sorted((notebooks.NOTEBOOKS / language).glob("*.ipynb"))]
     linked, stories, shown = linked_cells(), {}, {}
     with ProcessPoolExecutor(AT_ONCE) as pool:
+        others_run = pool.map(run, in_languages)
         for path, (notebook, its_pictures) in zip(paths, pool.map(run, paths), strict=True):
             stories[path.stem] = notebook
             shown |= its_pictures
             write(copy.deepcopy(notebook), folder / path.name, linked)
             print(f"{path.name}: {len(its_pictures)} live pictures", flush=True)
+        runs = {path: notebook for path, (notebook, _) in zip(in_languages, others_run, strict=True)}
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
         write(notebooks.read(path), folder / "solutions" / path.name)
@@ -215,8 +240,10 @@ def main(folder):
     library_pages.write(folder / "library")
     others = [*(name.removesuffix(".md") for name in PAGES), "elsewhere/README", "solutions/index", "library/index"]
     front_page.write(
-        folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
+        folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, runs)
     )
+    on_a_page.all_pages(folder / "extra" / "write")
+    write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)

@@ -29,12 +29,12 @@ OURS = {
 
 
 def in_transform() -> bool:
-    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode derivatives are active."""
+    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode differentiation is on."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def in_plain_call(X: Tensor) -> bool:
-    """Return whether a call with this tensor is one ordinary call, whose weights may be kept.
+    """Return whether this call is an ordinary one (no tracing, no transform), so that its weights may be kept.
 
     It is not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, nor with fake tensors:
     there it stands for many calls, or for none.
@@ -63,7 +63,7 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager:
 
 
 def check_flags(**flags: bool) -> None:
-    """Refuse what is not a bool."""
+    """Refuse flags that are not bools."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, got {flag!r}")
@@ -104,7 +104,7 @@ def check_divisible(num_hiddens: int, num_heads: int) -> None:
 
 
 def check_dropout(dropout: float) -> None:
-    """Refuse what is not a probability."""
+    """Refuse a dropout rate that is not a probability."""
     if isinstance(dropout, bool) or not isinstance(dropout, Real):
         raise TypeError(f"dropout must be a number from 0 to 1, got {dropout!r}")
     if not 0 <= dropout <= 1:
@@ -112,7 +112,7 @@ def check_dropout(dropout: float) -> None:
 
 
 def check_bandwidth(bandwidth: float) -> None:
-    """Refuse what is not a positive number."""
+    """Refuse a bandwidth that is not a positive number."""
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
         raise TypeError(f"bandwidth must be a number, got {bandwidth!r}")
     if not bandwidth > 0:
@@ -120,7 +120,7 @@ def check_bandwidth(bandwidth: float) -> None:
 
 
 def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
-    """Refuse what is not a dense tensor; ``shapes`` are those it may have."""
+    """Refuse an argument that is not a dense tensor; ``shapes`` is what the error says it may have."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {_one_of(shapes)}, got {type(tensor).__name__}")
     if tensor.layout != torch.strided:
@@ -128,7 +128,7 @@ def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
 
 
 def check_device(name: str, tensor: Tensor, device: torch.device, of: str) -> None:
-    """Refuse a tensor that is not on the device of what ``of`` names."""
+    """Refuse a tensor that is not on ``device``, the device of what ``of`` names."""
     if tensor.device != device:
         raise ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
 
@@ -196,7 +196,7 @@ def check_same_size(queries: Tensor, keys: Tensor) -> None:
 
 
 def check_projections(**inputs: tuple[Tensor, nn.Module]) -> None:
-    """Refuse an input that a projection of the layer cannot take (last axis, dtype, device).
+    """Raise an error for an input that its projection cannot take: wrong last axis, dtype or device.
 
     What a projection does not report is not checked: the size of a lazy one, and all of a module of the caller's own
     without ``in_features`` or ``weight``.

@@ -12,6 +12,7 @@ from mha_lib.attention.masks import valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.plain_layers import check_plain, parameters_of
 from mha_lib.attention.torch_calls import CalledLikeTorch
+from mha_lib.attention.torchvision_operators import import_beside_torchvision
 
 __all__ = [
     "as_torch", "call_d2l", "call_torch", "from_d2l", "from_torch", "loop_over_heads", "to_d2l", "to_torch",
@@ -196,7 +197,7 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """Return ``valid_lens`` as the mask argument of ``nn.MultiheadAttention`` (where True means masked).
+    """Return ``valid_lens`` as a mask argument of ``nn.MultiheadAttention``: for padding or for scores, True = masked.
 
     >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
     {'key_padding_mask': tensor([[False,  True,  True],
@@ -211,31 +212,20 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 def load_d2l() -> ModuleType:
     """Import the book's own package, ``d2l.torch``.
 
-    The package imports torchvision, although its attention needs none of it. A torchvision built for another torch
-    stops that import over a missing operator; then the operators are declared, and the import goes through.
+    The package imports torchvision, although its attention needs none of it; one that was built for another torch does
+    not stop it.
 
     Raises:
         ImportError: d2l, or something it imports, is not installed; the message has the command.
     """
     try:
-        return _import_d2l()
+        return import_beside_torchvision(_import_d2l)
     except ImportError as error:
         raise ImportError(
             f"d2l could not be imported ({error}). Install it beside this torch without its own old pins: "
             "python -m pip install pandas scipy requests pillow matplotlib-inline "
             "&& python -m pip install --no-deps d2l==1.0.3 torchvision"
         ) from error
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-    operators = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _declared_operators.append(operators)
-    return _import_d2l()
-
-
-_declared_operators: list[torch.library.Library] = []  # a library that is collected takes its operators with it
 
 
 def _import_d2l() -> ModuleType:

@@ -74,5 +74,5 @@ def nothing_was_kept() -> Tensor:
 
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
-    """Return the counters that change when a tensor is written to (tensors of inference mode have none)."""
+    """Return tensors' version counters, which change when a tensor is written to in place."""
     return [None if X is None or X.is_inference() else X._version for X in tensors]

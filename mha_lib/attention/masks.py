@@ -51,7 +51,7 @@ def is_allowed(mask: Tensor) -> Tensor:
 
 
 class Masks:
-    """The masks of one call: checked as they come in, and joined into one when that is first needed.
+    """Hold the masks of one call: check them, and join them into one when it is first needed.
 
     Args:
         shape: of the scores, (b, q, k) or (b, h, q, k).

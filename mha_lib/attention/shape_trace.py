@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib.attention import arguments, split_heads
+from mha_lib.language import tr
 
 __all__ = ["count_copies", "tagged_tokens", "trace_heads"]
 
@@ -18,7 +19,7 @@ RIGHT = (0, 2, 1, 3)  # heads before tokens
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a trace: what was done, the names of the axes afterwards, and the tensor."""
+    """Hold one step of a trace: what was done, the names of the axes afterwards, and the tensor."""
 
     operation: str
     axes: tuple[str, ...]
@@ -26,7 +27,7 @@ class Step:
 
 
 def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
-    """Return the steps of ``transpose_qkv`` and of its inverse, with the right axes in ``permute`` or with others.
+    """Return each step of ``transpose_qkv`` and its inverse, with axes 0, 2, 1, 3 in ``permute`` or with other axes.
 
     >>> [step.operation for step in trace_heads(tagged_tokens(1, 2, 2, 2), num_heads=2)][:3]
     ['start', 'reshape', 'permute']
@@ -57,7 +58,7 @@ def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> lis
 
 
 class CopyCounter(TorchDispatchMode):
-    """Counts the tensors that torch copies while it is entered, also those that ``reshape`` and ``@`` copy unasked."""
+    """Count the tensors that torch copies inside the context, also those that ``reshape`` and ``@`` copy unasked."""
 
     def __init__(self):
         super().__init__()
@@ -110,4 +111,5 @@ def read_tag(tag: int) -> tuple[int, int, int, int]:
 def spell_out(tag: int) -> str:
     """Return in words what the digits of a number made by ``tagged_tokens`` mean."""
     example, token, head, feature = read_tag(tag)
-    return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"
+    words = {"tag": f"{tag:04d}", "example": example, "token": token, "head": head, "feature": feature}
+    return tr("{tag} = example {example}, token {token}, head {head}, feature {feature}", **words)

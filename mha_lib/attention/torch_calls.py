@@ -12,7 +12,7 @@ __all__ = ["CalledLikeTorch", "hugging_face_attention"]
 
 
 class CalledLikeTorch(nn.Module):
-    """``nn.MultiheadAttention``'s call and its meaning of masks, around a layer of ours.
+    """Wrap our layer so that it takes the arguments and masks of ``nn.MultiheadAttention``.
 
     Attributes:
         layer: ours; its parameters are trained and saved.

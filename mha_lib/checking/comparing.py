@@ -20,7 +20,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 @dataclass(frozen=True)
 class Result:
-    """One call: what came of it, and what the right answer gives; of several things that are returned, one part."""
+    """Hold one call of an answer: what it gave, and what the right answer gives."""
 
     trial: tuple
     got: Outcome
@@ -106,7 +106,7 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
-    """Return the numbers within nested lists, tuples, dictionaries, arrays and tensors, if in this shape."""
+    """Return the numbers in nested lists, dictionaries, arrays or tensors as one tensor, if it has this shape."""
     value = value.numbers if type(value) is Foreign else list(value.values()) if isinstance(value, dict) else value
     if isinstance(value, list | tuple):
         parts = [unpacked(part, shape[1:]) for part in value] if shape[:1] == (len(value),) else []
@@ -133,7 +133,7 @@ def needed(right: Any) -> str:
 
 
 def given(value: Any) -> str:
-    """Return what came instead: "a str", "a list of 12 numbers", "a list of 3 that holds a str, a tuple of 2"."""
+    """Describe in words what an answer returned instead: "a str", "a list of 12 numbers"."""
     if not isinstance(value, list | tuple) or not value:
         return kind_of(value)
     if all(map(is_number, value)):
@@ -153,13 +153,13 @@ def equal(first: Tensor | None, second: Tensor) -> bool:
 
 
 def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
-    """Return the first position where two tensors of one shape differ by more than rounding."""
+    """Return the first index at which two tensors of one shape differ by more than rounding."""
     positions = differences(got, right, equal_nan).nonzero()
     return positions[0].tolist() if len(positions) else None
 
 
 def differences(got: Tensor, right: Tensor, equal_nan: bool = True) -> Tensor:
-    """Return where two tensors of one shape differ by more than rounding, as bool."""
+    """Return a bool mask, True where two tensors of one shape differ by more than rounding."""
     return torch.isclose(plain(got), plain(right), equal_nan=equal_nan, **CLOSE).logical_not()
 
 
@@ -169,7 +169,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def outcome_of(program: Callable, trial: tuple) -> Outcome:
-    """Return what a program of this library gives for a trial, an error included; its warnings are not shown."""
+    """Run a program of this library on a trial, and return its result or its error; warnings are hidden."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -179,7 +179,7 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 
 
 def explains(program: Callable, results: Sequence[Result]) -> bool:
-    """Return whether a program gives what the answer gave, in every call, and is wrong in some.
+    """Return whether a program gives the same as the answer in every call, and is wrong in some.
 
     One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
     with right numbers in a wrong form.
@@ -190,7 +190,7 @@ def explains(program: Callable, results: Sequence[Result]) -> bool:
 
 
 def alike(first: Result, second: Result) -> bool:
-    """Return whether two calls came to the same numbers, or to the same error."""
+    """Return whether two calls gave the same numbers or the same error."""
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
     one, other = as_tensor(first.got.value), as_tensor(second.got.value)

@@ -56,7 +56,7 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what was done to the right numbers, where one change explains every number of every call."""
+    """Yield a sentence for a change of the right numbers (sign, factor, order, …) that explains every call."""
     pairs = comparable(results)
     if not pairs:
         return
@@ -82,7 +82,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is true of wrong results in every call, the surest first."""
+    """Yield sentences that are true of every wrong result, the surest first."""
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
@@ -97,7 +97,7 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
 
 
 def random_results(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is true if two calls with the same arguments give different numbers."""
+    """Yield a sentence if two calls with the same arguments give different numbers."""
     for one, other in itertools.combinations(results, 2):
         first, second = one.numbers, other.numbers
         if one.trial is other.trial and first is not None and second is not None and not equal(first, second):
@@ -108,7 +108,7 @@ def random_results(results: Sequence[Result]) -> Iterator[str]:
 
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
-    """Yield which kind of call is right and which is wrong: by the stages of the check, or by one argument.
+    """Yield a sentence that says which calls are right and which wrong: by the stages of a check, or by one argument.
 
     An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
     calls; and if it is the only one that does.
@@ -128,7 +128,7 @@ def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[s
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
-    """Yield which parts are wrong, and how, where several numbers or tensors are asked for."""
+    """Yield sentences on which parts of a result are wrong, and how, where several tensors are asked for."""
     count = len(results[0].right)
     told: dict[str, list[str]] = {}  # what is said → of which parts
     if any(not isinstance(result.got.value, list | tuple) or len(result.got.value) != count for result in results):
@@ -152,7 +152,7 @@ def wrong_parts(text: str, numbers: list[str]) -> str:
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """Yield what is true of wrong numbers in every call, where their shapes are right."""
+    """Yield sentences that are true of the wrong numbers in every call, where the shapes are right."""
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
@@ -172,7 +172,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
-    """Yield where the first misplaced entry comes from, if all entries of every call are among the right ones."""
+    """Yield where the first misplaced entry comes from, if the answer only reorders the right entries."""
     moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
@@ -196,20 +196,20 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
 
 
 def meanings(message: str) -> Iterator[str]:
-    """Yield what an error with this message usually means."""
+    """Yield what an error message of Python or torch usually means."""
     for pattern, meaning in ERRORS.items():
         if found := re.search(pattern, message):
             yield tr("An error is raised: {meaning}", meaning=tr(meaning, *found.groups()))
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
-    """Return the given numbers beside the right ones; nothing if some call gives none, or only their type is wrong."""
+    """Return pairs (given, right) of numbers; none if some call gave no numbers, or only the dtype is wrong."""
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Yield what can be made of right numbers: of single ones, of several parts, or along the axes of a tensor."""
+    """Yield the changes to try on right numbers: on single numbers, on several parts, or along a tensor's axes."""
     yield from ((tr(text), form) for text, form in FORMS.items())
     if several:
         yield from ((tr(text), form) for text, form in OF_PARTS.items())

@@ -18,7 +18,7 @@ Edits = dict[str, str]  # what stands in the right answer → what stands there 
 
 
 def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
-    """Yield what is said of a mistake and the edits that make it, for each way to make it.
+    """Yield each message of a table of mistakes with the edits of the source that make the mistake.
 
     Raises:
         ValueError: a row lacks "->" or "=>", with what it says.
@@ -38,7 +38,7 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
 
 
 def with_edits(right: Callable, edits: Edits) -> Callable:
-    """Return the right answer with these edits made in its source at once: none changes what another has put there.
+    """Return the right answer as a function whose source has these edits, all made at once.
 
     Raises:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.

@@ -38,7 +38,7 @@ A_CLASS = "This is a class. Give a function, or an instance of the class."
 
 
 class Exercise:
-    """A check of answers to one exercise: called with an answer it gives a ``Verdict`` and never raises.
+    """Check answers to one exercise: called with an answer, it returns a ``Verdict`` and never raises.
 
     It always draws the same numbers, and leaves the learner's random state as it was. An answer that is still None or
     an ellipsis is not examined.
@@ -103,7 +103,7 @@ class Exercise:
 
 
 class FunctionExercise(Exercise):
-    """An exercise whose answer is a function, with a table of mistakes.
+    """Check an answer that is a function, with a table of mistakes.
 
     Args:
         right: a right answer.
@@ -223,13 +223,13 @@ class FunctionExercise(Exercise):
 
 
 def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
-    """Return the results of the last part that is wrong in some call; all of them where nothing has parts."""
+    """Return the results of the last wrong part where an answer has several parts; otherwise all results."""
     wrong = [one.part for one in results if one.part is not None and one.problem()]
     return [one for one in results if one.part == max(wrong)] if wrong else results
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what the right numbers come in, where that is not what is asked for."""
+    """Yield a sentence where the numbers are right but come in another form than is asked for."""
     wrong = [result for result in results if result.problem()]
     came, right = wrong[0].got.value, wrong[0].right
     one_is_asked = not isinstance(right, list | tuple)
@@ -260,12 +260,12 @@ def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:
 
 
 def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str | Verdict]], Exercise]:
-    """Make a function that returns praise for a right answer, or raises a ``MistakeError``, into an exercise."""
+    """Turn a function into an exercise: it returns praise for a right answer, or raises a ``MistakeError``."""
     return lambda task: Exercise(task, right, idea, begin)
 
 
 def used_by(function: Callable) -> set[str]:
-    """Return the names that a function's code uses; from Python 3.13 one instruction can load two variables."""
+    """Return the names that a function's code reads."""
     found = [step.argval for step in dis.get_instructions(function)]
     names = itertools.chain(*(argval if isinstance(argval, tuple) else [argval] for argval in found))
     return {name for name in names if isinstance(name, str)}.union(function.__code__.co_cellvars)

@@ -18,17 +18,17 @@ this_sitting: dict[str, dict] = {}
 
 
 def solutions_are_off() -> bool:
-    """Return whether an instructor has said that worked answers are not to be shown: ``MHA_SOLUTIONS=off``."""
+    """Return whether an instructor has switched worked answers off, by ``MHA_SOLUTIONS=off``."""
     return os.environ.get("MHA_SOLUTIONS", "").lower() == "off"
 
 
 def kept() -> dict[str, dict]:
-    """Name of an exercise → tries and whether it is solved; name of a prediction → what was typed."""
+    """Return the stored work: each exercise's tries and whether it is solved, each prediction's text."""
     return (_sound(_read()) if _is_written() else {}) | this_sitting
 
 
 def keep(name: str, content: dict) -> None:
-    """Keep something under a name; where it cannot be written, it lasts only as long as the kernel."""
+    """Store something under a name, on disk if possible, otherwise until the kernel ends."""
     this_sitting[name] = content
     if _is_written():
         with contextlib.suppress(OSError, RuntimeError):  # no room, no right to write, or no home
@@ -36,7 +36,7 @@ def keep(name: str, content: dict) -> None:
 
 
 def record(name: str, state: str) -> None:
-    """Count a try at an exercise; a stub is none."""
+    """Count a try at an exercise, and whether it is solved; an unfinished stub does not count."""
     if state != "not yet":
         before = kept().get(name, {})
         keep(name, {"tries": before.get("tries", 0) + 1, "solved": before.get("solved", False) or state == "right"})

@@ -19,7 +19,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def bind(sending: Connection) -> None:
-    """Set all limits for this process, which ends when its answer has been tried."""
+    """Limit what an answer in this process may print, draw and use of memory; send its output through a pipe."""
     sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
     builtins.input = refuse_input
     limit_memory()
@@ -31,7 +31,7 @@ def bind(sending: Connection) -> None:
 
 
 class PassedOn(io.TextIOBase):
-    """A stream whose text is printed by the process at the other end of the pipe, up to ``PRINTED`` characters."""
+    """Write printed text to a pipe, up to ``PRINTED`` characters."""
 
     def __init__(self, sending: Connection, name: str) -> None:
         self.sending, self.name, self.room = sending, name, PRINTED
@@ -46,7 +46,7 @@ class PassedOn(io.TextIOBase):
 
 
 class PicturesPassedOn:
-    """Takes the place of IPython's publisher: the process at the other end of the pipe shows what is drawn here."""
+    """Send pictures to a pipe in place of IPython's publisher, so that the parent process shows them."""
 
     def __init__(self, sending: Connection) -> None:
         self.sending, self.count = sending, 0
@@ -63,12 +63,12 @@ class PicturesPassedOn:
 
 
 def refuse_input(prompt: object = "") -> NoReturn:
-    """Stand in for ``input``, which nobody could answer here."""
+    """Replace ``input`` by an error, since nobody could answer it here."""
     raise RuntimeError("input() cannot be answered while the check runs")
 
 
 def limit_memory() -> None:
-    """Let this process take ``MEMORY`` more than it has; what asks for more raises an error."""
+    """Let this process use ``MEMORY`` more bytes than now; more raises a ``MemoryError``."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # where the system does not say how much there is
         import resource  # which Windows lacks
 

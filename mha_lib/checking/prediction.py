@@ -10,7 +10,7 @@ from mha_lib.language import lang, tr
 
 
 class Prediction:
-    """What ``predict`` shows: an input until something is typed, then what was typed, as text.
+    """Show an input field until a prediction is typed, then its text.
 
     Attributes:
         predicted: what was typed; "" before.

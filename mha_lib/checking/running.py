@@ -51,16 +51,16 @@ NOT_OWN = ("site-packages", "dist-packages", "<string>", sysconfig.get_path("std
 
 
 class NotYetError(Exception):
-    """There is no answer yet; the message says what is missing."""
+    """Tell a check that there is no answer yet; the message says what is missing."""
 
 
 class MistakeError(Exception):
-    """The answer is wrong; the message says in what way, in whole sentences."""
+    """Tell a check that the answer is wrong; the message says how, in whole sentences."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one call.
+    """Hold what came of one call: a result, or an error.
 
     Attributes:
         value: what was returned, as plain data; None if there was an error.
@@ -99,7 +99,7 @@ def can_fork() -> bool:
 
 
 def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
-    """Return what ``attempt`` says of each trial; the list ends with the first call that does not come back."""
+    """Call ``attempt`` on each trial in a forked process; the list ends at the first call that does not return."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     with warnings.catch_warnings():  # Python 3.12 and newer warn of other threads; this fork needs none of them
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -121,7 +121,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
 
 
 def receive(receiving: Connection, process: int, call: str) -> Outcome | Exception:
-    """Return what the forked process sends of one call; what it prints meanwhile is printed."""
+    """Return the outcome of one call from the forked process; print what it prints meanwhile."""
     deadline = time.monotonic() + PATIENCE
     while receiving.poll(max(0, deadline - time.monotonic())):
         try:
@@ -163,7 +163,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Return the outcome of a call with copies of the arguments, or why there is none; raise nothing."""
+    """Call a function with copies of the arguments, and return the outcome, errors included."""
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():
@@ -197,7 +197,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
 
 
 class PlainCopy:
-    """A copy of what a call returned, as plain data, and of ``LARGEST`` numbers at most: no check takes long."""
+    """Copy what a call returned as plain data, at most ``LARGEST`` numbers."""
 
     def __init__(self) -> None:
         self.room = LARGEST
@@ -243,7 +243,7 @@ class PlainCopy:
 
 
 def error_in_words(error: BaseException) -> tuple[str, str]:
-    """Give the kind of an error and the first line of its message, with the name that was probably meant."""
+    """Return the type of an error and the first line of its message, with the name that was probably meant."""
     try:
         lines = str(error).strip().splitlines()
         meant = name_meant(error)
@@ -253,7 +253,7 @@ def error_in_words(error: BaseException) -> tuple[str, str]:
 
 
 def name_meant(error: BaseException) -> str:
-    """Say which name was probably meant where one is not defined, or that a module is not imported; else ""."""
+    """Return which name was probably meant where one is undefined, or which import is missing; else ""."""
     name = getattr(error, "name", None)
     if not isinstance(error, NameError | AttributeError) or not name or not error.__traceback__:
         return ""
@@ -283,7 +283,7 @@ def prints(function: Callable) -> bool:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Return whether an argument, or each part of a list, a tuple or a dictionary, is what it was.
+    """Return whether an argument is unchanged, part by part in lists, tuples and dictionaries.
 
     Tensors, numbers and texts are read; of any other object only the kind counts.
     """

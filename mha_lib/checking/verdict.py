@@ -21,7 +21,7 @@ LARGEST = 8  # rows and columns of a table that is shown
 
 @dataclass(frozen=True)
 class Page:
-    """Text for a learner, and the same as HTML where it is more than lines of text."""
+    """Hold a text for a learner, and its HTML."""
 
     text: str
     html: str = ""
@@ -35,7 +35,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of an answer: true if it is right, and shown as what a learner reads.
+    """Hold what is said of an answer: true if the answer is right, shown as text or HTML.
 
     Attributes:
         state: "right", "wrong" or "not yet".

@@ -17,7 +17,7 @@ MOST = 2  # arguments of a call that a message names
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stands for an object that is no plain data, or too large: says what kind of object it is.
+    """Stand for an object that is not plain data or is too large; it names the object's type.
 
     Attributes:
         kind: "a NumPy array of shape (2, 3)".
@@ -29,7 +29,7 @@ class Foreign:
 
 
 def call_in_words(function: Callable, arguments: tuple) -> str:
-    """Say which call it is, by two arguments at most: "with sigma = 2.0 and hours of shape (5,)".
+    """Describe a call by at most two arguments: "with sigma = 2.0 and hours of shape (5,)".
 
     Plain values come first, then small tensors, then shapes; what would be long is left out.
     """
@@ -41,7 +41,7 @@ def call_in_words(function: Callable, arguments: tuple) -> str:
 
 
 def is_large(value: Any) -> bool:
-    """Return whether an argument is a tensor of which a message gives the shape only."""
+    """Return whether a message gives an argument's shape only, not its numbers."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() > FEW)
 
 
@@ -82,7 +82,7 @@ def kind_of(value: Any) -> str:
 
 
 def as_sentence(words: str) -> str:
-    """Return words as a sentence of a verdict: a capital first, a full stop last."""
+    """Return words as a sentence, with a capital and a full stop."""
     own = english(words)
     return tr("{sentence}.", sentence=Said(words[0].upper() + words[1:], own[0].upper() + own[1:]))
 
@@ -93,7 +93,7 @@ def trimmed(text: str, length: int) -> str:
 
 
 def two_numbers(got: float, right: float) -> tuple[str, str]:
-    """Two numbers that differ: whole ones in full, others with the fewest digits that show it, but at least three."""
+    """Return two different numbers as text, with the fewest digits (at least three) that show the difference."""
     if all(abs(number) < 1e9 and number == int(number) for number in (got, right)):
         return f"{got:.0f}", f"{right:.0f}"
     written = [(f"{got:.{digits}g}", f"{right:.{digits}g}") for digits in range(3, 17)]

@@ -22,6 +22,7 @@ from mha_lib.exercises import (
     transposing,
     whole_layer,
 )
+from mha_lib.exercises.on_a_page import page
 from mha_lib.exercises.whole_layer import complete_layer, my_layer
 from mha_lib.museum.layer_check import assert_layer, check_layer
 
@@ -50,6 +51,7 @@ __all__ = [
     "complete_layer",
     "hint",
     "my_layer",
+    "page",
     "predict",
     "progress",
     "solution",

@@ -19,7 +19,7 @@ SHAPE = (2, 6)
 
 
 class Cost:
-    """What is lost without the heads in a list: a number for each head, and one for each pair of them."""
+    """Hold what it costs to remove heads: one number for each head, and one for each pair of heads."""
 
     def __init__(self, num_heads: int) -> None:
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.3
@@ -36,7 +36,7 @@ class Cost:
 
 
 def costs_in_words(cost: Cost, head: int, others: list[int]) -> str:
-    """The costs that decide which of the others covers for a head."""
+    """Return the costs that decide which head covers for this one, as a sentence."""
     asked = [*([other] for other in others), *([head, other] for other in others)]
     return f"{', '.join(f'cost({heads}) = {cost(heads):.2f}' for heads in asked)}."
 
@@ -70,7 +70,7 @@ def others_than(head: int, num_heads: int) -> list[int]:
     """,
 )
 def covering_head(cost, head, others):
-    """Find the head that covers for another: its removal costs more after the other is removed, by the most of all.
+    """Return the head whose removal gets costlier by the most once ``head`` is removed.
 
     cost(heads) → the loss of accuracy without the heads in a list; head, a head; others, a list of heads → one of them.
     Source: the interaction of two players; M. Grabisch, M. Roubens, 1999.
@@ -80,7 +80,7 @@ def covering_head(cost, head, others):
 
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
-    """Accuracy of the shipped look-ups model without these heads, on the test set of notebook 00."""
+    """Return the accuracy of the shipped look-ups model without these heads, on notebook 00's test set."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0
@@ -122,7 +122,7 @@ def five_heads(answer: list) -> str:
 
 
 def heads_from(answer: Any) -> set[tuple[int, int]]:
-    """Five different pairs (layer, head); a ``MistakeError`` if they are not."""
+    """Return an answer as five different pairs (layer, head); raise a ``MistakeError`` if it is none."""
     answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
     if not isinstance(answer, list | tuple | set):
         raise MistakeError(tr("A list of five pairs (layer, head) is needed; this is {given}.", given=kind_of(answer)))

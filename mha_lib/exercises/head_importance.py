@@ -19,7 +19,7 @@ from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
-    """Accuracies of one game, measured on two halves of the examples."""
+    """Return random accuracies of all sets of heads, measured on two halves of the examples."""
     common = torch.rand(2**num_heads, dtype=torch.float64)
     return tuple(0.6 * common + 0.4 * torch.rand(2**num_heads, dtype=torch.float64) for _ in range(2))
 
@@ -61,7 +61,7 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     """,
 )
 def honest_gain(seen, unseen, number):
-    """The design of an experiment: how much better ``number`` well-chosen heads do than as many picked at random.
+    """Return how much more accurate ``number`` chosen heads are than random ones, on examples not used to choose.
 
     seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_lib.heads.coalitions``, on
     examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
@@ -98,7 +98,7 @@ def first_and_last(model, batch, task):
     begin="Begin with the accuracy of a model with one head alone, and that of a model without any.",
 )
 def own_importance(function: Callable[..., Tensor]) -> str:
-    """A measure of importance, scored by its rank correlation with exact Shapley values, on four small models.
+    """Check a learner's measure of importance by its rank correlation with exact Shapley values, on four small models.
 
     (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
     The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
@@ -127,18 +127,18 @@ def own_importance(function: Callable[..., Tensor]) -> str:
 
 
 def agreement(said: Sequence[Tensor], others: Sequence[Tensor]) -> float:
-    """Mean rank correlation of two measures over the small models."""
+    """Return the mean rank correlation of two measures of importance over the small models."""
     return sum(map(heads.spearman, said, others)) / len(said)
 
 
 @functools.cache
 def small_models() -> list[tuple[Encoder, Batch, Batch]]:
-    """Models with examples to measure and others to judge on."""
+    """Return small models, each with examples to measure importance on and others to test it on."""
     return [random_model(seed) for seed in range(4)]
 
 
 def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
-    """Random weights, loud and quiet heads; nine in ten of the examples' answers are what the model says."""
+    """Return a model with random weights and heads of different strength, and examples it mostly answers correctly."""
     (layers, heads), size = SHAPE, 2 * SHAPE[1]
     with seeded(seed), torch.no_grad():
         model = Encoder(TokenEmbedding(11, 7, size), size, 5, layers, heads, ffn_num_hiddens=2 * size).eval()
@@ -156,19 +156,19 @@ def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
 
 @functools.cache
 def truths() -> list[Tensor]:
-    """Exact Shapley values of the accuracy, for each small model on the examples to judge on."""
+    """Return the exact Shapley value of every head for the test accuracy, one tensor for each small model."""
     tables = [heads.evaluate_all(model, unseen, TASK).accuracy for model, _, unseen in small_models()]
     return [heads.shapley(table).view(SHAPE) for table in tables]
 
 
 @functools.cache
 def said_by(measure: Callable) -> list[Tensor]:
-    """What another measure says of the small models."""
+    """Return a measure's importance of every head, one tensor for each small model."""
     return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
 
 
 def tables_from(function: Any) -> list[Tensor]:
-    """What a measure says of the small models; a ``MistakeError`` if it changes them, or tells no heads apart."""
+    """Return a learner's measure on the small models; refuse one that changes a model or rates all heads equal."""
 
     def watched(model: Encoder, examples: Batch, task: Task) -> Any:
         before = copy.deepcopy((model.state_dict(), examples))
@@ -192,7 +192,7 @@ def tables_from(function: Any) -> list[Tensor]:
 
 
 def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
-    """A ``MistakeError`` if a measure has not left what it measured as it was."""
+    """Raise a ``MistakeError`` if a measure has changed the model or the examples."""
     changes = {
         "changes the model's weights": not same(before, dict(model.state_dict())),
         "changes the examples": not same((examples.inputs, examples.targets), (given.inputs, given.targets)),
@@ -205,14 +205,14 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
 
 
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """The mean over examples of the loss's gradient by the gates."""
+    """Return the gradient of the loss by each gate, averaged over examples, with its sign."""
     gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
     losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
     return torch.autograd.grad(losses.sum(), gates)[0].mean(dim=0)
 
 
 def each_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """The accuracy with one head alone."""
+    """Return the accuracy with one head alone, for each head."""
     return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
 
 

@@ -7,14 +7,14 @@ from mha_lib.checking.exercise import exercise
 
 
 def causal_maps(num_heads: int, num_tokens: int) -> Tensor:
-    """Causal attention weights, (num_heads, n, n)."""
+    """Return random causal attention weights, (num_heads, n, n)."""
     scores = 2 * torch.randn(num_heads, num_tokens, num_tokens)
     later = torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(1)
     return torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1)
 
 
 def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
-    """Different letters, except that the last ``length`` repeat those ``back`` places earlier."""
+    """Return letters, all different but the last ``length``, which repeat those ``back`` places earlier."""
     letters = torch.randperm(60)[:num_tokens]
     letters[num_tokens - length :] = letters[num_tokens - length - back : num_tokens - back].clone()
     return letters

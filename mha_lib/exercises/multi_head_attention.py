@@ -17,7 +17,7 @@ TIED = 0.01  # weights closer than this count as equal
 
 
 def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_size, lengths) -> tuple:
-    """Random arguments of multi-head attention, with stacked matrices."""
+    """Return random arguments of multi-head attention, with the heads' matrices concatenated."""
     numbers = (num_queries, num_keys, num_keys)
     sequences = [torch.randn(batch_size, number, size) for number, size in zip(numbers, sizes, strict=True)]
     num_hiddens = num_heads * head_size
@@ -51,7 +51,7 @@ def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_head
     programs=programs(with_lengths),
 )
 def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads):
-    """Multi-head attention as a sum over heads, from the concatenated matrices of all heads.
+    """Compute multi-head attention as a sum over heads, from the concatenated matrices of all heads.
 
     W_q, W_k, W_v (num_hiddens, size of their input): head 0 has the first rows; W_o (num_hiddens, num_hiddens): head 0
     has the first columns; valid_lens (batch,) → (batch, num_queries, num_hiddens).
@@ -85,7 +85,7 @@ def two_head_matrices():
     begin="Begin with one head. Let its W_k give each token a key that no other token has, such as a one-hot vector.",
 )
 def two_heads(W_q, W_k):
-    """Two heads set by hand: in head 0 a token attends to the one before it (token 0 to itself), in head 1 to itself.
+    """Check W_q and W_k of two heads: one attends to the token before (token 0 to itself), one to the token itself.
 
     Token i of six is row i of ``torch.eye(6)``. W_q, W_k (2 · head size, 6), any head size: the upper half of the rows
     belongs to head 0, the lower half to head 1. Each token must give at least 0.9 of its weight to the right one.
@@ -143,7 +143,7 @@ TOKEN_0 = {  # what is said of token 0 of head 0, where the others are right →
 
 
 def about_both(W_q: Tensor, W_k: Tensor) -> str:
-    """Say how the rows are divided, where the two heads are right but for that; "" elsewhere."""
+    """Return how rows are divided among two heads that are right but for that; "" elsewhere."""
 
     def right(queries: Tensor, keys: Tensor) -> list[bool]:
         weights = position_weights(queries, keys)
@@ -163,7 +163,7 @@ def about_both(W_q: Tensor, W_k: Tensor) -> str:
 
 
 def about_one(head: int, weights: Tensor) -> str:
-    """Say what one head does instead of its task, the tokens' largest weights first; "" if it does its task."""
+    """Return what one head attends to instead of its task; "" if it does its task."""
     wanted, task = WANTED[head], TASKS[head]
     shares = shares_of(weights, wanted)
     if min(shares) >= ENOUGH:

@@ -33,7 +33,7 @@ def heat_maps_of_heads(weights, queries, keys):
     begin="Begin with one Axes for each head, in one row.",
 )
 def draw_heads(function: Callable) -> str:
-    """Heat maps of all heads of one example, drawn with matplotlib.
+    """Check a function that draws the heat maps of all heads of one example with matplotlib.
 
     weights, a NumPy array (num_heads, num_queries, num_keys), queries and keys, lists of names → the figure: for each
     head an Axes, a row for each query, a column for each key, their names, one colour scale for all heads, and titles.
@@ -54,14 +54,14 @@ def draw_heads(function: Callable) -> str:
 
 
 def example(num_heads: int, num_queries: int, num_keys: int) -> tuple[Tensor, list[str], list[str]]:
-    """Random weights, more concentrated from head to head, and names of queries and of keys."""
+    """Return random weights, more concentrated from head to head, with names of queries and keys."""
     scores = torch.randn(num_heads, num_queries, num_keys) * torch.arange(1, num_heads + 1)[:, None, None]
     words = ["the", "dog", "saw", "a", "cat"]
     return scores.softmax(dim=-1), [f"{word}?" for word in words[:num_queries]], words[:num_keys]
 
 
 def watched(function: Any) -> Any:
-    """The function, with what its figures show in the place of what it returns; anything but a function as it is."""
+    """Wrap a function so that it returns what its figures show; anything but a function is returned as it is."""
     if not callable(function):
         return function
 
@@ -84,7 +84,7 @@ def watched(function: Any) -> Any:
 
 
 def panels_of(figure: Any) -> list[dict]:
-    """What each heat map of a figure shows, as plain data, without colour bars."""
+    """Return what each heat map of a figure shows, as plain data, without colour bars."""
     figure.canvas.draw()  # names of ticks are known only now
     maps = [
         (ax, drawn) for ax in figure.axes for drawn in [*ax.images, *ax.collections] if drawn.get_array() is not None
@@ -95,7 +95,7 @@ def panels_of(figure: Any) -> list[dict]:
 
 
 def panel(ax: Any, drawn: Any, headline: str) -> dict:
-    """Numbers of one heat map, row by row, where rows and columns are, and how they are shown."""
+    """Return one heat map as plain data: its numbers by row, the positions of rows and columns, its colour scale."""
     numbers, x, y = cells_of(drawn)
     low, high = drawn.get_clim()
     bottom, top = ax.get_ylim()
@@ -112,7 +112,7 @@ def panel(ax: Any, drawn: Any, headline: str) -> dict:
 
 
 def cells_of(drawn: Any) -> tuple[Any, list[float], list[float]]:
-    """The numbers of an image or a mesh, (rows, columns), and the centres of its columns and rows."""
+    """Return the numbers (rows, columns) of an image or a mesh, and the centres of its columns and rows."""
     import numpy as np
 
     numbers: Any = np.ma.filled(np.ma.asarray(drawn.get_array(), dtype=float), np.nan)
@@ -131,7 +131,7 @@ def cells_of(drawn: Any) -> tuple[Any, list[float], list[float]]:
 
 
 def names_at(centres: Sequence[float], axes: Sequence[Any]) -> list[str]:
-    """The name at each centre, "" where there is none, and "|" where it is at an edge of the cell.
+    """Return the tick label at each cell's centre: "" for none, "|" for a label at the cell's edge.
 
     Where several heat maps share an axis, the first that has names counts.
     """
@@ -221,5 +221,5 @@ def wrong_scale(panels: list[dict], weights: Tensor) -> Iterator[str]:
 
 
 def alike(numbers: Tensor, others: Tensor) -> bool:
-    """Whether two matrices have the same shape and numbers."""
+    """Return whether two matrices have the same shape and numbers."""
     return numbers.shape == others.shape and torch.allclose(numbers.double(), others.double(), atol=CLOSE)

@@ -9,7 +9,7 @@ from mha_lib.checking.exercise import exercise
 
 
 def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
-    """Weights on a wanted word: low for most heads, high for some in some sentences."""
+    """Return each head's weight on a wanted word in random sentences: mostly low, in some sentences high."""
     weights = torch.rand(number, num_layers, num_heads) ** 3
     weights[0] *= 0.2
     return weights
@@ -72,7 +72,7 @@ def choose_head(calibration, test):
 
 
 def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
-    """Weights of self-attention with padding; padded queries look, too."""
+    """Return random self-attention weights of a padded batch; padded queries attend, too."""
     n, valid_lens = max(lengths) + 1, torch.tensor(lengths)
     padding = torch.arange(n) >= valid_lens[:, None, None, None]
     scores = 2 * torch.randn(len(lengths), num_heads, n, n)
@@ -124,7 +124,7 @@ def normalized_entropy(weights, valid_lens):
 
 
 def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:
-    """Random weights, values and a square W_o."""
+    """Return random weights, values and a square W_o."""
     num_hiddens = num_heads * head_size
     weights = torch.softmax(torch.randn(batch, num_heads, num_queries, num_keys), dim=-1)
     return weights, torch.randn(batch, num_heads, num_keys, head_size), torch.randn(num_hiddens, num_hiddens)

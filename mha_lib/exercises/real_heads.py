@@ -44,7 +44,7 @@ from mha_lib.checking.exercise import exercise
         """,
 )
 def resample_pairs(first, second):
-    """Return resampled outputs of a head for pairs of texts, two that do not fit one another for each pair.
+    """Return a head's outputs for pairs of texts, taken from other texts (resample ablation).
 
     first, second (pairs, size): the head's outputs for the first and the second text of each pair → two tensors of
     these shapes. A first text gets the output of the first text of the next pair, a second text that of the second
@@ -55,7 +55,7 @@ def resample_pairs(first, second):
 
 
 def losses_trial(draws: int, rows: int) -> tuple:
-    """Losses of rows that differ much from each other, and less from one model to the next, up or down."""
+    """Return random losses of texts under several models: texts differ much, models little."""
     hard = 3 + torch.randn(rows)
     return hard, hard + 0.4 + torch.rand(rows), hard + torch.rand(draws, rows)
 

@@ -17,6 +17,7 @@ PACKAGES = {
     "sklearn": ("the digit images", "scikit-learn"),
     "einops": ("readable reshapes in 04", "einops"),
 }
+BOOK = "the book's own layer, in 03"
 
 
 def check_setup() -> bool:
@@ -35,7 +36,7 @@ def check_setup() -> bool:
         print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
     try:
         converters.load_d2l()
-        print(f"✓ d2l ({tr('the layer of the book, in 03')})")
+        print("✓ d2l", f"({tr(BOOK)})")
     except ImportError as error:
         print("–", tr("d2l is needed for one comparison in 03 alone. {error}", error=error))
     everything = not any(problem for _, _, problem in lines)
@@ -47,7 +48,7 @@ def check_setup() -> bool:
 
 
 def problem_with(name: str, requirement: str) -> str:
-    """Why a package cannot be imported, with the command that installs it; "" if it can."""
+    """Return why a package cannot be imported, with the command that installs it; "" if it can."""
     try:
         importlib.import_module(name)
     except ImportError as error:

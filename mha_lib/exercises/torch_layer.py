@@ -18,35 +18,35 @@ WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, 
 
 
 class ReadOnly(nn.Module):
-    """A layer whose parameters can be read, and which cannot be called."""
+    """Hold a layer whose parameters can be read, and which cannot be called."""
 
     def forward(self, *_, **__):
         raise RuntimeError("This layer cannot be called here. Copy its parameters into the other layer")
 
 
 class OwnLayer(ReadOnly, Layer):
-    """The layer of notebook 00, to be read."""
+    """Hold notebook 00's layer for reading."""
 
 
 class TorchLayer(ReadOnly, nn.MultiheadAttention):
-    """PyTorch's layer, to be read."""
+    """Hold PyTorch's layer for reading."""
 
 
 def drawn(layer: nn.Module) -> nn.Module:
-    """Return a layer with all its weights and biases drawn at random."""
+    """Set all weights and biases of a layer to random numbers, and return the layer."""
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.6)
     return layer.eval().requires_grad_(False)
 
 
 def own_trial(num_hiddens: int, num_heads: int, valid_lens: list[list[int]]) -> tuple:
-    """Give a layer of notebook 00, tokens, and a length for each query."""
+    """Return a test case: notebook 00's layer with random weights, random tokens, and valid lengths for each query."""
     lengths = torch.tensor(valid_lens)
     return drawn(OwnLayer(num_hiddens, num_heads, bias=True)), torch.randn(*lengths.shape, num_hiddens), lengths
 
 
 def torch_trial(num_hiddens: int, num_heads: int, padding: Tensor) -> tuple:
-    """Give PyTorch's layer, tokens, and their padding."""
+    """Return a test case: ``nn.MultiheadAttention`` with random weights, random tokens, and a padding mask."""
     layer = drawn(TorchLayer(num_hiddens, num_heads, batch_first=True))
     return layer, torch.randn(*padding.shape, num_hiddens), padding
 
@@ -196,13 +196,13 @@ def out_of_torch(peer, X, padding):
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:
-    """Random tokens, torch's matrices for them, and their padding."""
+    """Return a test case: random tokens, torch's packed matrices for them, and a padding mask."""
     d = num_heads * head_size
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
 def low_trial(padding: Tensor) -> tuple:
-    """Give a trial for two heads with scores near minus a million, those of padding the lowest.
+    """Return a test case of two heads with scores near minus a million, lowest at padding.
 
     They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
     """
@@ -244,7 +244,7 @@ def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=a
     programs=programs(from_packed),
 )
 def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
-    """Return the weights of every head of ``nn.MultiheadAttention``, from its packed parameters and the padding.
+    """Return every head's attention weights in ``nn.MultiheadAttention``, from its packed parameters and padding mask.
 
     X (batch, num_tokens, d), in_proj_weight (3 · d, d), in_proj_bias (3 · d), padding (batch, num_tokens), True where a
     token is padding, anywhere in a row → (batch, num_heads, num_tokens, num_tokens).

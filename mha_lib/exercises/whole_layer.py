@@ -55,7 +55,7 @@ accepted: list[type] = []  # the class that was accepted last in this kernel
 
 
 class CompleteAttention(nn.Module):
-    """Multi-head attention in the steps of notebook 00, with the names of d2l 11.5."""
+    """Compute multi-head attention in the steps of notebook 00, with the names of d2l 11.5."""
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """What ``check_layer`` says, with the step of the task that it is about in front."""
+    """Return ``check_layer``'s verdict with the step of notebook 00 that it is about in front."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,7 +136,7 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """The step of the task that a verdict on a class is about."""
+    """Return which step of notebook 00 a verdict is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
@@ -206,7 +206,7 @@ def complete_layer() -> Page:
 
 
 def source_of(Layer: type) -> str:
-    """The source of a class as a learner wrote it, after the functions of the notebook that it calls; "" if unknown."""
+    """Return a learner's class as source, with the functions of the notebook that it calls; "" if unknown."""
     with contextlib.suppress(OSError, TypeError, AttributeError, KeyError, ValueError, SyntaxError):
         forward = vars(Layer)["forward"]
         lines = linecache.getlines(forward.__code__.co_filename)
@@ -223,7 +223,7 @@ def source_of(Layer: type) -> str:
 
 
 def helpers_of(functions: list[FunctionType]) -> list[FunctionType]:
-    """The functions of the same notebook that these call, those that others need first."""
+    """Return the notebook's functions that these functions call, in an order in which they can be defined."""
     found: dict[str, FunctionType] = {}
     for function in functions:
         for name in function.__code__.co_names:
@@ -234,7 +234,7 @@ def helpers_of(functions: list[FunctionType]) -> list[FunctionType]:
 
 
 def class_from(source: str) -> type[nn.Module]:
-    """The class that a kept source defines last."""
+    """Run a stored source, and return the last class that it defines."""
     namespace = {**AT_HAND, "__name__": "my_layer"}
     exec(compile(source, "<your layer>", "exec"), namespace)
     last = ast.parse(source).body[-1]

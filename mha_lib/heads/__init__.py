@@ -27,6 +27,8 @@ from mha_lib.heads.coalitions import (
     top_k_sets,
     worst_sets,
 )
+from mha_lib.heads.found_measures import permute_within_layers
+from mha_lib.heads.found_removal import Removal
 from mha_lib.heads.intervals import mean_and_ci95, num_prunable
 from mha_lib.heads.kept_results import load_results
 from mha_lib.heads.measures import (

@@ -209,7 +209,7 @@ def eval_mode(model: Transformer) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Set the model to eval mode while the context is open; then every module is in its own mode again."""
+    """Set the model to eval mode inside the context; afterwards each module has its former mode."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -1,18 +1,19 @@
 """The heads of any model: found by one forward pass, read, and switched off. In comments letters as in ``watching``."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mha_lib.heads.ablation import ABLATIONS, evaluating
-from mha_lib.heads.found_layers import FoundLayer, described
-from mha_lib.heads.watching import Attended, Watch
+from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
+from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
+from mha_lib.heads.found_measures import Loss, costs_of_each, gradients_at_one, losses_without
+from mha_lib.heads.found_removal import Removal, removed
+from mha_lib.heads.watching import Watch
 
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
@@ -22,27 +23,32 @@ class FoundHeads:
 
     Attributes:
         layers: by name, in the order of computation.
+        inputs, named: the example that they were found with.
         unknown: attention that was seen and not understood, by the name of its module, with the reason.
     """
 
     def __init__(self, model: nn.Module, inputs: tuple, named: dict[str, Any], watch: Watch):
-        self.model, self._inputs, self._named = model, inputs, named
-        self._names = {module: name for name, module in model.named_modules()}
+        self.model, self.inputs, self.named = model, inputs, named
+        self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
-        self._torchs: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
+        self.torchs_layers: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
         found: dict[str, list[FoundLayer]] = {}
-        for one, layer in self._described(watch):
+        torchs: dict[str, nn.Module] = {}
+        for one in watch.seen:
+            layer = described(one, self.names)
             if isinstance(layer, str):
-                self.unknown[self._names[one.module]] = layer
+                self.unknown[self.names[one.module]] = layer
                 continue
             found.setdefault(layer.mixing, []).append(layer)
             if one.is_torchs_layer:
-                self._torchs[layer.name] = one.module
+                torchs[layer.mixing] = one.module
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
             self.layers[name] = replace(layer, name=name, uses=1 + len(again))
+            if mixing in torchs:
+                self.torchs_layers[name] = torchs[mixing]
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
@@ -69,10 +75,11 @@ class FoundHeads:
         inputs, named = self._example(inputs, named)
         names = {layer.mixing: name for name, layer in self.layers.items()}
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
-        for one, layer in self._described(_watched(self.model, inputs, named, with_weights=True)):
-            if isinstance(layer, FoundLayer) and layer.mixing in names and one.weights is not None:
-                shape = (-1, layer.num_heads, *one.weights.shape[-2:])
-                found[names[layer.mixing]].append(one.weights.reshape(shape))
+        for one in _watched(self.model, inputs, named, with_weights=True).seen:
+            name = names.get(mixing_name(one, self.names))
+            if name is not None and one.weights is not None:
+                shape = (-1, self.layers[name].num_heads, *one.weights.shape[-2:])
+                found[name].append(one.weights.reshape(shape))
         return {name: _one_or_all(weights) for name, weights in found.items()}
 
     def outputs(self, *inputs, **named) -> dict[str, Tensor]:
@@ -95,16 +102,22 @@ class FoundHeads:
             self.model(*inputs, **named)
         return {name: _one_or_all(outputs) for name, outputs in found.items()}
 
-    def gates(self, gates: Mapping[str, Tensor]) -> AbstractContextManager[nn.Module]:
+    def gates(
+        self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
+    ) -> AbstractContextManager[nn.Module]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
+
+        Args:
+            substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
 
         Raises:
             ValueError: a layer is not there, or its gates have another shape.
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
-        return self._changed({name: self._gated(name, gate, None) for name, gate in gates.items()})
+        others = substitutes or {}
+        return self._changed({name: self._gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
     def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[nn.Module]:
         """Inside, the model runs without these heads.
@@ -119,17 +132,84 @@ class FoundHeads:
             ValueError: a layer or a head is not there, or ``by`` is another word.
             RuntimeError: as in ``gates``.
         """
-        if by not in ABLATIONS:
-            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
-        changes, outputs = {}, {} if by == "zero" else self.outputs()
+        gates = {}
         for name, heads in plan.items():
             layer = self._layer(name)
             if wrong := [head for head in heads if head not in range(layer.num_heads)]:
                 raise ValueError(f"{name} has heads 0 to {layer.num_heads - 1}, got {wrong}")
             gate = torch.ones(layer.num_heads)
             gate[list(heads)] = 0
-            changes[name] = self._gated(name, gate, _substitute(outputs[name], by) if by != "zero" else None)
-        return self._changed(changes)
+            gates[name] = gate
+        return self.gates(gates, self.substitutes(by))
+
+    def leave_one_out(self, loss: Loss, by: str = "zero", label: str | None = None) -> dict[str, Tensor]:
+        """Return what each head's absence adds to a loss, by layer, (num_heads,), float64.
+
+        Args:
+            loss: a function of the model that gives a number, or one for each example, whose mean is taken.
+            by: as in ``ablated``.
+            label: what to write beside a progress bar; left out, there is none.
+
+        Source: as ``heads.leave_one_out``.
+        """
+        return costs_of_each(self, loss, by, label)
+
+    def gate_gradient(self, loss: Loss, by: str = "zero", signed: bool = True) -> dict[str, Tensor]:
+        """Return minus the gradient of a loss by each head's gate, by layer, (num_heads,), float64.
+
+        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward.
+
+        Args:
+            loss: as in ``leave_one_out``; differentiable.
+            by: what the gate goes over to: with "mean" it is the gradient towards the head's mean.
+            signed: False takes the absolute value of each example; then the loss gives one number for each.
+
+        Raises:
+            ValueError: the loss has no gradient, or no examples where it needs them.
+
+        Source: as ``heads.gate_gradient``.
+        """
+        return gradients_at_one(self, loss, by, signed)
+
+    def losses_without(
+        self, loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str = "zero",
+        label: str | None = None, seed: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """Return the loss with so many of the least important heads off, for each of ``numbers``: float64.
+
+        Args:
+            importance: by layer, as measures return it; ``permute_within_layers`` of it is a fair random baseline.
+            loss, by, label: as in ``leave_one_out``.
+            seed: draws which of equals goes first.
+        """
+        return losses_without(self, loss, importance, numbers, by, label, seed)
+
+    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
+        """Return a copy of the model without these heads, and what it saves; the model stays as it is.
+
+        Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
+        model, on two inputs, is refused. Layers that lose all heads stay gates. The plan applied to a fresh load of the
+        model gives the same shapes, so that a saved ``state_dict`` of the copy can be loaded.
+
+        Args:
+            plan: as in ``ablated``, the heads that go.
+            second_inputs, second_named: another input that it is checked on; left out, the example without its last
+                token where that can be, else noise in its shape.
+
+        Raises:
+            ValueError: the layer cannot be cut, with the reason.
+        """
+        return removed(self, plan, second_inputs, second_named)
+
+    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
+        """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros."""
+        if by not in ABLATIONS:
+            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
+        found = {}
+        for name, outputs in ({} if by == "zero" else self.outputs()).items():
+            heads = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
+            found[name] = heads.mean(dim=(1, 2), keepdim=True) if by == "mean" else heads.roll(-1, dims=1)
+        return found
 
     def _gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
         """What multiplies heads by gates, and puts the rest of ``other`` (uses, b or 1, q or 1, h, d) beside it."""
@@ -170,13 +250,13 @@ class FoundHeads:
             return changed
 
         with ExitStack() as hooks:
-            hooks.enter_context(_plainly())
+            hooks.enter_context(plainly())
             for name, change in changes.items():
-                if name in self._torchs:
-                    hooks.enter_context(_heads_of_torchs_layer(self._torchs[name], counted(name, change)))
+                if name in self.torchs_layers:
+                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[name], counted(name, change)))
                 else:
                     mixing = self.model.get_submodule(self.layers[name].mixing)
-                    hooks.enter_context(_before(mixing, counted(name, change)))
+                    hooks.enter_context(before(mixing, counted(name, change)))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(
@@ -185,10 +265,7 @@ class FoundHeads:
             )
 
     def _example(self, inputs: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return (inputs, named) if inputs or named else (self._inputs, self._named)
-
-    def _described(self, watch: Watch) -> list[tuple[Attended, FoundLayer | str]]:
-        return [(one, described(one, self._names)) for one in watch.seen]
+        return (inputs, named) if inputs or named else (self.inputs, self.named)
 
 
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
@@ -204,77 +281,20 @@ def of(model: nn.Module, *inputs, **named) -> FoundHeads:
 
     What is seen and not understood is in ``unknown``, with the reason.
     """
-    return FoundHeads(model, inputs, named, _watched(model, inputs, named))
+    found = FoundHeads(model, inputs, named, _watched(model, inputs, named))
+    if any(CHANGED in reason for reason in found.unknown.values()):  # gradients say what lies between
+        found = FoundHeads(model, inputs, named, _watched(model, inputs, named, with_gradients=True))
+    return found
 
 
-def _watched(model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False) -> Watch:
-    with torch.no_grad(), _plainly(), evaluating(model), Watch(model, with_weights) as watch:
+def _watched(
+    model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False, with_gradients: bool = False
+) -> Watch:
+    gradients = torch.set_grad_enabled(with_gradients)
+    with gradients, plainly(), evaluating(model), Watch(model, with_weights, with_gradients) as watch:
         model(*inputs, **named)
     return watch
 
 
-def _substitute(outputs: Tensor, by: str) -> Tensor:
-    """What takes the place of heads (uses, b or 1, q or 1, h, d), from their outputs on the example."""
-    outputs = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
-    return outputs.mean(dim=(1, 2), keepdim=True) if by == "mean" else outputs.roll(-1, dims=1)
-
-
 def _one_or_all(found: list[Tensor]) -> Tensor:
     return found[0] if len(found) == 1 else torch.stack(found)
-
-
-def _before(module: nn.Module, change: Callable[[Tensor], Tensor]) -> AbstractContextManager:
-    """Inside, the module receives what ``change`` makes of its first input."""
-    return module.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]), *inputs[1:]))
-
-
-@contextmanager
-def _heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """The same for ``nn.MultiheadAttention``, which never calls its ``out_proj``: it is called behind the layer.
-
-    While the layer runs, an identity takes its place, so that the layer gives its heads side by side.
-    """
-    mixing = layer.out_proj
-    outermost = not isinstance(mixing, _Identity)
-
-    def after(_: nn.Module, __: tuple, output: tuple) -> tuple:
-        heads = output[0] if layer.batch_first or output[0].dim() == 2 else output[0].transpose(0, 1)
-        heads = change(heads)
-        return (heads if layer.batch_first or output[0].dim() == 2 else heads.transpose(0, 1), *output[1:])
-
-    def mixed(_: nn.Module, __: tuple, output: tuple) -> tuple:
-        return F.linear(output[0], mixing.weight, mixing.bias), *output[1:]
-
-    with ExitStack() as hooks:
-        hooks.enter_context(layer.register_forward_hook(after, prepend=True))
-        if outermost:
-            layer._modules["out_proj"] = _Identity(mixing)
-            hooks.callback(layer._modules.__setitem__, "out_proj", mixing)
-            hooks.enter_context(layer.register_forward_hook(mixed))
-        yield
-
-
-class _Identity(nn.Linear):
-    """The identity, in the place of a linear map. Its bias is not left out: torch's layer asks for one."""
-
-    def __init__(self, like: nn.Linear):
-        super().__init__(like.in_features, like.in_features, device=like.weight.device, dtype=like.weight.dtype)
-        self.requires_grad_(False)
-
-    def reset_parameters(self) -> None:
-        nn.init.eye_(self.weight)
-        nn.init.zeros_(self.bias)
-
-
-@contextmanager
-def _plainly() -> Iterator[None]:
-    """Inside, models run by torch's plain functions: compiled ones as they were written, blocks not by a fast path."""
-    # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.
-    has_compiler = "torch._dynamo" in sys.modules
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.compiler.set_stance("force_eager") if has_compiler else nullcontext():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)

@@ -49,7 +49,7 @@ def set_members(sets: Tensor, num_heads: int) -> Tensor:
 
 
 def best_sets(values: Tensor) -> Tensor:
-    """Return, for each size, the number of the set with the highest value: (N + 1,). They need not be nested.
+    """Return, for each size, the number of the best set of heads (bit i: head i): (N + 1,); they need not be nested.
 
     >>> best_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0, 2, 3])
@@ -61,7 +61,7 @@ def best_sets(values: Tensor) -> Tensor:
 
 
 def worst_sets(values: Tensor) -> Tensor:
-    """Return, for each size, the number of the set with the lowest value: (N + 1,).
+    """Return, for each size, the number of the worst set of heads (bit i: head i): (N + 1,).
 
     >>> worst_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0, 1, 3])
@@ -108,7 +108,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
 
 
 def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
-    """Return the numbers of the sets that hold the 0, 1, …, N most important heads: (N + 1,).
+    """Return, for k = 0 to N, the number of the set of the k most important heads (bit i: head i): (N + 1,).
 
     >>> top_k_sets(torch.tensor([0.1, 0.9, 0.5]))
     tensor([0, 2, 6, 7])

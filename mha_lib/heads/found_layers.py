@@ -3,8 +3,9 @@
 In comments letters as in ``watching``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 
 import torch
@@ -12,6 +13,9 @@ from torch import Tensor, nn
 
 from mha_lib.attention.pooling import for_each_head
 from mha_lib.heads.watching import Attended
+
+Layout = Callable[[Tensor], Tensor]
+CHANGED = "a norm, a gate or another order lies between"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class FoundLayer:
         return list(range(number * shared, (number + 1) * shared))
 
 
+@torch.enable_grad()  # what lies between is asked of the gradient
 def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str:
     """Return the layer's description, or why it is not understood."""
     if one.is_torchs_layer:
@@ -53,35 +58,88 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
     module, X = mixing
     if one.result.dim() not in (3, 4) or one.result.dim() != one.values.dim():
         return f"attention gives {tuple(one.result.shape)}, which has no axis of heads"
-    for result, values in _layouts(one, len(X)):
+    reason = CHANGED
+    for arrange, values in _layouts(one, len(X)):
+        result = arrange(one.result)
         num_heads, num_queries, head_size = result.shape[1:]
         side_by_side = result.transpose(1, 2)  # (b, h, q, d) -> (b, q, h, d)
-        if X.shape[-1] == num_heads * head_size and torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
-            if num_queries < 2:
-                return "the example has one query alone: give one of two tokens or more"
+        if X.shape[-1] != num_heads * head_size or X.numel() != result.numel():
+            continue
+        if not torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
+            reason = _between(one, X.reshape(side_by_side.shape), arrange)
+        if reason in ("", CHANGED) and num_queries < 2:
+            return "the example has one query alone: give one of two tokens or more"
+        if not reason or torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
             kind = "self" if values.shape[-2] == num_queries else "cross"
             num_values = 1 + sum(not torch.equal(values[:, i], values[:, i - 1]) for i in range(1, values.shape[1]))
-            name = _common(names[one.module], names[module])
+            name = common_name(names[one.module], names[module])
             return FoundLayer(name, kind, num_heads, num_values, head_size, names[module])
-    return (
-        f"{names[module]} receives {tuple(X.shape)}, which is not the heads {tuple(one.result.shape)} side by side: "
-        "a norm, a gate or another order lies between"
+    received = (
+        f"{names[module]} receives {tuple(X.shape)}, which is not the heads {tuple(one.result.shape)} side by side"
     )
+    return f"{received}: {reason}"
 
 
-def _layouts(one: Attended, batch_size: int) -> list[tuple[Tensor, Tensor]]:
-    """Result and values as (b, h, q, d) and (b, g, k, d), in each way in which they may be meant."""
-    result, values, weights = one.result, one.values, one.weights
-    if result.dim() == 3:  # (b · h, q, d) -> (b, h, q, d)
-        if len(result) % batch_size:
+def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
+    """Return the name of the module that mixes the heads, or what is no module's name."""
+    if one.is_torchs_layer:
+        return f"{names[one.module]}.out_proj".lstrip(".")
+    mixing = _mixing_module(one)
+    return "?" if isinstance(mixing, str) else names[mixing[0]]
+
+
+def _between(one: Attended, X: Tensor, arrange: Layout) -> str:
+    """What lies between heads and X (b, q, h, d): "" where each head is alone multiplied by what does not depend on it.
+
+    Then X is linear in what attention gave, and head h reaches its own slice and no other: both are asked of the
+    gradient.
+    """
+    if not X.requires_grad or one.output is None:
+        return CHANGED
+    num_heads = X.shape[2]
+    probe = torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).to(X)
+    for head in range(num_heads):
+        part = (X[:, :, head] * probe[:, :, head]).sum()
+        gradient = torch.autograd.grad(part, one.output, retain_graph=True, allow_unused=True)[0]
+        if gradient is None:
+            return "its slices do not depend on single heads"
+        gradient = arrange(gradient.reshape(one.result.shape))  # (b, h, q, d)
+        if gradient[:, torch.arange(num_heads, device=gradient.device) != head].any():
+            return "what lies between, such as a norm over all heads, mixes them"
+        size = (gradient * arrange(one.result)).abs().sum() + part.abs()
+        if ((gradient * arrange(one.result)).sum() - part).abs() > 1e-3 * size:
+            return "a norm of each head, or another map that is not linear, lies between"
+    return ""
+
+
+def _layouts(one: Attended, batch_size: int) -> list[tuple[Layout, Tensor]]:
+    """What makes (b, h, q, d) of the result, and values as (b, g, k, d), in each way in which they may be meant."""
+    values, weights = one.values, one.weights
+    arrange: Layout = _as_it_is
+    if one.result.dim() == 3:  # (b · h, q, d) -> (b, h, q, d)
+        if len(one.result) % batch_size:
             return []
-        result, values = (Z.unflatten(0, (batch_size, -1)) for Z in (result, values))
-        weights = None if weights is None else weights.unflatten(0, (batch_size, -1))
+        arrange = partial(torch.unflatten, dim=0, sizes=(batch_size, -1))
+        values, weights = arrange(values), None if weights is None else arrange(weights)
     if one.primitive != "softmax" or weights is None:
-        return [(result, values)]
-    ways = [(R, V) for R in (result, result.transpose(1, 2)) for V in (values, values.transpose(1, 2))]
-    fitting = [(R, V) for R, V in ways if weights.shape[:-1] == R.shape[:-1] and weights.shape[-1] == V.shape[-2]]
-    return [(R, V) for R, V in fitting if weights.shape[1] % V.shape[1] == 0 and _gives(weights, V, R)]
+        return [(arrange, values)]
+    swapped = lambda Z: arrange(Z).transpose(1, 2)  # noqa: E731
+    ways = [(way, V) for way in (arrange, swapped) for V in (values, values.transpose(1, 2))]
+    fitting = []
+    for way, V in ways:
+        R = way(one.result)
+        fits = (
+            weights.shape[:-1] == R.shape[:-1]
+            and weights.shape[-1] == V.shape[-2]
+            and not weights.shape[1] % V.shape[1]
+        )
+        if fits and _gives(weights, V, R):
+            fitting.append((way, V))
+    return fitting
+
+
+def _as_it_is(Z: Tensor) -> Tensor:
+    return Z
 
 
 def _gives(weights: Tensor, values: Tensor, result: Tensor) -> bool:
@@ -94,7 +152,8 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
     """The module that mixes the heads and what it received; or why there is none."""
     fed = [(module, X) for module, X in one.fed if module is not one.module]
     with_matrix = [m for m, _ in fed if any(p.dim() > 1 for p in m.parameters(recurse=False))]
-    leaves = [m for m, _ in fed if not list(m.children()) and m not in one.passed_on]
+    fed_modules = {m for m, _ in fed}
+    leaves = [m for m, _ in fed if m not in one.passed_on and fed_modules & set(m.modules()) == {m}]
     mixing = set(with_matrix or leaves)  # a quantised map has no parameter
     if not mixing:
         return "its heads reach no module with a matrix: the output projection must be called as a module"
@@ -102,7 +161,7 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
     return whole[-1] if whole else "its heads reach several modules: {modules}"
 
 
-def _common(first: str, second: str) -> str:
-    """The name of the smallest module that holds both."""
+def common_name(first: str, second: str) -> str:
+    """Return the name of the smallest module that holds both."""
     pairs = zip(first.split("."), second.split("."), strict=False)
     return ".".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from mha_lib.attention.pooling import for_each_head, softmax_of_allowed
 
 PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum"}
-LINEAR = PRODUCTS | {"linear", "addmm", "mm", "conv1d", "conv2d"}
+MAPS = {"addmm", "mm", "conv1d", "conv2d"}
 
 
 @dataclass(eq=False)
@@ -31,6 +31,7 @@ class Attended:
         primitive: the name of the function that computed it.
         values: what was averaged.
         result: what attention gave, (b, h, q, d), or (b · h, q, d); for torch's own layer its output.
+        output: the same as the function gave it, perhaps with other axes.
         weights: the attention weights, with the axes of ``result``; None where they were not asked for.
         num_heads: of torch's own layer, which says it; else 0.
         fed: the modules that received the result, each with the tensor.
@@ -43,6 +44,7 @@ class Attended:
     result: Tensor
     weights: Tensor | None = None
     num_heads: int = 0
+    output: Tensor | None = None
     fed: list[tuple[nn.Module, Tensor]] = field(default_factory=list)
     passed_on: list[nn.Module] = field(default_factory=list)
 
@@ -56,11 +58,12 @@ class Watch(TorchFunctionMode):
 
     Args:
         with_weights: whether to compute the attention weights, which a fused call never writes down.
+        with_gradients: whether what modules receive can be derived by what attention gave.
     """
 
-    def __init__(self, model: nn.Module, with_weights: bool = False):
+    def __init__(self, model: nn.Module, with_weights: bool = False, with_gradients: bool = False):
         super().__init__()
-        self.model, self.with_weights = model, with_weights
+        self.model, self.with_weights, self.with_gradients = model, with_weights, with_gradients
         self.seen: list[Attended] = []
         self._inside = set(model.modules())
         self._stack: list[nn.Module] = []
@@ -120,7 +123,7 @@ class Watch(TorchFunctionMode):
         elif weights is not None:
             if output.numel() == weights.numel() or output.shape[:-1] == weights.shape[:-1]:  # dropout; without a sink
                 self._mark(self._weights, output, self._weights[id(weights)])
-        elif name not in LINEAR:
+        elif "linear" not in name and name not in PRODUCTS | MAPS:  # a quantised map is a linear_dynamic
             source = next((X for X in given if id(X) in self._results), None)
             if source is not None and output.numel() == source.numel():
                 self._mark(self._results, output, self._results[id(source)])
@@ -147,6 +150,9 @@ class Watch(TorchFunctionMode):
         self.seen.append(Attended(self._here(), func.__name__, args[2], output, weights, num_heads=args[4]))
 
     def _see(self, one: Attended, output: Tensor) -> None:
+        one.output = output
+        if self.with_gradients and not output.requires_grad:
+            output.requires_grad_()
         self.seen.append(one)
         self._mark(self._results, output, one)
 

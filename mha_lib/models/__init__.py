@@ -1,6 +1,7 @@
 """Small Transformers and an older, recurrent model: the tasks they learn, their training, and those that ship."""
 
 from mha_lib.models.grouped import to_grouped
+from mha_lib.models.hugging_face import load_transformers, smollm2_of_transformers
 from mha_lib.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
 from mha_lib.models.neighbours import NeighboursRun, train_neighbours
 from mha_lib.models.one_head import OneHeadRun, train_one_head

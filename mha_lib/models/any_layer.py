@@ -119,7 +119,7 @@ def linear_maps(layer: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
 
 @contextmanager
 def heads_before_output(layer: nn.Module, observer: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Call an observer with the layer's head outputs (batch, num_heads, n, head_size) before ``W_o``.
+    """Call ``observer`` with each forward pass's head outputs (batch, num_heads, n, head_size), inside the context.
 
     What the observer returns takes their place; if it returns None, they stay.
 

@@ -22,7 +22,7 @@ FILE = "neighbours.safetensors"
 
 @dataclass(frozen=True)
 class HeadsNeeded:
-    """What is kept of the models that name ``num_messages`` letters with ``num_heads`` heads.
+    """Hold the kept results of models with ``num_heads`` heads that must name ``num_messages`` letters.
 
     Attributes:
         accuracy: share of held-out tokens with all letters right, (seeds, n + 1), by the number of valid keys.
@@ -46,7 +46,7 @@ class HeadsNeeded:
 
 @functools.cache
 def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
-    """Return all that is kept, by (num_messages, num_heads).
+    """Return all kept ``HeadsNeeded``, by (num_messages, num_heads).
 
     Raises:
         FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
@@ -61,7 +61,7 @@ def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
 
 
 def measure_heads_needed() -> dict[str, Tensor]:
-    """Train all models and measure them: what ``heads_needed`` reads, as small as it is kept."""
+    """Train and measure all models, and return what ``heads_needed`` reads from the package."""
     kept: dict[str, Tensor] = {}
     for messages in NUM_MESSAGES:
         for heads in HEAD_COUNTS:

@@ -74,19 +74,19 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return what each feature is multiplied by, and what the other one of its pair is: two of (n, size)."""
+    """Return the two factors by which rotary embedding multiplies a feature and its partner: two tensors (n, size)."""
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the same for tokens at the places 0, 1, 2, …, kept for the next step of the training."""
+    """Return ``rope_factors`` for tokens at positions 0, 1, 2, …, cached for the next training step."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
-    """Rotary position embedding: turn every pair of features by an angle that grows with the token's place.
+    """Apply rotary position embeddings: turn each pair of features by an angle proportional to the position.
 
     X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
@@ -97,7 +97,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 class RotaryAttention(MultiHeadAttention):
-    """Self-attention on ``NUM_HIDDENS`` features that knows positions by rotating queries and keys.
+    """Compute self-attention on ``NUM_HIDDENS`` features, with rotary position embeddings on queries and keys.
 
     With ``keys_from_before``, the key at each token is made from the token before it (at token 0, from nothing).
     """

@@ -20,7 +20,7 @@ NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
 
 
 class NeighbourModel(nn.Module):
-    """Letters and their positions → one attention → one read-out, which names a letter for each message.
+    """Name the letters of a token's neighbours: embedding with positions, one attention layer, one linear read-out.
 
     Args:
         num_heads: number of heads, which share 24 hidden units.

@@ -38,7 +38,7 @@ Cut = Sequence[int]
 
 @dataclass(frozen=True)
 class NextWords:
-    """What comes next after a text, for each of several cuts, the first of which is empty; on the CPU.
+    """Hold the next-word predictions after a text: first with all heads, then without each given set of heads.
 
     Attributes:
         text: the text.
@@ -83,7 +83,7 @@ def next_words(
     each: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NextWords:
-    """Compute the likeliest next words after a text, with all heads, without each set in ``cuts``, without each head.
+    """Compute the likeliest next words after a text: with all heads, without each set of ``cuts``, without each head.
 
     Args:
         model: from ``smollm2()``.
@@ -138,7 +138,7 @@ def _whole_and_each(model: SmolLM2, ids: list[int], each: bool, progress: Callab
 
 @torch.no_grad()
 def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Tensor:
-    """Return log p of the next token without the heads of each cut: (cuts, vocabulary)."""
+    """Return log p of the next token without each set of heads in ``cuts``: (cuts, vocabulary)."""
     gates = torch.ones(len(cuts), NUM_LAYERS * NUM_HEADS)
     for row, cut in zip(gates, cuts, strict=True):
         row[list(cut)] = 0
@@ -177,7 +177,7 @@ def kept_next_words() -> list[NextWords]:
 
 
 def kept_draws() -> dict[str, list[list[int]]]:
-    """Twenty draws each of five heads that are none of those called induction: of their layers, and of all heads."""
+    """Return kept results for twenty random sets of five heads: of the induction heads' layers, and of all layers."""
     return _kept_about()["draws"]
 
 

@@ -21,7 +21,7 @@ HELD_OUT, HELD_OUT_SEED = 256, 2**40  # no training run is likely to draw with i
 
 
 class OneHead(nn.Module):
-    """Letters and their positions → one head of self-attention → a letter for each token."""
+    """Name the letter of the token before, with one head of self-attention on letters and positions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ UNUSED = r"embeddings\.position_ids|pooler\..*"  # the places 0 to 511; a part t
 
 @dataclass(frozen=True)
 class SentenceMaps:
-    """Where every head looks in one sentence.
+    """Hold the attention maps of every head on one sentence.
 
     ``tokens`` are its words and pieces of words, between [CLS] and [SEP]; ``weights`` has shape (num_layers, num_heads,
     n, n) for n tokens: a row for each query, which sums to 1.
@@ -73,7 +73,7 @@ class SentenceMaps:
 
 
 class BertEmbedding(nn.Module):
-    """Token ids → vectors, as BERT has them: what the token is, where it stands, which text it is in, normalised."""
+    """Embed token ids as BERT does: token, position and segment vectors, summed and normalised."""
 
     def __init__(self, vocab_size: int, max_tokens: int, num_hiddens: int):
         super().__init__()
@@ -91,7 +91,7 @@ class BertEmbedding(nn.Module):
 
 
 class MiniLM(Encoder):
-    """The model: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 384), a vector for every token.
+    """Compute a vector for every token: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 384).
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
     and ``head_mask`` (6, 12) gates the heads. ``tokenizer`` is a ``tokenizers.Tokenizer``.

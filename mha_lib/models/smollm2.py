@@ -51,7 +51,7 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
 
 
 class SmolLM2Attention(MultiHeadAttention):
-    """Causal self-attention on normalised tokens, whose queries and keys are rotated by their places."""
+    """Compute causal self-attention on normalised tokens, with rotary position embeddings."""
 
     def __init__(self):
         super().__init__(
@@ -86,7 +86,7 @@ def rotated(X: Tensor) -> Tensor:
 
 
 class GatedFeedForward(nn.Module):
-    """W_down (silu(W_gate x) · W_up x) on normalised tokens, SwiGLU."""
+    """Compute SwiGLU on normalised tokens: W_down (silu(W_gate x) · W_up x)."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class GatedFeedForward(nn.Module):
 
 
 class RotaryBlock(nn.Module):
-    """Attention and feed-forward network, each added to what it was given; both normalise their input themselves."""
+    """Add attention, then a feed-forward network, to the tokens; both normalise their input themselves."""
 
     def __init__(self):
         super().__init__()
@@ -119,7 +119,7 @@ class RotaryBlock(nn.Module):
 
 
 class SmolLM2(Encoder):
-    """The model: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 49152), scores of the next token at each place.
+    """Predict the next token: ``model(ids, valid_lens, head_mask)`` gives scores (batch, n, 49152).
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
     ``head_mask`` (30, 9) gates the heads, and ``heads.prune`` takes heads out. ``tokenizer`` is a

@@ -109,7 +109,7 @@ class Task:
 
 
 class Digits(Task):
-    """Which digit is it? 8×8 grey images as 16 patches of 2×2 pixels, row by row, behind a class token.
+    """Recognise digits: 8×8 grey images as 16 patches of 2×2 pixels, row by row, behind a class token.
 
     Every fifth of the 1,797 images is held out. Source: the test set of Alpaydin & Kaynak 1998, "Optical Recognition of
     Handwritten Digits" (UCI), which comes with scikit-learn.
@@ -173,7 +173,7 @@ def to_images(patches: Tensor) -> Tensor:
 
 
 class Lookups(Task):
-    """Five questions, answered at every place i of a sequence of 12 tokens.
+    """Answer five questions at every position of a sequence of 12 tokens.
 
     A token is a value (0 to 9), a key (each of 0 to 11 once) and a query (0 to 11). The questions, as in ``questions``:
     the value one place back; three places back (before the first comes the last); the first value; the value whose key
@@ -228,7 +228,7 @@ class Lookups(Task):
 
 
 class Dates(Task):
-    """A date of 1969–2068 in one of eight notations, character by character → its ISO form, such as 2024-03-17.
+    """Rewrite a date in one of eight notations as an ISO date such as 2024-03-17, character by character.
 
     Every tenth day is held out, in all notations. The notations are those of ``strftime``, with English names; a year
     of two digits stands for 1969–2068, as POSIX has it.

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """One thread for torch inside, as many as before afterwards."""
+    """Set torch to one thread inside the context, and back afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -39,7 +39,7 @@ def single_thread() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[torch.Generator]:
-    """Randomness from ``seed`` inside, for torch and in a generator of its own; outside, nothing has changed."""
+    """Seed torch and a generator inside the context; torch's own random state is restored afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
         yield torch.Generator().manual_seed(seed)
@@ -163,7 +163,7 @@ def is_of_the_library(task: Task) -> bool:
 
 
 class StaleError(Exception):
-    """A kept model that must not be used; the message says why."""
+    """Say that a stored model must not be used, and why."""
 
 
 def cache_folder() -> Path:
@@ -178,7 +178,7 @@ def file_name(task: Task, seed: int, steps: int) -> str:
 
 @cache
 def code_key(package: Path = PACKAGE) -> str:
-    """Return a digest of all that a trained model depends on, apart from task, seed and steps.
+    """Return a digest of the source code on which a trained model depends.
 
     That is torch's version, and the code, without comments and docstrings, of this module and of all modules of the
     library that it imports, directly or through others.
@@ -199,7 +199,7 @@ def code_key(package: Path = PACKAGE) -> str:
 
 
 def imported_from_here(tree: ast.Module) -> set[str]:
-    """Return what a source imports from this library: modules, and names in them, which may be modules too."""
+    """Return the names that a source imports from this library: modules, and what is in them."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -210,7 +210,7 @@ def imported_from_here(tree: ast.Module) -> set[str]:
 
 
 def without_docstrings(tree: ast.Module) -> str:
-    """Return the text of a syntax tree, which has no comments, after its docstrings were taken out of it."""
+    """Return a syntax tree as text, without docstrings and comments."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value.value = None
@@ -218,7 +218,7 @@ def without_docstrings(tree: ast.Module) -> str:
 
 
 def save_state(state: dict[str, Tensor], path: Path) -> None:
-    """Write ``state`` under a line with the code's key and a digest; readers see the old file or the new one whole."""
+    """Save a state dict with a digest of the code and of itself; readers see the old file or the whole new one."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     key, payload = code_key().encode(), buffer.getvalue()

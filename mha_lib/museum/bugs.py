@@ -1,4 +1,4 @@
-"""The bugs of the museum's sixteen rooms, which stand in notebook 10: what is wrong in each, and guesses at it."""
+"""The bugs of the museum's sixteen rooms in notebook 10: what is wrong in each, and guesses at it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,34 +10,35 @@ from mha_lib.museum.layer_tests import TESTS, Implementation, Test
 
 __all__ = ["check_fix", "guess", "reveal", "score"]
 
-HEARD, ELSEWHERE = "padding, or a later token, is heard", "numbers land with the wrong token, head or example"
+LEAK, ELSEWHERE = "padding or a later token gets weight", "features reach the wrong token, head or example"
 SUMS, SCORES = "the weights of a query do not sum to 1", "weights are too flat or too sharp"
-NO_SAY, NAN = "the query has no say", "NaN spreads"
-TRAINING, PLACES = "only training goes wrong", "tokens stand at the wrong place"
-OTHER_TEXT, NOTHING = "another text is heard", "nothing is wrong"
-SUSPECTS = (HEARD, ELSEWHERE, SUMS, SCORES, NO_SAY, NAN, TRAINING, PLACES, OTHER_TEXT, NOTHING)
+NO_QUERY, NAN = "the query has no effect", "NaN spreads"
+TRAINING, POSITIONS = "only training is wrong", "tokens get wrong positions"
+OTHER_TEXT, RIGHT = "a text attends to another text", "the code is right"
+SUSPECTS = (LEAK, ELSEWHERE, SUMS, SCORES, NO_QUERY, NAN, TRAINING, POSITIONS, OTHER_TEXT, RIGHT)
+SAME = "The tests find the same as in the room. Change the class above, then run the cell again."
 FOUND = {  # room → what is wrong there; any one of them names it
-    1: {HEARD},
-    2: {SUMS, HEARD},
+    1: {LEAK},
+    2: {SUMS, LEAK},
     3: {SCORES},
     4: {SUMS, SCORES},
     5: {SUMS},
     6: {NAN},
     7: {ELSEWHERE},
     8: {ELSEWHERE},
-    9: {HEARD, ELSEWHERE},
+    9: {LEAK, ELSEWHERE},
     10: {ELSEWHERE},
-    11: {HEARD},
-    12: {NOTHING},
-    13: {HEARD},
-    14: {PLACES},
-    15: {PLACES},
+    11: {LEAK},
+    12: {RIGHT},
+    13: {LEAK},
+    14: {POSITIONS},
+    15: {POSITIONS},
     16: {OTHER_TEXT},
 }
 
 
 class Guess(Prediction):
-    """What ``guess`` shows: a list of suspects until one is picked, then the one that was picked, as text."""
+    """Show a list of suspects until one is picked, then the pick, as text."""
 
     def asking(self, take: Callable[[str], None]) -> Any:
         """Return the list, and a button that hands over what is picked."""
@@ -66,13 +67,13 @@ def score() -> str:
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
-    return f"named: {len(named)} of {len(guesses)}{rooms}; not guessed at yet: {len(FOUND) - len(guesses)}"
+    return f"named: {len(named)} of {len(guesses)}{rooms}; rooms without a guess: {len(FOUND) - len(guesses)}"
 
 
 def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
     """Check whether a repaired layer passes the tests, and if not, name what is left to do."""
     if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
-        return Verdict("not yet", "The panel sees in it what it sees in the room.")
+        return Verdict("not yet", SAME)
     return layer_tests.verdict(repair, tests)
 
 

@@ -53,7 +53,7 @@ def differs(got: Tensor, right: Tensor, what: str) -> str | None:
 
 @isolated
 def shape(implementation: Implementation) -> str | None:
-    """Does the output have the shape of the text?"""
+    """Test whether the output has the shape of the text."""
     layer, X = layer_and_text(implementation)
     check_shape("the output", read(layer, X, [4, 3, 2]), tuple(X.shape))
     return None
@@ -61,52 +61,52 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def later_tokens(implementation: Implementation) -> str | None:
-    """Do later tokens change nothing, when the text is read at once?"""
+    """Test that later tokens do not change earlier outputs, when the text is read at once."""
     layer, X = layer_and_text(implementation)
     changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
     before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
-    return differs(after, before, "an output changes with a later token")
+    return differs(after, before, "an output changes after a change of a later token")
 
 
 def in_pieces(cuts: Sequence[int]) -> Test:
-    """Make a test: does the text give the same outputs in these pieces as all at once?"""
+    """Make a test: does reading the text in these pieces give the same outputs as reading it at once?"""
 
     @isolated
     def look(implementation: Implementation) -> str | None:
         layer, X = layer_and_text(implementation)
-        return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "other outputs than when it is read at once")
+        return differs(read(layer, X, cuts), read(layer, X, [NUM_TOKENS]), "the outputs differ from those of one pass")
 
     return look
 
 
 @isolated
 def second_text(implementation: Implementation) -> str | None:
-    """Does a text give the same outputs after another one as alone?"""
+    """Test that a text read after another one gives the same outputs as alone."""
     layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
-    return differs(read(layer, X, [5, 4]), alone, "other outputs after another text")
+    return differs(read(layer, X, [5, 4]), alone, "after another text, the outputs differ")
 
 
 @isolated
 def reference(implementation: Implementation) -> str | None:
-    """Does the text, read at once, give what the formula gives, token by token and head by head?"""
+    """Test the output of a text read at once against the formula, token by token and head by head."""
     layer, X = layer_and_text(implementation)
-    return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output is not the formula's")
+    return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output differs from the formula's")
 
 
 @isolated
 def behind_padding(implementation: Implementation) -> str | None:
-    """Does a text behind padding on the left, read in pieces, give the same outputs as alone?"""
+    """Test that a text with left padding, read in pieces, gives the same outputs as alone."""
     layer, X = layer_and_text(implementation)
     padding = torch.tensor([0, 3])
     got = read(layer, X, [4, 3, 2], padding)
-    return differs(got, each_alone(layer, X, padding, got), "other outputs behind padding than alone")
+    return differs(got, each_alone(layer, X, padding, got), "with padding on the left, the outputs differ")
 
 
 @isolated
 def some_texts_end(implementation: Implementation) -> str | None:
-    """Do the texts that go on, when others of their batch have ended, give the same outputs as alone?"""
+    """Test that texts of a batch in which others have ended give the same outputs as alone."""
     layer, X = layer_and_text(implementation, batch_size=4)
     padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
     got = read(layer, X[:, :5], [5], padding)
@@ -114,18 +114,18 @@ def some_texts_end(implementation: Implementation) -> str | None:
     with torch.no_grad():
         after = layer(X[rows, 5:])
     right = each_alone(layer, X, padding, torch.cat([got, X[:, 5:]], dim=1))[rows, 5:]
-    return differs(after, right, "other outputs than alone when some texts have ended")
+    return differs(after, right, "after some texts have ended, the outputs of the others differ")
 
 
 @isolated
 def bfloat16(implementation: Implementation) -> str | None:
-    """Does a text of 600 tokens give nearly the same outputs in bfloat16 as in 32 bits?"""
+    """Test that a text of 600 tokens gives nearly the same outputs in bfloat16 as in float32."""
     layer, X = layer_and_text(implementation, num_tokens=LONG)
     low = read(layer.bfloat16(), X.bfloat16(), [LONG]).float()
     high = read(layer.float(), X.bfloat16().float(), [LONG])
     check_shape("the output", low, tuple(high.shape))
     off = ((low - high).abs().mean() / high.abs().mean()).item()
-    return None if off < 0.1 else f"outputs for {LONG} tokens are {off:.0%} off"
+    return None if off < 0.1 else f"the outputs for {LONG} tokens are {off:.0%} off"
 
 
 TESTS: dict[str, Test] = {
@@ -142,7 +142,7 @@ TESTS: dict[str, Test] = {
 
 
 def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor) -> Tensor:
-    """Outputs of each text read alone and at once, put where they stand in ``behind``, whose padding stays."""
+    """Return the outputs of each text read alone and at once, at their places in the padded batch ``behind``."""
     right = behind.clone()
     for b, columns in enumerate(padding.tolist()):
         right[b, columns:] = read(layer, X[b : b + 1, columns:], [X.shape[1] - columns])[0]
@@ -173,6 +173,6 @@ def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
 
 
 def turned(x: Tensor, angles: Tensor) -> Tensor:
-    """Feature j of the first half with feature j of the second, as a complex number, turned by angle j."""
+    """Rotate pairs of features (j of the first half, j of the second) by angle j."""
     points = torch.complex(*x.chunk(2)) * torch.exp(1j * angles)
     return torch.cat([points.real, points.imag])

@@ -26,7 +26,7 @@ Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layer under test.
+    """Hold a layer under test, and how it is called.
 
     Attributes:
         copy_of: makes it from ours.
@@ -66,7 +66,7 @@ def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def candidates() -> dict[str, Candidate]:
-    """Ours and its peers; d2l only where it can be imported."""
+    """Return our layer and its peers; d2l only where it can be imported."""
     columns = {"ours": Candidate(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
         d2l = converters.load_d2l()
@@ -129,7 +129,7 @@ def weights_in(output: Tensor) -> Tensor:
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Return where the weight of a query without valid keys went."""
+    """Return in words what weights a query without valid keys got."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():

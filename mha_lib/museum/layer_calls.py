@@ -32,19 +32,19 @@ def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given
 
 
 def causal(trial: tuple) -> tuple:
-    """Return the same call, with later keys masked."""
+    """Return the same test case, with later keys masked."""
     queries, keys, values, allowed, *others = trial
     seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
     return queries, keys, values, allowed & seen, *others
 
 
 def transposed(trial: tuple) -> tuple:
-    """Return the same call, with matrices that are stored as (input, output)."""
+    """Return the same test case, with each weight matrix stored as (input, output) instead of (output, input)."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
 
 
 class LayerCalls:
-    """The calls that a layer gets in all stages, and what came of them.
+    """Call a layer in all stages of the check, and hold what came of each call.
 
     Attributes:
         stages: name of a stage → its calls.

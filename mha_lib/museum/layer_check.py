@@ -117,7 +117,7 @@ def assert_layer(*arguments: Any, **named: Any) -> None:
 
 
 class LayerCheck:
-    """One check: all stages are run, then the verdict is found."""
+    """Run all stages of a check of a layer, then find the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
@@ -270,7 +270,7 @@ def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
 
 
 def example_in_words(result: Result) -> str:
-    """Return the sizes of a call, and the first number that is wrong."""
+    """Describe a failed call: the sizes of its arguments, and the first wrong number."""
     queries, keys, _, allowed, *_, num_heads, _ = result.trial
     place = tuple(first_difference(result.got.value, result.right) or ())
     return tr(
@@ -287,7 +287,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Return which stages are right and which are wrong, or which ways to share sequences are."""
+    """Return which stages, or which ways to share sequences, are right and which are wrong."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")
@@ -310,7 +310,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Stages in words, then the ways in which sequences are shared."""
+    """Return a list of stages in words, then the ways in which sequences are shared."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

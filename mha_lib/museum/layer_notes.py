@@ -22,7 +22,7 @@ NO_DROPOUT = "`dropout` has no effect."
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence about a layer, and whether it is what a promise of this name asks for; "" if all is as usual."""
+    """Hold a sentence about a right layer, and whether it keeps the promise of this name; "" if all is as usual."""
 
     topic: str
     kept: bool

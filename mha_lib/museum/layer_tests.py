@@ -67,7 +67,7 @@ def isolated(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """Return what a test sees, with the same random numbers each time; an error of the implementation counts, too."""
+    """Run a test on an implementation with fixed random numbers; return its finding, an error included."""
     try:
         with seeded(0):
             return test(implementation)
@@ -81,7 +81,7 @@ def finding_of(test: Test, implementation: Implementation) -> str | None:
 
 @isolated
 def shape(implementation: Implementation) -> str | None:
-    """Do output and weights have the right shapes?"""
+    """Test the shapes of output and weights."""
     layer = build(implementation)
     output_of(layer, *random_inputs(), RAGGED)
     check_shape("attention_weights", layer.attention_weights, (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS))
@@ -90,22 +90,22 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def round_trip(implementation: Implementation) -> str | None:
-    """Does ``merge_heads`` undo ``split_heads``?"""
+    """Test that ``merge_heads`` undoes ``split_heads``."""
     layer, (X, _, _) = build(implementation), random_inputs()
     back = layer.merge_heads(layer.split_heads(X))
-    return None if torch.equal(back, X) else "merge_heads does not give back what split_heads was given"
+    return None if torch.equal(back, X) else "merge_heads(split_heads(X)) is not X"
 
 
 @isolated
 def all_ones(implementation: Implementation) -> str | None:
-    """Is the output right when every input is 1?"""
+    """Test the output where every input is 1."""
     layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
-    return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
+    return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @isolated
 def random_reference(implementation: Implementation) -> str | None:
-    """Are output and weights those of the formula, on random input, in evaluation and in training?
+    """Test output and weights against the formula, on random input, in evaluation and in training.
 
     One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
     that was asked for.
@@ -114,8 +114,9 @@ def random_reference(implementation: Implementation) -> str | None:
     for rate, mode in ((RATE, "evaluation"), (0.0, "training"), (RATE, "training")):
         layer, drops = build(implementation, rate, mode == "training"), mode == "training" and rate
         output, weights = by_formula(layer, *inputs)
-        where, got = f"in {mode}, dropout {rate:g}", output_of(layer, *inputs)
-        if not drops and (seen := difference(f"{where}: output", got, output)):
+        where = f"in {mode}, dropout {rate:g}" if mode == "training" else "in evaluation"
+        got = output_of(layer, *inputs)
+        if not drops and (seen := difference(f"{where}: the output", got, output)):
             same = mode == "training" or torch.allclose(output_of(layer, *inputs), got, equal_nan=True)
             return seen if same else f"{where}: the same call gives another output each time, as if dropout were on"
         if seen := difference(f"{where}: the output is right, but attention_weights", layer.attention_weights, weights):
@@ -125,15 +126,15 @@ def random_reference(implementation: Implementation) -> str | None:
 
 @isolated
 def self_attention(implementation: Implementation) -> str | None:
-    """Is the output that of the formula when one tensor is queries, keys and values?"""
+    """Test the output against the formula where queries, keys and values are one tensor."""
     layer, (X, _, _) = build(implementation), random_inputs()
     inputs = X, X, X, RAGGED.clamp(max=NUM_QUERIES)
-    return difference("output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
+    return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @isolated
 def token_perturbation(implementation: Implementation) -> str | None:
-    """Does a change of one token change the outputs that may see it, and no others?
+    """Test that changing one token changes the outputs that may see it, and no others.
 
     A query belongs to its own output. A key and its value may be seen by all queries of their example if they are
     valid, and by nobody if they are padding.
@@ -144,18 +145,18 @@ def token_perturbation(implementation: Implementation) -> str | None:
     for b, t in itertools.product(range(BATCH_SIZE), range(NUM_QUERIES)):
         after = output_of(layer, with_new_token(queries, b, t), keys, values, RAGGED)
         if seen := wrong_changes(before, after, (b, t)):
-            return f"new query {t} of example {b}: {seen}"
+            return f"a change of query {t} in example {b} {seen}"
     for b, t in itertools.product(range(BATCH_SIZE), range(NUM_KEYS)):
         valid = t < RAGGED[b]
         after = output_of(layer, queries, with_new_token(keys, b, t), with_new_token(values, b, t), RAGGED)
         if seen := wrong_changes(before, after, (b,) if valid else ()):
-            return f"new key and value {t} of example {b}, {'valid' if valid else 'padding'}: {seen}"
+            return f"a change of token {t} in example {b} ({'valid' if valid else 'padding'}) {seen}"
     return None
 
 
 @isolated
 def gradient(implementation: Implementation) -> str | None:
-    """Is there a gradient for every parameter, and a finite one? And does one reach queries, keys and values?
+    """Test that every parameter and every input gets a gradient, and a finite one.
 
     The loss looks at examples that have valid keys; one example of the batch has none.
     """
@@ -176,7 +177,7 @@ def gradient(implementation: Implementation) -> str | None:
 
 @isolated
 def ragged_batch(implementation: Implementation) -> str | None:
-    """Does every example of a padded batch get the output that it gets alone, without padding?
+    """Test that each example of a padded batch gets the same output as alone, without padding.
 
     An example without valid keys gets zeros.
     """
@@ -187,20 +188,20 @@ def ragged_batch(implementation: Implementation) -> str | None:
         if length:
             alone = output_of(layer, queries, keys[:, :length], values[:, :length], ONE_EMPTY[b : b + 1])
             if difference("", together[b : b + 1], alone):
-                return f"example {b} gets another output in the batch than alone"
+                return f"the output of example {b} in the batch differs from its output alone"
         elif not together[b].eq(0).all():
-            return f"example {b} has no valid key: its output must be zeros"
+            return f"example {b} has no valid key, but its output is not 0"
     return None
 
 
 @isolated
 def called_again(implementation: Implementation) -> str | None:
-    """Does a call give the same output after another call, with other lengths, as it gives in a new layer?"""
+    """Test that a second call, with other lengths, gives the output that a new layer gives."""
     layer, inputs = build(implementation), random_inputs()
     new = copy.deepcopy(layer)
     output_of(layer, *inputs, RAGGED)
     if difference("", output_of(layer, *inputs, RAGGED.roll(1)), output_of(new, *inputs, RAGGED.roll(1))):
-        return "a second call, with other lengths, gives another output than in a new layer"
+        return "a second call with other lengths differs from the same call of a new layer"
     return None
 
 
@@ -233,7 +234,7 @@ class Report:
     def __repr__(self) -> str:
         width = max(map(len, self.findings))
         lines = [f"  {test:<{width}}  {finding or 'passes'}" for test, finding in self.findings.items()]
-        return "\n".join([f"The panel on {self.name}:", *lines])
+        return "\n".join([f"The tests on {self.name}:", *lines])
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
@@ -262,7 +263,7 @@ def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
     if not report.caught_by:
-        return Verdict("right", f"Clean, none of the {len(tests)} tests catches it.")
+        return Verdict("right", f"All {len(tests)} tests pass.")
     first = report.caught_by[0]
     seen = report.findings[first] or ""
     if seen.startswith(RAISES) and seen in [report.findings[test] for test in tests if "reference" in test]:
@@ -279,15 +280,16 @@ def matrix(
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """Return the matrix in aligned columns, with the number that each test catches in the last line."""
-    cells = {name: {test: "caught" if seen else "·" for test, seen in row.items()} for name, row in caught.items()}
-    tests = next(iter(caught.values()), {})
-    totals = {test: str(sum(row[test] for row in caught.values())) for test in tests}
-    return edge_cases.as_text({**cells, "caught": totals})
+    """Return the matrix in aligned columns: a line for each test, with the number that it catches at the end."""
+    lines = {}
+    for test in next(iter(caught.values()), {}):
+        marks = {name: "×" if row[test] else "·" for name, row in caught.items()}
+        lines[test] = {**marks, "caught": str(sum(row[test] for row in caught.values()))}
+    return edge_cases.as_text(lines)
 
 
 def matrices_of(layer: Any) -> Sequence[Tensor]:
-    """W_q, W_k, W_v, W_o, and w_v where scores are additive: under these names, unless the layer has ``matrices``."""
+    """Return W_q, W_k, W_v, W_o (and w_v of additive scores) of a layer, by name."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
     w_v = [layer.w_v] if hasattr(layer, "w_v") else []
@@ -360,10 +362,14 @@ def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
 
 
 def difference(name: str, got: Any, right: Tensor) -> str | None:
-    """Return the first example and token at which two tensors differ; NaN is equal to nothing."""
+    """Return where two tensors, outputs or weights, differ first; NaN is equal to nothing."""
     check_shape(name, got, tuple(right.shape))
     place = first_difference(got, right, equal_nan=False)
-    return None if place is None else f"{name} is not the formula's, first at {place}"
+    if place is None:
+        return None
+    axes = ("example", "token", "feature") if right.ndim == 3 else ("example", "head", "query", "key")
+    where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, place, strict=True))
+    return f"{name} is wrong, first at {where}"
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
@@ -376,7 +382,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
     if not wrong:
         return None
     b, t = wrong[0]
-    return f"output {t} of example {b} {'changes' if changed[b, t] else 'stays as it was'}"
+    return f"{'changes' if changed[b, t] else 'does not change'} output {t} of example {b}"
 
 
 def dropped_otherwise(implementation: Implementation) -> str | None:

@@ -62,27 +62,27 @@ def running_softmax(scores, valid, block, above, below):
 
 
 def low(scores, valid, number=-1e9, dim=-1):
-    """Compute a softmax with a number in place of masked scores."""
+    """Compute a softmax in which masked scores are a finite number, as a wrong layer does."""
     return scores.masked_fill(~valid, number).softmax(dim)
 
 
 def counted(valid):
-    """Return which queries have a number below that of the valid keys, (b, 1, q, 1)."""
+    """Return which queries have a position below the number of their valid keys, (b, 1, q, 1)."""
     return torch.arange(valid.shape[2])[:, None] < valid.sum(dim=-1, keepdim=True)
 
 
 def on_queries(valid):
-    """Return the mask that masks queries where keys are meant."""
+    """Return a mask that is laid on queries instead of keys, as a wrong layer does."""
     return (valid.mT if valid.shape[2] == valid.shape[3] else counted(valid)).expand_as(valid)
 
 
 def back(valid):
-    """Return how many positions a key is before a query, (q, k); the last query is at the last key."""
+    """Return how many positions each key is before each query, (q, k); the last query is at the last key."""
     return torch.arange(valid.shape[3] - valid.shape[2], valid.shape[3])[:, None] - torch.arange(valid.shape[3])
 
 
 def by_length(valid, descending):
-    """Return the mask with its examples sorted by their number of valid keys."""
+    """Return a mask with its examples sorted by length, ascending or descending, as a wrong layer does."""
     return valid[valid[:, 0, -1].sum(-1).argsort(descending=descending)]
 
 

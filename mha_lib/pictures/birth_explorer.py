@@ -103,6 +103,6 @@ class BirthExplorer(LivePicture):
 
 
 def foretold(row: str) -> list[int]:
-    """Return the places whose letter followed the letter before it, too, when that one last came."""
+    """Return the positions whose letter followed the same letter before, and so can be predicted."""
     earlier = {i: row.rfind(row[i - 1], 0, i - 1) for i in range(1, len(row))}
     return [i for i, place in earlier.items() if place >= 0 and row[place + 1] == row[i]]

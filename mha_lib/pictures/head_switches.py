@@ -13,6 +13,7 @@ from mha_lib.pictures.live import Heads, LivePicture, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas, signed
 
 MOST_HEADS = 12  # the page gets a number for each of their 4,096 sets
+FIRST = 5  # so many heads are on at first: fewer than all, so that what each is worth differs
 BEST, WORST = "the best set", "the worst set"
 LINE, NAME, BAR = 19, 116, 110  # of the still picture, in pixels: a line's height, a name's width, the longest bar
 
@@ -30,7 +31,8 @@ class HeadSwitches(LivePicture):
 
     Attributes:
         by: a measure, "the best set" or "the worst set": what the slider keeps heads by.
-        cut: the heads that are switched off, each as (layer, head).
+        cut: the heads that are switched off, each as (layer, head); at first all but the five that the first measure
+            keeps.
 
     Raises:
         ValueError: there is no measure, measures differ in shape, or ``values`` are not one score for every set of
@@ -57,7 +59,10 @@ class HeadSwitches(LivePicture):
         self.means = random_pruning_curve(values).tolist()
         data = pack({"values": self.values}) | {"orders": self.orders, "means": self.means}
         data |= {"layers": self.shape[0], "heads": self.shape[1]}
-        super().__init__("What heads are worth in company", data, **{"by": next(iter(measures)), "cut": [], **first})
+        by = next(iter(measures))
+        on = self.orders[by][min(FIRST, count)]
+        cut = [place for i, place in enumerate(product(*map(range, self.shape))) if not on >> i & 1]
+        super().__init__("What heads are worth in company", data, **{"by": by, "cut": cut, **first})
 
     @traitlets.validate("by")
     def _validate_by(self, proposal):

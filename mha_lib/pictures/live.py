@@ -22,6 +22,7 @@ import traitlets
 from IPython import get_ipython
 from torch import Tensor
 
+from mha_lib.language import lang_code, words_in
 from mha_lib.pictures.picture import Canvas, Picture
 from mha_lib.pictures.shared_with_js import MODULES, style
 
@@ -66,7 +67,7 @@ def bundle(entry: str) -> str:
 
 
 def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
-    """Tensors one after the other, and their names and shapes; ``unpack`` in attention.js undoes it.
+    """Pack tensors into bytes, with their names and shapes; ``unpack`` in attention.js undoes it.
 
     They travel as float32 or, with ``halves``, as float16, which has three decimal digits and takes half the room.
     """
@@ -79,7 +80,7 @@ def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
 
 
 def pack_uint16(numbers: Any) -> bytes:
-    """Whole numbers from 0 to 65,535 as two bytes each."""
+    """Return whole numbers from 0 to 65,535 as two bytes each."""
     return np.asarray(numbers, "<u2").tobytes()
 
 
@@ -92,12 +93,12 @@ CHOICE = {"sync": True, "choice": True}  # marks a trait that the reader of a pi
 
 
 def choice(trait: traitlets.TraitType) -> Any:
-    """Let the reader of a picture set this trait, too."""
+    """Return a trait that the reader of a picture can set, too."""
     return trait.tag(**CHOICE)
 
 
 class Place(traitlets.Int):
-    """A choice among ``count(picture)`` places, counted from 0."""
+    """Define a choice among ``count(picture)`` positions, counted from 0."""
 
     metadata = CHOICE
 
@@ -113,7 +114,7 @@ class Place(traitlets.Int):
 
 
 class Heads(traitlets.Any):
-    """A choice: heads as (layer, head) each, of a picture whose ``shape`` is (num_layers, num_heads)."""
+    """Define a choice of heads, pairs (layer, head), of a picture whose ``shape`` is (num_layers, num_heads)."""
 
     metadata = CHOICE
 
@@ -129,7 +130,7 @@ class Heads(traitlets.Any):
 
 
 class Numbers(traitlets.Dict):
-    """A choice: tensors by name, as lists, each of the shape that ``picture.shapes`` says."""
+    """Define a choice of tensors by name, as lists, each of the shape in ``picture.shapes``."""
 
     metadata = CHOICE
 
@@ -146,7 +147,7 @@ class Numbers(traitlets.Dict):
 
 
 class OwnText(traitlets.Unicode):
-    """A choice: a text of the reader's own that the picture's ``read`` can read, or none."""
+    """Define a choice of a text of the reader's own that the picture's ``read`` accepts, or none."""
 
     metadata = CHOICE
 
@@ -199,6 +200,8 @@ class LivePicture(anywidget.AnyWidget):
             self._read_module()
         # In the order in which they are declared, since the places of one may depend on another.
         ordered = {name: first.pop(name) for name in self.choices if name in first}
+        if words := words_in(self._esm):
+            data = data | {"words": words, "lang": lang_code()}
         super().__init__(title=title, data=data, **ordered, **first)
         self.on_msg(self._hear)
 
@@ -272,7 +275,7 @@ def refuse(name: str, need: str, got: Any) -> None:
 
 
 def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
-    """Valid lengths as a list, whether given as a list, a tuple or a tensor."""
+    """Return valid lengths, given as a list, a tuple or a tensor, as a list; refuse others."""
     lengths = value.tolist() if isinstance(value, Tensor) else value
     fits = isinstance(lengths, list | tuple) and len(lengths) == count
     if not fits or any(type(length) is not int or not 0 <= length <= most for length in lengths):
@@ -302,11 +305,11 @@ def page_script(kinds: Iterable[str]) -> str:
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:
-    """Return what a page holds of the picture ``<figure data-mha-live="key">``: JSON, which no browser runs."""
+    """Return the state of the picture ``<figure data-mha-live="key">`` on a page, as JSON in a script element."""
     return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
 
 
 def as_json(state: dict[str, Any]) -> str:
-    """JSON for a page; bytes as base64."""
+    """Return a state as JSON for a page; bytes as base64."""
     encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
     return encoded.replace("</", "<\\/")

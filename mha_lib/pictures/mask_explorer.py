@@ -1,6 +1,5 @@
-"""Scores, mask and weights, live, with two other ways to mask beside ``masked_softmax``."""
+"""One query, its keys and three ways to write the mask, live: where padding begins is dragged."""
 
-import math
 from typing import Any
 
 import torch
@@ -8,31 +7,28 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import masked_softmax
-from mha_lib.pictures.heat_maps import draw_scores, masked_keys
-from mha_lib.pictures.live import LivePicture, Numbers, Place, checked_lengths, choice
+from mha_lib.pictures.heat_maps import TITLE, draw_numbers, widest
+from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import Canvas
 
-HEAD_SIZE = 16
+SCORES = (1.9, 0.4, 1.1, 2.6, -0.6, 1.5)
+WORDS = ("we", "read", "slowly", "and", "take", "notes")
 SHIFTS = (0, -3_000_000)
-MOST = 6
+MOST = 8
+FILLS = {"fill −1e6": -1e6, "fill −∞": -torch.inf}
+CELL, SPACE = 46, 18  # of the still picture, in pixels: a number, and the space below a row of numbers
 
 
 class MaskExplorer(LivePicture):
-    """Show what ``valid_lens`` does to scores and weights, with −∞ or with a too small fill.
-
-    For learners who want to see why ``masked_softmax`` is written as it is.
+    """Compare ``masked_softmax`` with fills of −1e6 and −∞ for one query, while its valid length changes.
 
     Args:
-        scores: (batch, num_queries, num_keys), at most 6 queries and 6 keys; left out, dot products of random queries
-            and keys of 16 numbers, for which the divisor √16 = 4 is the usual one.
+        scores: (num_keys,), from 1 to 8 keys; left out, six scores of a short sentence.
         first: first values of the attributes.
 
     Attributes:
-        numbers: "scores", as lists; they can be changed, and their shape stays.
-        example: which example's scores are shown.
-        divisor: what the scores are divided by, from 1/4 to 32.
-        shift: what is then added to all scores, 0 or −3,000,000; the softmax does not notice.
-        valid_lens: None, one length, or one for each query; a tensor will do. At first they fall to 0.
+        valid_len: how many keys are valid, from 0 to num_keys; at first half of them.
+        shift: what is added to all scores, 0 or −3,000,000; it leaves the softmax unchanged.
 
     Raises:
         ValueError: ``scores`` has another shape.
@@ -40,56 +36,55 @@ class MaskExplorer(LivePicture):
 
     module = "mask_explorer"
 
-    numbers, example = Numbers(), Place(lambda self: len(self.numbers["scores"]))
-    divisor, shift = choice(traitlets.Float(1.0, min=0.25, max=32)), choice(traitlets.Enum(SHIFTS, 0))
-    valid_lens = choice(traitlets.Any(None, allow_none=True))
+    valid_len = Place(lambda self: len(self.scores) + 1)
+    shift = choice(traitlets.Enum(SHIFTS, 0))
 
     def __init__(self, scores: Tensor | None = None, **first: Any):
-        if scores is None:
-            scores, first = random_scores(), {"divisor": math.sqrt(HEAD_SIZE), **first}
-        if scores.dim() != 3 or max(scores.shape[1:]) > MOST or not scores.numel():
+        self.scores = torch.tensor(SCORES) if scores is None else scores.detach()
+        if self.scores.dim() != 1 or not 0 < len(self.scores) <= MOST:
             raise ValueError(
-                "scores must have shape (batch, num_queries, num_keys) with at most 6 queries and 6 keys, "
-                f"got {tuple(scores.shape)}"
+                f"scores must have shape (num_keys,) with 1 to {MOST} keys, got {tuple(self.scores.shape)}"
             )
-        self.shapes = {"scores": tuple(scores.shape)}
-        _, num_queries, num_keys = scores.shape  # from all keys down to none, where the other ways fail
-        falling = [num_keys * (num_queries - query - 1) // max(num_queries - 1, 1) for query in range(num_queries)]
-        choices = {"numbers": {"scores": scores.detach()}, "valid_lens": falling, **first}
-        super().__init__("Scores, mask and weights", {"sizes": list(scores.shape)}, **choices)
+        keys = WORDS if scores is None else [f"k{i}" for i in range(len(scores))]
+        data = {"scores": self.scores.tolist(), "keys": list(keys), "noun": "key" if scores is not None else "word"}
+        super().__init__("Three ways to mask", data, **{"valid_len": (len(self.scores) + 1) // 2, **first})
 
-    @property
-    def scores(self) -> Tensor:
-        """The scores as they are now: (batch, num_queries, num_keys)."""
-        return torch.tensor(self.numbers["scores"])
+    def ways(self) -> dict[str, Tensor]:
+        """Return the weights (num_keys,) of the present state, by the name of the way that gives them."""
+        scores = self.scores.double() + self.shift
+        masked = torch.arange(len(scores)) >= self.valid_len
+        weights = masked_softmax(scores[None, None], torch.tensor([self.valid_len]))[0, 0]
+        filled = {name: scores.masked_fill(masked, fill).softmax(-1) for name, fill in FILLS.items()}
+        return {"masked_softmax": weights} | filled
 
-    @traitlets.validate("valid_lens")
-    def _validate_valid_lens(self, proposal):
-        _, num_queries, num_keys = self.scores.shape
-        value = proposal["value"]
-        plain = value.item() if isinstance(value, Tensor) and not value.dim() else value
-        need = f"None, a whole number from 0 to {num_keys}, or {num_queries} of them"
-        if plain is None or isinstance(plain, int):
-            return None if plain is None else checked_lengths([plain], 1, num_keys, need)[0]
-        return checked_lengths(plain, num_queries, num_keys, need)
-
-    def weights(self) -> Tensor:
-        """Return what ``masked_softmax`` makes of the present state: (num_queries, num_keys)."""
-        scores = self.scores[self.example : self.example + 1].double() / self.divisor + self.shift
-        lengths = None if self.valid_lens is None else torch.tensor([self.valid_lens])
-        return masked_softmax(scores, lengths)[0]
+    def verdict(self, weights: Tensor) -> str:
+        """Return what is right or wrong with these weights: a mark and words."""
+        if weights.isnan().any():
+            return "✗ NaN"
+        on_padding = weights[self.valid_len :].sum().item()
+        if on_padding < 0.005:
+            return "✓ sums to 1" if self.valid_len else "✓ all zeros"
+        return "✗ all on padding" if on_padding > 0.995 else f"✗ {100 * on_padding:.0f} % on padding"
 
     def draw(self) -> tuple[Canvas, str, str]:
-        weights, lengths = self.weights(), None if self.valid_lens is None else torch.tensor(self.valid_lens)
-        scaled, by = self.scores[self.example] / self.divisor, f"scores ÷ {self.divisor:g}"
-        canvas = draw_scores(scaled, by, weights, masked_keys(lengths, *weights.shape))
-        rows = "; ".join(", ".join(f"{weight:.2f}" for weight in row) for row in weights.tolist())
-        alt = f"valid_lens {self.valid_lens}, {by}. Weights by query: {rows}."
-        return canvas, alt, "Hatched keys are masked: exactly no weight falls on them."
-
-
-def random_scores() -> Tensor:
-    """Dot products of random queries and keys: (2, 4, 6), not yet divided by the root of their size."""
-    generator = torch.Generator().manual_seed(3)
-    queries, keys = (torch.randn(2, number, HEAD_SIZE, generator=generator) for number in (4, 6))
-    return queries @ keys.mT
+        """Draw the scores and the weights of the three ways, with the edge of the valid keys."""
+        n, ways, cell = len(self.scores), self.ways(), max(CELL, 8 + widest(self.scores, 0))
+        verdicts = {name: self.verdict(weights) for name, weights in ways.items()}
+        added = f" {self.shift:,}".replace("-", "−") if self.shift else ""
+        lanes = {f"scores{added}": self.scores} | {f"{name}:  {verdicts[name]}": own for name, own in ways.items()}
+        canvas = Canvas(max(n * cell, 260), 24 + (cell + SPACE) * len(lanes) - 8)
+        for i, name in enumerate(self.data["keys"]):
+            is_valid = i < self.valid_len
+            key = name if is_valid else "pad"
+            canvas.text((i + 0.5) * cell, 0, key, size=11, anchor="ma", colour="key" if is_valid else "soft")
+        hatched = torch.arange(n)[None] >= self.valid_len
+        for row, (title, own) in enumerate(lanes.items()):
+            hides, y = hatched if row < 2 else None, 24 + TITLE + row * (cell + SPACE)
+            draw_numbers(canvas, 0, y, cell, own[None], title, masked=hides, are_weights=row > 0)
+            edge = self.valid_len * cell - 1
+            canvas.line([(edge, y), (edge, y + cell - 2)], colour="key", thickness=2)
+        told = "; ".join(f"{name} {verdict[2:]}" for name, verdict in verdicts.items())
+        rows = "; ".join(f"{name} {', '.join(f'{x:.2f}' for x in own.tolist())}" for name, own in ways.items())
+        more = f", {added.strip()} added to each score" if self.shift else ""
+        state = f"{self.valid_len} of {n} keys valid{more}"
+        return canvas, f"{state}. {told}. Weights: {rows}.", f"{state}: {told}."

@@ -13,7 +13,7 @@ CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 
 
 class NamedTable:
-    """Show a matrix whose rows and columns have names; zeros are dots.
+    """Show a matrix with named rows and columns; zeros are dots.
 
     >>> NamedTable(torch.eye(2), rows=["cat", "dog"], columns=["animal", "big"])
          animal  big

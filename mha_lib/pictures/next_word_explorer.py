@@ -193,7 +193,7 @@ def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], titl
 
 
 def how_chosen() -> str:
-    """That the texts were chosen, and what happened on others that were not, by the kept results."""
+    """Return the sentence that says that texts were chosen, and what happened on unchosen ones, by the kept results."""
     others = [row for row in cast(dict, load_results("next_word"))["read or known"] if not row["seen before"]]
     read = [row for row in others if row["says what was read"]]
     lost = [row for row in read if row["without"]["induction"]["word"] != row["whole"]["word"]]

@@ -42,7 +42,7 @@ def head_colour(head: int) -> str:
 
 
 def rgb(colour: str) -> np.ndarray:
-    """Red, green and blue of ``#rrggbb``, 0 to 255."""
+    """Return red, green and blue of ``#rrggbb``, 0 to 255."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.float64)
 
 

@@ -57,7 +57,9 @@ class DotProductStepper(LivePicture):
             )
         numbers = {"queries": Q, "keys": K, "values": V}
         self.shapes = {name: tuple(X.shape) for name, X in numbers.items()}
-        super().__init__("Attention in slow motion", {}, **{"numbers": numbers, "valid_len": len(K), **first})
+        super().__init__(
+            "Attention in slow motion", {}, **{"numbers": numbers, "valid_len": len(K), "step": 3, **first}
+        )
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,26 +1,29 @@
-"""``transpose_qkv`` step by step, live: every number carries its own address and travels to its next place."""
+"""``transpose_qkv`` step by step, live: tiles that move from one shape to the next, and the order of reading them."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import traitlets
+from torch import Tensor
 
 from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
+from mha_lib.language import sentences, tr
 from mha_lib.pictures.live import LivePicture, Place, choice
-from mha_lib.pictures.picture import Canvas
-from mha_lib.pictures.shared_with_js import head_colour
+from mha_lib.pictures.picture import PAD, Canvas
+from mha_lib.pictures.shared_with_js import head_colour, rgb
 
 ORDERS = {", ".join(map(str, axes)): axes for axes in itertools.permutations(range(4))}
 # Where a token's row is cut into its heads' pieces, in cells: between the pieces, and between the tokens.
 PIECE_GAP, TOKEN_GAP = 0.3, 0.3
-CELL = 40  # pixels, the width of a number
+CELL, STRIP = 40, 18  # pixels: the width of a number, and from one strip of all numbers to the next
 
 
 class TransposeStepper(LivePicture):
     """Step through ``transpose_qkv`` and its inverse, with any axes in ``permute``.
 
-    For learners who want to see where each number goes.
+    A strip shows all numbers as they are read, row by row: ``reshape`` never changes their order, ``permute`` does.
 
     Args:
         first: first values of the attributes.
@@ -29,7 +32,7 @@ class TransposeStepper(LivePicture):
         batch_size, num_tokens, num_heads, head_size: sizes, from 1 to 3, 5, 4 and 4.
         axes: what ``permute`` is given: "0, 2, 1, 3", which is right, or another order.
         follow: the number that is marked on all its ways, which is its own address, or −1.
-        step: how many moves have been made, 0 to 6.
+        step: how many moves have been made, 0 to 6; at first 2, after ``permute``.
     """
 
     module = "transpose_stepper"
@@ -37,11 +40,12 @@ class TransposeStepper(LivePicture):
     batch_size, num_tokens = (choice(traitlets.Int(first, min=1, max=most)) for first, most in ((2, 3), (4, 5)))
     num_heads, head_size = (choice(traitlets.Int(first, min=1, max=4)) for first in (2, 3))
     axes = choice(traitlets.Enum(list(ORDERS), ", ".join(map(str, RIGHT))))
-    follow = choice(traitlets.Int(10, min=-1, max=9999))
+    follow = choice(traitlets.Int(1201, min=-1, max=9999))
     step = Place(lambda _: 7)
 
     def __init__(self, **first: Any):
-        super().__init__("Numbers on their way through transpose_qkv", {"orders": list(ORDERS)}, **first)
+        title = tr("Numbers on their way through transpose_qkv")
+        super().__init__(title, {"orders": list(ORDERS)}, **{"step": 2, **first})
 
     def steps(self) -> list[Step]:
         """Return the start and what torch makes of it with every move, there and back."""
@@ -59,22 +63,29 @@ class TransposeStepper(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         step = self.steps()[self.step]
-        state = f"Step {self.step}, {step.operation}: shape {tuple(step.tensor.shape)}"
+        operation = tr("start") if step.operation == "start" else step.operation
+        words = {"step": self.step, "operation": operation, "shape": tuple(step.tensor.shape)}
+        state = tr("Step {step}, {operation}: shape {shape}.", **words)
         tables = tables_of(step)
         rows = [
             " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
         ]
-        wrong = f" With these axes {self.strangers()} numbers end in another's place." if self.strangers() else ""
-        caption = f"{state}.{wrong} A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
-        return draw_tables(step), f"{state}. Rows: {'; '.join(rows)}.", caption
+        wrong = tr("With these axes {count} numbers end in another's place.", count=self.strangers())
+        address = tr("A colour is a head; {address}.", address=spell_out(tables[-1][1][-1][-1][-1]))
+        caption = sentences([state, wrong if self.strangers() else "", address])
+        orders = {"X": self.steps()[0].tensor, tr("now"): step.tensor}
+        return draw_tables(step, orders), sentences([state, tr("Rows: {rows}.", rows="; ".join(rows))]), caption
 
 
-def draw_tables(step: Step) -> Canvas:
-    """Draw the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape."""
+def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canvas:
+    """Draw the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape.
+
+    ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
+    """
     tables = tables_of(step)
     height = max(table_height(rows) for _, rows in tables) * CELL + 54
     width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
-    canvas, x = Canvas(max(width, 420), height + 24), 0.0
+    canvas, x = Canvas(max(width, 420), height + 24 + STRIP * len(orders or ())), 0.0
     canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
     for name, rows in tables:
         draw_table(canvas, x, 36, name, rows)
@@ -83,9 +94,21 @@ def draw_tables(step: Step) -> Canvas:
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):
         canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
-        canvas.text(62 * place + 16, height + 8, f"head {head}", size=10, anchor="lm")
+        canvas.text(62 * place + 16, height + 8, tr("head {head}", head=head), size=10, anchor="lm")
     canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
+    for row, (name, tensor) in enumerate((orders or {}).items()):
+        draw_order(canvas, height + 28 + STRIP * row, name, tensor.flatten().tolist())
     return canvas
+
+
+def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None:
+    """Draw numbers as a strip across the canvas, in the colours of their heads, later tokens darker."""
+    canvas.text(38, y + 6, name, size=10, anchor="rm")
+    wide = (canvas.width - 2 * PAD - 46) / len(tags)
+    for place, tag in enumerate(tags):
+        _, token, head, _ = read_tag(tag)
+        fill = tuple((rgb(head_colour(head)) * (1 - 0.09 * token)).round().astype(int).tolist())
+        canvas.box(46 + place * wide, y, max(wide - 1, 1), 13, fill=fill)
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
@@ -100,17 +123,17 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
 
 
 def table_width(rows: list[list[list[int]]]) -> float:
-    """Width of a table in cells; groups within a row stand a little apart."""
+    """Return the width of a table in cells, gaps between groups included."""
     return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
 
 
 def table_height(rows: list[list[list[int]]]) -> float:
-    """Height of a table in cells; rows that are cut into groups stand apart, since each is one token's."""
+    """Return the height of a table in cells, gaps between rows of groups included."""
     return (len(rows) - 1) * row_pitch(rows) + 0.7
 
 
 def row_pitch(rows: list[list[list[int]]]) -> float:
-    """Return how far down in cells the next row begins."""
+    """Return the distance in cells from the top of one row of a table to the top of the next."""
     return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
 
 

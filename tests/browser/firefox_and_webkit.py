@@ -4,6 +4,7 @@ The file's name keeps it out of `make test`, which has Chromium.
 """
 
 import functools
+import json
 import shutil
 
 import pytest
@@ -12,7 +13,7 @@ from picture_cases import CASES, LOOKS, NEXT_FRAME, moved_and_idle
 from PIL import ImageChops
 from test_site import SITE, SIZES, STORIES
 
-from mha_lib import pictures
+from mha_lib import exercises, pictures
 
 ALIVE = "() => document.querySelectorAll('section.mha-live').length"
 SEARCHES = "() => document.querySelector('.mha-live [aria-busy]') !== null"
@@ -136,6 +137,19 @@ def test_a_page_of_the_site_lives(engine, site, stem, width):
     assert engine.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
     assert engine.evaluate("() => heard") == []
     assert engine.evaluate(FROM_ELSEWHERE) == []
+
+
+@pytest.mark.parametrize("where", ["served", "from disk"])
+@in_a_browser_that_lives
+def test_an_exercise_is_checked_on_its_page(engine, tmp_path, where):
+    path = exercises.page("transpose_output", tmp_path)
+    with serve(tmp_path) as address:
+        engine.open(path.as_uri() if where == "from disk" else f"{address}/{path.name}")
+        engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.ready"))
+        for returned, state in (("return ", "right"), ("return 1 + ", "wrong")):
+            engine.evaluate("word => { put(SHOWN.solution.replace('return ', word)); check(); }", returned)
+            said = engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.verdict"))
+            assert json.loads(said)["state"] == state
 
 
 # Returns when the notebook that has just been opened has a kernel that takes work.

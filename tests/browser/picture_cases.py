@@ -63,7 +63,7 @@ CASES = {
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
     "num heads": lambda: pictures.NumHeadsExplorer(num_heads=3, valid_lens=9),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
-    "masks": lambda: pictures.MaskExplorer(valid_lens=[6, 4, 2, 0]),
+    "masks": lambda: pictures.MaskExplorer(valid_len=2),
     "kernel": lambda: pictures.KernelExplorer(
         *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),
@@ -83,7 +83,7 @@ LOOKS = """
 () => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('.spoken, .test').forEach(node => node.remove());
+    copy.querySelectorAll('.spoken, .test, .hint').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));

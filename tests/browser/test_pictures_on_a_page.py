@@ -130,6 +130,20 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
                 assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
 
 
+@pytest.mark.parametrize(
+    ("make", "buttons"),
+    [(pictures.MaskExplorer, ".chip"), (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station")],
+    ids=["masks", "transpose"],
+)
+def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
+    page = live(make(), width=735 + 24)
+    for one in page.section.locator(buttons).all():
+        one.click()
+        page.looks()
+        box = page.section.bounding_box()
+        assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
 def test_a_drawn_digit_is_read_and_kept(live):
     page = live(CASES["digits"]())
     before = page.looks()
@@ -320,11 +334,29 @@ def test_the_words_of_a_chart_that_is_dragged_cannot_be_selected(live):
     assert page.page.evaluate("String(getSelection())") == ""
 
 
-def test_another_example_of_masks_is_heard(live):
+def test_what_to_touch_is_said_until_something_is_touched(live):
     page = live(CASES["masks"]())
-    before = page.reading()
-    page.section.get_by_label("example").press("ArrowRight")
-    assert page.reading() != before and page.reading().startswith("Example 1, scores from")
+    assert page.reading().endswith("Drag the blue edge, or break two of them with ① and ②.")
+    page.section.get_by_role("slider").press("ArrowRight")
+    assert "Drag" not in page.reading()
+
+
+def test_the_edge_of_padding_is_dragged_and_headline_and_verdicts_follow(live):
+    page = live(CASES["masks"]())
+    ground, verdicts = page.section.locator(".edge-ground"), page.section.locator(".verdict")
+    box = ground.bounding_box()
+    x, y = box["x"] + box["width"] * 2 / 6, box["y"] + box["height"] / 2
+    page.page.mouse.move(x, y)
+    page.page.mouse.down()
+    for end, seen in ((5, "Padding gets nothing: the 5 words"), (6, "Nothing is masked"), (0, "With no valid key")):
+        page.page.mouse.move(box["x"] + box["width"] * end / 6 + 8, y)
+        page.looks()
+        assert page.section.locator(".looks").inner_text().startswith(seen)
+        assert page.section.get_by_role("slider").input_value() == str(end)
+        edge = page.section.locator(".edge-ground i").bounding_box()
+        assert abs(edge["x"] + edge["width"] / 2 - box["x"] - box["width"] * end / 6) < 1.5
+    page.page.mouse.up()
+    assert verdicts.all_text_contents()[2:] == ["✓ all zeros", "✗ all on padding", "✗ NaN"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures import birth_explorer
 from mha_lib.pictures.live import pack
+from mha_lib.pictures.picture import short
 from mha_lib.pictures.shared_with_js import bound
 
 pytestmark = pytest.mark.browser
@@ -106,35 +107,46 @@ def test_heads_of_a_layer(page):
 
 
 PLACES = """
-tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))), +tag.textContent])
+tags => tags.map(tag => [...['--y', '--x'].map(name => parseFloat(tag.style.getPropertyValue(name))),
+    parseInt(tag.ariaLabel)])
+"""
+IN_ORDER = """
+(strips, tags) => strips.map(strip =>
+    [...strip.children].map((cell, i) => [+cell.style.getPropertyValue('--at'), tags[i]])
+        .sort(([a], [b]) => a - b).map(([, tag]) => tag))
 """
 SHOWN = "cells => cells.map(cell => cell.ariaLabel.split(': ').pop())"
+LANES = "lanes => lanes.map(lane => [...lane.querySelectorAll('.cells > *')].map(c => c.ariaLabel ?? c.textContent))"
 
 
 def test_every_way_to_mask(page, tmp_path):
     """What the page shows for lengths from 0 to all, at two levels, is what torch makes of it."""
-    for lengths, shift in (([6, 4, 2, 0], 0), ([1, 0, 6, 3], -3_000_000), (None, -3_000_000), (0, 0), (5, 0)):
-        explorer = pictures.MaskExplorer(valid_lens=lengths, shift=shift, example=1)
+    scores = 2 * torch.randn(5, generator=torch.Generator().manual_seed(2))
+    for length, shift, own in ((2, 0, None), (0, 0, None), (4, -3_000_000, None), (0, -3_000_000, scores),
+                               (5, -3_000_000, scores), (3, 0, scores)):  # fmt: skip
+        explorer = pictures.MaskExplorer(own, valid_len=length, shift=shift)
         live = LivePage(page, tmp_path, explorer)
-        if shift == 0:  # one score is changed by hand
-            live.section.get_by_label("chosen score").press("ArrowRight")
-            live.section.get_by_label("chosen score").press("ArrowRight")
-            scores = explorer.scores
-            scores[1, 0, 0] = torch.round(2 * scores[1, 0, 0] + 60) / 2 - 30 + 1  # its slider goes by steps of 0.5
-            explorer.numbers = {"scores": scores}
-        per_query = [6 if lengths is None else lengths] * 4 if type(lengths) is not list else lengths
-        masked = torch.arange(6) >= torch.tensor(per_query)[:, None]
-        scores = explorer.scores[1].double() / 4 + shift
-        expected = [explorer.weights(), *(scores.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
-        maps = live.section.locator("svg[role=group]")
-        for way, weights in enumerate(expected, start=1):
-            shown = maps.nth(way).locator(".cell").evaluate_all(SHOWN)
-            hides = masked.flatten() if way == 1 else torch.zeros(24, dtype=torch.bool)
+        masked = torch.arange(len(explorer.scores)) >= length
+        shifted = explorer.scores.double() + shift
+        kept = torch.zeros_like(shifted)
+        kept[:length] = shifted[:length].softmax(0)
+        expected = [kept, *(shifted.masked_fill(masked, fill).softmax(-1) for fill in (-1e6, -torch.inf))]
+        shown = live.section.locator(".lane").evaluate_all(LANES)
+        assert [cell.split(" ")[0] for cell in shown[1]] == [
+            f"{score:.1f}".replace("-", "−") for score in explorer.scores.tolist()
+        ]
+        for way, (weights, cells, by_python) in enumerate(
+            zip(expected, shown[2:], explorer.ways().values(), strict=True)
+        ):
+            torch.testing.assert_close(by_python, weights, equal_nan=True)
+            hides = masked if way == 0 else torch.zeros_like(masked)
             words = [
-                "masked" if hidden else "NaN" if weight != weight else f"{weight:.2f}"
-                for weight, hidden in zip(weights.flatten().tolist(), hides.tolist(), strict=True)
+                "masked" if hidden else "NaN" if weight != weight else short(weight)
+                for weight, hidden in zip(weights.tolist(), hides.tolist(), strict=True)
             ]
-            assert shown == words, (lengths, shift, way)
+            assert cells == words, (length, shift, way)
+        verdicts = [explorer.verdict(weights) for weights in explorer.ways().values()]
+        assert live.section.locator(".verdict").all_text_contents()[2:] == verdicts
         live.heard.end()
 
 
@@ -159,7 +171,7 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
     stepper = pictures.TransposeStepper(num_heads=3, num_tokens=5, head_size=2, axes=axes, follow=1321)
     live = LivePage(page, tmp_path, stepper)
     for number, step in enumerate(stepper.steps()):
-        live.section.locator(".path button").nth(number).click()
+        live.section.locator(".station").nth(number).click()
         live.page.evaluate(NEXT_FRAME)
         tags = live.section.locator(".tag").evaluate_all(PLACES)
         rows = {}
@@ -177,9 +189,23 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
         )
         assert shown == expected, number
         place = (step.tensor == 1321).nonzero()[0].tolist()
-        assert live.section.locator(".path b").nth(number).text_content() == str(place)
+        assert live.section.locator(".station b").nth(number).text_content() == str(place)
+        every = [tag for _, _, tag in tags]  # in the order of their addresses, as the strips' cells are
+        start, now, by_the_right_order = live.section.locator(".in-order").evaluate_all(IN_ORDER, every)
+        right = shape_trace.trace_heads(stepper.steps()[0].tensor, 3)[number].tensor
+        shown_orders = start, now, by_the_right_order
+        for order, tensor in zip(shown_orders, (stepper.steps()[0].tensor, step.tensor, right), strict=True):
+            assert order == tensor.flatten().tolist(), number
+        assert live.section.locator(".order:visible").count() == (2 if axes == "0, 2, 1, 3" else 3)
+        before = stepper.steps()[max(number - 1, 0)].tensor
+        moved = (before.flatten() != step.tensor.flatten()).sum().item()
+        headline = live.section.locator(".looks").inner_text()
+        if number in (1, 2, 4, 5) or (number == 3 and not stepper.strangers()):
+            assert f"moves {moved} of 60 numbers" in headline
+            assert (moved == 0) == (step.operation.endswith("reshape") or axes == "0, 1, 2, 3")
         if number == 3:
             assert live.section.locator(".stranger").count() == stepper.strangers()
+            assert not stepper.strangers() or headline.startswith(f"reshape: {stepper.strangers()} of 60 numbers")
     live.heard.end()
 
 
@@ -334,6 +360,8 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
         for number, value in enumerate(values.tolist())
     }
     picture = pictures.HeadSwitches(values, measures)
+    assert picture.cut == [list(min(heads, key=lambda head: measures["loud"][head]))], "five are on at first"
+    picture.cut = []
     live, all_heads, on = LivePage(page, tmp_path, picture), frozenset(heads), frozenset(heads)
 
     def signed(number):

@@ -130,7 +130,7 @@ def test_pages_in_every_language_say_so_and_lead_to_the_others(language):
 
 
 def test_every_picture_lives_alone_on_a_page(browser):
-    """It fills most of a projector's screen, and the front page names it."""
+    """It takes most of a projector's screen and fits into nine tenths of its height, and the front page names it."""
     named = Links(SITE / "index.html").targets
     pages = sorted((SITE / "alone").glob("*.html"))
     assert len({path.stem.rpartition("-")[0] for path in pages}) >= 8
@@ -139,11 +139,29 @@ def test_every_picture_lives_alone_on_a_page(browser):
     for path in pages:
         page.goto(path.as_uri())
         page.locator("section.mha-live").wait_for()
-        width = page.locator("section.mha-live").bounding_box()["width"]
-        assert 1200 < width <= page.evaluate("document.documentElement.scrollWidth") <= 1920
+        box = page.locator("section.mha-live").bounding_box()
+        assert box["width"] <= page.evaluate("document.documentElement.scrollWidth") <= 1920
+        assert max(box["width"] / 1920, box["height"] / 1080) > 0.75 and box["height"] <= 0.9 * 1080, path.name
         assert f"alone/{path.name}" in named
     assert heard.errors == []
     page.close()
+
+
+def test_what_is_shared_says_what_it_is():
+    """A description of each notebook's own, an image, a sign; and an address that the site lacks leads to its start."""
+    descriptions = set()
+    for name in ("index", *STORIES, *OF_LANGUAGES):
+        path = SITE / f"{name}.html"
+        text = path.read_text(encoding="utf-8")
+        name, content = (rf'(?:^|\s)(?:{names})="(.*?)"' for names in ("property|name", "content"))
+        tags = [tag for tag in re.findall(r"<meta ([^>]*)>", text) if "content=" in tag]
+        said = {re.search(name, tag)[1]: re.search(content, tag)[1] for tag in tags}
+        assert said["description"] == said["og:description"] and len(said["description"]) >= 30
+        assert len(said["og:title"]) >= 10 and (path.parent / said["og:image"]).is_file()
+        assert any(target.endswith("_static/favicon.svg") for target in Links(path).targets)
+        descriptions.add(said["description"])
+    assert len(descriptions) > len(STORIES)
+    assert {"index.html", "search.html"} <= set(Links(SITE / "404.html").targets)
 
 
 def to_its_end(page):

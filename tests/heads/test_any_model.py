@@ -217,6 +217,24 @@ class Unlike(Folded):
         return self.mix(F.layer_norm(pooled, (24,)))
 
 
+class Gated(Folded):
+    """Each feature of the heads is multiplied by a gate before they are mixed."""
+
+    def forward(self, X):
+        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
+        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
+        return self.mix(pooled * torch.sigmoid(X))
+
+
+class NormOfEach(Gated):
+    """A norm of each head before they are mixed."""
+
+    def forward(self, X):
+        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
+        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2)
+        return self.mix(F.rms_norm(pooled, (8,)).flatten(2))
+
+
 class AsFunction(Folded):
     """A mixing matrix that is no module."""
 
@@ -229,7 +247,8 @@ class AsFunction(Folded):
 @pytest.mark.parametrize(
     ("Model", "number", "reason"),
     [
-        (Unlike, 5, "mix receives (2, 5, 24), which is not the heads (2, 3, 5, 8) side by side: a norm, a gate or"),
+        (Unlike, 5, "mix receives (2, 5, 24), which is not the heads (2, 3, 5, 8) side by side: what lies between"),
+        (NormOfEach, 5, "mix receives (2, 5, 24), which is not the heads (2, 3, 5, 8) side by side: a norm of each"),
         (AsFunction, 5, "its heads reach no module with a matrix: the output projection must be called as a module"),
         (Folded, 1, "the example has one query alone: give one of two tokens or more"),
     ],
@@ -238,6 +257,29 @@ def test_what_is_not_understood_is_named_and_never_guessed(Model, number, reason
     found = heads.of(Model().eval(), torch.randn(2, number, 24))
     assert not found.layers and found.unknown[""].startswith(reason)
     assert f"not understood: the model itself: {reason}" in repr(found)
+
+
+def test_heads_behind_a_gate_of_each_feature_are_heads():
+    model, X = Gated().eval(), torch.randn(2, 5, 24)
+    with torch.no_grad():
+        found = heads.of(model, X)
+    assert {name: (layer.num_heads, layer.head_size) for name, layer in found.layers.items()} == {"": (3, 8)}
+    with found.ablated({"": [1]}):
+        changed = model(X)
+    torch.testing.assert_close(changed, without_columns(model, found.layers[""], [1])(X), rtol=0, atol=0)
+    torch.testing.assert_close(found.maps()[""].sum(dim=-1), torch.ones(2, 3, 5))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch moves its quantisation to another package
+def test_a_quantised_map_mixes_heads():
+    model, X = Folded().eval(), torch.randn(2, 5, 24)
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    found = heads.of(quantised, X)
+    assert found.layers[""].mixing == "mix" and found.layers[""].num_heads == 3
+    pooled = found.outputs()[""]
+    pooled[:, 1] = 0
+    with found.ablated({"": [1]}):
+        torch.testing.assert_close(quantised(X), quantised.mix(pooled.transpose(1, 2).flatten(2)), rtol=0, atol=0)
 
 
 def test_a_model_without_attention_says_so():

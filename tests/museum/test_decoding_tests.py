@@ -132,11 +132,11 @@ def test_a_bug_is_caught_by_the_tests_that_can_see_it_and_by_no_others(layer):
     assert layer_tests.run(layer, decoding_tests.TESTS).caught_by == CAUGHT_BY[layer]
 
 
-def test_the_matrix_has_a_column_for_each_test():
+def test_the_matrix_has_a_line_for_each_test():
     matrix = layer_tests.matrix({layer.__name__: layer for layer in CAUGHT_BY}, decoding_tests.TESTS)
-    *_, totals = layer_tests.as_text(matrix).splitlines()
+    _, *lines = layer_tests.as_text(matrix).splitlines()
     counts = [sum(test in found for found in CAUGHT_BY.values()) for test in decoding_tests.TESTS]
-    assert totals.split()[-9:] == list(map(str, counts))
+    assert [line.split()[-1] for line in lines] == list(map(str, counts))
 
 
 def test_it_is_the_layer_of_this_library_where_nothing_is_rotated():

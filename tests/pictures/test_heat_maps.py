@@ -143,6 +143,18 @@ def test_tables_of_tags_write_every_number_the_shape_and_one_address(sizes):
         assert words.count(tag) == 1 and re.findall(r"\d", address) == list(tag)
 
 
+def test_a_strip_has_the_colours_of_heads_in_the_order_of_reading():
+    stepper = pictures.TransposeStepper(batch_size=1, num_tokens=3, num_heads=2, head_size=1, step=2)
+    picture = stepper.still()
+    strips = [box for box in picture.drawing.shapes if box[0] >= 46 and 12 <= box[3] - box[1] <= 13.1][-12:]
+    for tag, (left, top, right, bottom) in zip(
+        [0, 10, 100, 110, 200, 210, 0, 100, 200, 10, 110, 210], strips, strict=True
+    ):
+        _, token, head, _ = shape_trace.read_tag(tag)
+        colour = rgb(head_colour(head)) * (1 - 0.09 * token)
+        assert np.abs(colour_at(picture, (left + right) / 2, (top + bottom) / 2) - colour).max() <= 9
+
+
 def test_a_table_of_tags_has_the_colours_of_its_heads():
     canvas = draw_tables(shape_trace.trace_heads(shape_trace.tagged_tokens(2, 3, 2, 2), 2)[0])
     pixels = canvas.image.convert("RGB").getcolors(10**7)

@@ -132,15 +132,10 @@ PLACES = {
         ],
     ),
     "masks": (
-        lambda **first: pictures.MaskExplorer(
-            torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)), **first
-        ),
+        lambda **first: pictures.MaskExplorer(torch.randn(5, generator=torch.Generator().manual_seed(0)), **first),
         [
-            ("valid_lens", [1, 2], "valid_lens must be None, a whole number from 0 to 5, or 3 of them"),
-            ("valid_lens", 6, "valid_lens must be None, a whole number from 0 to 5"),
-            ("divisor", 0.0, "divisor.*should not be less than 0.25"),
+            ("valid_len", 6, "valid_len must be between 0 and 5, got 6"),
             ("shift", 7, r"shift.*any of \[0, -3000000\]"),
-            ("example", 2, "example must be between 0 and 1"),
         ],
     ),
     "kernel": (
@@ -258,7 +253,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pictures.MaskExplorer(torch.zeros(1, 7, 2)), r"at most 6 queries and 6 keys, got \(1, 7, 2\)"),
+        (lambda: pictures.MaskExplorer(torch.zeros(9)), r"shape \(num_keys,\) with 1 to 8 keys, got \(9,\)"),
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
@@ -317,12 +312,6 @@ def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
         assert [float(word.replace("−", "-").replace("∞", "inf")) for word in shown] == pytest.approx(
             numbers.flatten().tolist(), abs=0.006
         ), title
-
-
-def test_the_still_of_masks_names_the_divisor_of_its_scores():
-    explorer = pictures.MaskExplorer(torch.tensor([[[6.0, 2.0]]]), divisor=4.0, valid_lens=2)
-    words = explorer.still().drawing.words
-    assert words[words.index("scores ÷ 4") + 1 :][:2] == ["1.50", "0.50"]
 
 
 def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_are_cut():

@@ -41,7 +41,7 @@ CANVASES = {
         draw_over_image(random(8, 8).abs(), weights(4, 4, 4), list("abcd"), 3, 120, 1.0, "r1c2", None), "heads", ""
     ),
     "maps with numbers": lambda: pictures.heatmaps(weights(2, 3, 5), numbers=True, key_labels=LONG[:5]),
-    "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(1, 4, 6), divisor=1.0, valid_lens=[6, 3, 1, 0]),
+    "scores of millions": lambda: pictures.MaskExplorer(3e6 * random(6), valid_len=0),
     "ranks": lambda: pictures.head_ranks({f"measure {i}": random(2, 6, seed=i) for i in range(5)}, ["layer 0", "1"]),
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
@@ -49,7 +49,7 @@ CANVASES = {
     "num heads": lambda: pictures.NumHeadsExplorer(),
     "num heads, twelve": lambda: pictures.NumHeadsExplorer(num_heads=12, num_letters=2, valid_lens=5),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
-    "masks": lambda: pictures.MaskExplorer(40 * random(1, 4, 6), valid_lens=[6, 3, 1, 0]),
+    "masks": lambda: pictures.MaskExplorer(40 * random(8), valid_len=3, shift=-3_000_000),
     "kernel": kernel,
     "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
     "slow motion": pictures.DotProductStepper,

@@ -146,5 +146,5 @@ export default picture((parts) => {
   const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
   const nodes = [time.node, legend, element("div", { class: "tools" }, fresh, list)];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps, scale());
-  return { nodes, compute, paint, end: time.stop };
+  return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", end: time.stop };
 });

@@ -111,5 +111,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     say(`${pointedAt}${end} of ${n} tokens read, ${result}. ${WHY[state.mistake]} ${hidden}`);
   }
 
-  return { nodes: [strip, element("div", { class: "cached" }, left, side)], compute, paint };
+  return {
+    nodes: [strip, element("div", { class: "cached" }, left, side)],
+    compute,
+    paint,
+    hint: "Press “next piece”, or choose a mistake.",
+  };
 });

@@ -1,6 +1,7 @@
 // What all pictures share: elements, controls, keyboard, the line that reads a picture, and the frame around it.
 
 const SVG = "http://www.w3.org/2000/svg";
+const MOST_LETTERS = 9; // for which a slider keeps room
 
 /**
  * Set attributes: `on…` are listeners, `--…` custom properties, `text` is what stands in the node; null takes one away,
@@ -27,6 +28,13 @@ export const element = (name, attributes = {}, ...children) =>
 export const drawn = (name, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, name), attributes, children);
 export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
+
+let dictionary = {}; // what messages are in the reader's language, by their English
+/** A message in the reader's language, with what its braces name put in: a text, or parts where one is a node. */
+export const tr = (message, named = {}) =>
+  (dictionary[message] ?? message).replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
+/** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
+export const parts = (message, named = {}) => tr(message, named).split("*");
 
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
@@ -60,7 +68,11 @@ function control(state, choose, name, spec) {
   const node = element("label", { class: `control ${check ? "check" : options ? "list" : ""}` }, ...parts);
   const paint = () => {
     input[check ? "checked" : "value"] = read();
-    if (!check && !options) set(input, { "aria-valuetext": output.textContent = words(read()) });
+    if (!check && !options) {
+      set(input, { "aria-valuetext": output.textContent = words(read()) });
+      const letters = Math.max(...[min, max].map((end) => String(words(end)).length));
+      set(output, { "--letters": Math.min(letters, MOST_LETTERS) }); // its room, so that nothing moves under the hand
+    }
     node.classList.toggle("off", input.disabled = off());
   };
   return { node, paint };
@@ -113,14 +125,14 @@ export function inSlices(steps, delay = 0) {
   return () => clearTimeout(timer);
 }
 
-/** The line below a picture. What is seen changes at once; a screen reader hears where it comes to rest. */
+/** The line below a picture, with a hint. What is seen changes at once; a screen reader hears where it comes to rest. */
 function readingLine() {
   const seen = element("p", { class: "reading" }), spoken = element("p", { class: "spoken", role: "status" });
   let wait;
-  const say = (text) => {
-    seen.textContent = text;
+  const say = (text, hint) => {
+    seen.replaceChildren(text, ...(hint ? [" ", element("span", { class: "hint" }, hint)] : []));
     clearTimeout(wait);
-    wait = setTimeout(() => spoken.textContent = text, 400);
+    wait = setTimeout(() => spoken.textContent = seen.textContent, 400);
   };
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
@@ -138,18 +150,19 @@ function topLine() {
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
  * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
  * seen, and `say`, which reads it. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
- * and `end()`. `ask(question, hear)` puts a question to Python, and `hear` gets every part of the answer; there is no
- * `ask` on a page without a kernel.
+ * `end()`, and a `hint` that says what to touch until something is. `ask(question, hear)` puts a question to Python, and
+ * `hear` gets every part of the answer; there is no `ask` on a page without a kernel.
  */
 export function picture(build) {
   const render = ({ model, el }) => {
-    const name = model.get("title");
+    const name = model.get("title"), lang = model.get("data").lang ?? null;
+    dictionary = model.get("data").words ?? {};
     if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
-      el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
+      el.textContent = tr("{name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.", { name });
       return;
     }
-    let asked = 0, isStale = true, isHidden = false;
-    const frame = element("section", { class: "mha-live", "aria-label": name }), pointer = {};
+    let asked = 0, isStale = true, isHidden = false, isTouched = false;
+    const frame = element("section", { class: "mha-live", "aria-label": name, lang }), pointer = {};
     const { node: top, headline } = topLine(), line = readingLine();
     const show = () => {
       // While the theme changes, JupyterLab hides a panel for a moment: what is measured then is 0, so wait a frame. What
@@ -166,7 +179,7 @@ export function picture(build) {
       for (const { paint } of painted) paint();
     };
     const repaint = () => asked ||= requestAnimationFrame(show);
-    const point = (what) => (pointer.pointed = what, repaint());
+    const point = (what) => (isTouched = true, pointer.pointed = what, repaint());
     let unsaved = {}, wait = 0;
     const put = () => Object.entries(unsaved).forEach(([choice, value]) => model.set(choice, value));
     const save = () => {
@@ -177,6 +190,7 @@ export function picture(build) {
     };
     /** The picture shows a choice at once; Python hears of it a moment later, so that no frame waits for a message. */
     const choose = (values) => {
+      isTouched = true;
       Object.assign(unsaved, values);
       put();
       wait ||= setTimeout(save, 60);
@@ -197,7 +211,7 @@ export function picture(build) {
       model.send({ ...question, to });
     });
     if (ask) model.on("msg:custom", heard);
-    const { say } = line, data = model.get("data");
+    const say = (text) => line.say(text, isTouched ? "" : parts.hint), data = model.get("data");
     const shared = { model, data, state, pointer, frame, controls, choose, point, repaint, headline, say, ask };
     const parts = build(shared);
     frame.append(top, ...parts.nodes, ...line.nodes);

@@ -204,7 +204,13 @@ export default picture((parts) => {
   const right = element("div", { class: "right" }, tools, ...rows, stage.answer, test);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
-  return { nodes, compute, paint, end: () => (stopSearching(), stopJudging()) };
+  return {
+    nodes,
+    compute,
+    paint,
+    hint: "Switch a head off, or choose a cell.",
+    end: () => (stopSearching(), stopJudging()),
+  };
 });
 
 /** The held-out examples: whole numbers that Python packed, cut into one piece for each example. */

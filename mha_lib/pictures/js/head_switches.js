@@ -107,5 +107,5 @@ export default picture((parts) => {
   }
 
   const title = element("p", { class: "title" }, told);
-  return { nodes: [strip, title, ...rows, asMany, table], paint };
+  return { nodes: [strip, title, ...rows, asMany, table], paint, hint: "Switch a head on or off." };
 });

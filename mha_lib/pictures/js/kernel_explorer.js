@@ -93,5 +93,9 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     say(words);
   }
 
-  return { nodes: [strip, chart, scale({ 0: "weight 0", 0.2: ".2", [TOP]: "≥ .4" }, (weight) => weight / TOP)], paint };
+  return {
+    nodes: [strip, chart, scale({ 0: "weight 0", 0.2: ".2", [TOP]: "≥ .4" }, (weight) => weight / TOP)],
+    paint,
+    hint: "Drag the line in the chart.",
+  };
 });

@@ -1,143 +1,136 @@
-// From scores through the mask to the weights, and two other ways to mask beside it. All is computed here.
+// One query, its keys and three ways to write the mask: where padding begins is dragged. All is computed here.
 
-import { lengthFor, matrix, rowOf, softmax, sumOf } from "./attention.js";
-import { drawn, element, number, picture, set, times } from "./elements.js";
-import { heatMap, named, scale } from "./heat_map.js";
+import { softmax, sumOf } from "./attention.js";
+import { button, element, heed, number, picture, set, short, times } from "./elements.js";
 
-const LENGTHS = { example: "one for all queries", query: "one for each query", none: "None" };
-const SHIFTS = { 0: "nothing", "-3000000": "−3,000,000" };
-const MOST = 30; // how far a chosen score goes up and down
-const WAYS = ["masked_softmax", "masked scores set to −1e6", "masked scores set to −∞"];
+const VERY_LOW = -3e6, FILL = -1e6;
+const WAYS = ["masked_softmax", "fill −1e6", "fill −∞"];
 
-export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
-  const [batch, numQueries, numKeys] = data.sizes;
-  let level = null, ways = [], chosen = 0;
+/** A score in a cell: one digit, or a power of ten where it is large. */
+const written = (score) =>
+  Math.abs(score) < 1000 ? number(score, 1) : score.toExponential(0).replace("+", "").replace("-", "−");
 
-  const kindOf = (valid) => valid === null ? "none" : typeof valid === "number" ? "example" : "query";
-  const lengthOf = (query) => state.valid_lens === null ? numKeys : lengthFor(state.valid_lens, query);
-  const isMasked = (cell) => cell % numKeys >= lengthOf(Math.floor(cell / numKeys));
-  const given = (kind) => kind === "none" ? null : kind === "example" ? lengthOf(0) : times(numQueries, lengthOf);
-  const as = (kind) => ({ valid_lens: given(kind) });
-  const write = (power) => ({ divisor: 2 ** power }), words = (power) => number(2 ** power);
-  const logarithm = { read: () => Math.log2(state.divisor), write, words };
-  const withLength = (query, length) => ({
-    valid_lens: kindOf(state.valid_lens) === "query" ? state.valid_lens.with(query, length) : length,
-  });
-  const scores = () => state.numbers.scores[state.example].flat();
-  const toScore = {
-    write(score) {
-      const own = scores().with(chosen, score),
-        rows = times(numQueries, (i) => own.slice(i * numKeys, (i + 1) * numKeys));
-      return { numbers: { scores: state.numbers.scores.with(state.example, rows) } };
-    },
-    words: (score) => `q${Math.floor(chosen / numKeys)}, k${chosen % numKeys}: ${number(score, 1)}`,
-  };
-  const strip = controls({
-    ...(batch > 1 ? { example: { max: batch - 1 } } : {}),
-    divisor: { label: "divide scores by", min: -2, max: 5, step: 0.5, ...logarithm },
-    shift: { label: "then add", options: SHIFTS, write: (value) => ({ shift: Number(value) }) },
-    valid_lens: { options: LENGTHS, read: () => kindOf(state.valid_lens), write: as },
-    score: { label: "chosen score", min: -MOST, max: MOST, step: 0.5, read: () => scores()[chosen], ...toScore },
-  });
-  const lengths = controls({
-    ...times(numQueries, (query) => ({
-      label: `query ${query}`,
-      max: numKeys,
-      read: () => lengthOf(query),
-      write: (length) => withLength(query, length),
-      words: (length) => `${length} of ${numKeys}`,
-      off: () => state.valid_lens === null || (typeof state.valid_lens === "number" && query > 0),
-    })),
-  }, { class: "lengths" });
+export default picture(({ data, state, controls, choose, headline, say }) => {
+  const { scores, keys, noun } = data, n = scores.length, half = Math.ceil(n / 2);
+  let weights = [];
 
-  /** A map with its title, verdict and the sum of every row. */
-  function panel(label, onpick) {
-    const map = heatMap(numQueries, numKeys, { numbers: true, label, onpick, onmove: point, onhover: point });
-    const sums = times(numQueries, () => element("span")), verdict = element("p", { class: "verdict" });
-    const title = element("p", { class: "title" }, label), names = (letter, n) => times(n, (i) => `${letter}${i}`);
-    const body = named(map, names("q", numQueries), names("k", numKeys), sums);
-    return { map, sums, verdict, node: element("div", { class: "panel" }, title, body, verdict) };
+  const lengths = controls(
+    { valid_len: { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` } },
+    { class: "edge-of" },
+  );
+  /** A row of the table: its name, a cell for each key, and what is to be said of it. */
+  function lane(name, kind = "") {
+    const head = element("span", { role: "rowheader" }, name);
+    const cells = times(n, () => element("span", { role: kind === "names" ? "columnheader" : "cell" }));
+    const verdict = element("span", { class: "verdict", role: "cell" });
+    const row = element("div", { class: "cells", role: "presentation" }, ...cells);
+    return { cells, verdict, node: element("div", { class: `lane ${kind}`, role: "row" }, head, row, verdict) };
   }
-  /** The valid keys of a query end behind the cell, or in front of it if they ended there already. */
-  function cut(cell) {
-    const query = Math.floor(cell / numKeys), end = cell % numKeys + 1;
-    chosen = cell;
-    choose(withLength(query, state.valid_lens !== null && lengthOf(query) === end ? end - 1 : end));
-  }
-  const first = panel("scores (a click chooses one and ends the valid keys)", cut),
-    panels = WAYS.map((name) => panel(name));
-  const edges = times(numQueries, () => drawn("path", { class: "edge" }));
-  first.node.classList.add("plain");
-  first.map.over.append(...edges);
+  const names = lane("keys", "names"), raw = lane("scores", "raw"), ways = WAYS.map((name) => lane(name));
+  const edge = element("i"), ground = element("div", { class: "edge-ground", "aria-hidden": "true" }, edge);
+  heed(ground, (share) => choose({ valid_len: Math.round(share * n) }));
+  const table = element("div", { class: "lanes-of", role: "table", "aria-label": "scores and weights of one query" });
+  table.append(...[names, raw, ...ways].map(({ node }) => node), ground);
+
+  const chips = Object.entries({
+    "start": { valid_len: half, shift: 0 },
+    "① a row with no key": { valid_len: 0, shift: 0 },
+    "② all scores very low": { valid_len: half, shift: VERY_LOW },
+  }).map(([text, choices]) => ({ choices, node: button(text, () => choose(choices), { class: "chip" }) }));
+  const tools = element("div", { class: "tools" }, ...chips.map(({ node }) => node));
 
   function compute() {
-    const own = scores().map((score) => score / state.divisor);
-    level = matrix(numQueries, numKeys, own);
-    const shifted = Float64Array.from(own, (score) => score + state.shift); // as torch in float64 does
-    const rows = (numbers, valid) =>
-      times(numQueries, (query) => softmax(numbers.subarray(query * numKeys, (query + 1) * numKeys), valid?.(query)));
-    const filled = (fill) => rows(shifted.map((score, cell) => isMasked(cell) ? fill : score));
-    ways = [rows(shifted, lengthOf), filled(-1e6), filled(-Infinity)]
-      .map((rows) => matrix(numQueries, numKeys, Float32Array.from(rows.flatMap((row) => [...row]))));
+    const { valid_len: valid, shift } = state, own = Float64Array.from(scores, (score) => score + shift);
+    const filled = (fill) => softmax(own.map((score, key) => key < valid ? score : fill));
+    weights = [softmax(own, valid), filled(FILL), filled(-Infinity)];
   }
 
+  const onPadding = (way) => sumOf(weights[way].subarray(state.valid_len));
+  const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
   function verdictOf(way) {
-    const rows = times(numQueries, (query) => rowOf(way, query));
-    const broken = rows.filter((row) => row.some(Number.isNaN)).length;
-    if (broken) return `✗ NaN in ${broken} ${broken === 1 ? "row" : "rows"}`;
-    const leak = Math.max(...rows.map((row, query) => sumOf(row.subarray(lengthOf(query)))));
-    return leak < 0.005 ? "✓ no weight on masked keys" : `✗ up to ${number(leak)} of a row on masked keys`;
+    const leak = onPadding(way);
+    if (Number.isNaN(leak) || Number.isNaN(weights[way][0])) return "✗ NaN";
+    if (leak < 0.005) return state.valid_len ? "✓ sums to 1" : "✓ all zeros";
+    return leak > 0.995 ? "✗ all on padding" : `✗ ${percent(leak)} on padding`;
   }
 
-  /** What goes wrong in the two other ways, or that nothing does: parts of the headline. */
+  /** What is seen, as parts of the headline: what goes wrong, or that the three ways agree. */
   function seen() {
-    const rowsWith = (isWrong) => times(numQueries, (query) => query).filter(isWrong);
-    const leaks = (query) => sumOf(rowOf(ways[1], query).subarray(lengthOf(query))) > 0.995;
-    const wrong = [
-      ["−1e6 puts all of ", rowsWith(leaks), " on padding"],
-      ["−∞ turns ", rowsWith((query) => Number.isNaN(rowOf(ways[2], query)[0])), " into NaN"],
-    ].filter(([, rows]) => rows.length);
-    const named = (rows) =>
-      rows.length === 1 ? `row ${rows[0]}` : rows.length < numQueries ? `rows ${rows.join(", ")}` : "every row";
-    if (wrong.length) return wrong.flatMap(([does, rows, what], i) => [`${i ? "; " : ""}${does}`, named(rows) + what]);
-    return [
-      "",
-      state.valid_lens === null ? "Nothing is masked" : "All three ways agree",
-      ": no weight falls on padding",
-    ];
+    const { valid_len: valid } = state, leak = onPadding(1), wrong = (text) => element("b", { class: "wrong" }, text);
+    const many = valid === 1 ? `the one ${noun}` : `the ${valid} ${noun}s`;
+    if (!valid) {
+      return [
+        "With no valid key, ",
+        "−1e6",
+        " gives padding ",
+        wrong("all the weight"),
+        " and ",
+        "−∞",
+        " gives ",
+        wrong("NaN"),
+      ];
+    }
+    if (leak > 0.995) {
+      return ["", "−1e6", " gives padding ", wrong("all the weight"), `, ${many} ${valid === 1 ? "gets" : "get"} none`];
+    }
+    if (leak >= 0.005) return ["", "−1e6", " gives padding ", wrong(percent(leak)), " of the weight"];
+    if (valid === n) {
+      return ["", "Nothing is masked", `: ${n === 1 ? `the one ${noun} has` : `all ${n} ${noun}s share`} the weight`];
+    }
+    return ["", "Padding gets nothing", `: ${many} ${valid === 1 ? "has" : "share"} all the weight`];
+  }
+
+  function words() {
+    const { valid_len: valid, shift } = state;
+    if (!valid) {
+      return "masked_softmax gives zeros. A fill of −1e6 leaves equal scores, and a softmax shares the weight among them; −∞ leaves 0 divided by 0.";
+    }
+    if (shift && valid < n) {
+      return "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row.";
+    }
+    if (valid === half && !shift) {
+      return "So far the three ways to write the mask agree.";
+    }
+    const shares = times(valid, (key) => `${keys[key]} ${number(weights[0][key])}`);
+    return `The three ways agree: ${shares.join(", ")}.`;
   }
 
   function paint() {
-    const { pointed } = pointer, verdicts = ways.map(verdictOf);
-    first.map.show(level.data, undefined, () => 0);
-    first.map.cells.forEach((cell, i) => set(cell.children[1], { text: number(level.data[i], 1) }));
-    first.map.mark("faded", isMasked);
-    first.map.say((i, query, key) =>
-      `score of query ${query}, key ${key}: ${number(level.data[i])}${isMasked(i) ? ", masked" : ""}`
+    const { valid_len: valid, shift } = state, isMasked = (key) => key >= valid;
+    set(ground, { "--at": valid / n });
+    names.cells.forEach((cell, key) =>
+      set(cell, { text: isMasked(key) ? "‹pad›" : keys[key], class: isMasked(key) ? "pad" : "k" })
     );
-    edges.forEach((edge, query) => set(edge, { d: `M${lengthOf(query)},${query + 0.02}v.96` }));
-    panels.forEach(({ map, sums, verdict }, way) => {
-      const weights = ways[way].data, hides = (i) => way === 0 && isMasked(i);
-      map.show(weights, hides);
-      map.mark("wrong", (i) => Number.isNaN(weights[i]) || isMasked(i) && weights[i] >= 0.005);
-      map.say((i, query, key) => `query ${query}, key ${key}: ${hides(i) ? "masked" : number(weights[i])}`);
-      sums.forEach((node, query) => set(node, { text: number(sumOf(rowOf(ways[way], query))) }));
-      verdict.textContent = verdicts[way];
-      verdict.classList.toggle("wrong", verdicts[way].startsWith("✗"));
+    raw.cells.forEach((cell, key) => {
+      cell.replaceChildren(written(scores[key]), ...(shift ? [element("small", {}, " −3e6")] : []));
+      set(cell, { class: `number ${isMasked(key) ? "hatched" : ""}` });
     });
-    first.map.mark("chosen", (i) => i === chosen);
-    for (const { map } of [first, ...panels]) map.mark("pointed", (i) => i === pointed);
+    set(raw.verdict, { text: shift ? "−3,000,000 each" : "q · k" });
+    ways.forEach(({ cells, verdict }, way) => {
+      const text = verdictOf(way);
+      set(verdict, { text, class: `verdict ${text.startsWith("✗") ? "wrong" : ""}` });
+      cells.forEach((cell, key) => {
+        const weight = weights[way][key], hides = way === 0 && isMasked(key), isNaN = Number.isNaN(weight);
+        set(cell, {
+          text: hides ? "" : short(weight),
+          "aria-label": hides ? "masked" : null,
+          "--w": isNaN ? 0 : weight.toFixed(3),
+        });
+        const fault = isNaN || isMasked(key) && weight >= 0.005 ? "leak" : "";
+        set(cell, { class: `number ${hides ? "hatched" : isNaN ? "" : "cell"} ${fault}` });
+      });
+    });
+    chips.forEach(({ choices, node }) =>
+      set(node, { "aria-pressed": choices.valid_len === valid && choices.shift === shift })
+    );
     headline(...seen());
-    const empty = times(numQueries, (query) => query).filter((query) => lengthOf(query) === 0);
-    const readings = WAYS.map((name, way) => `${name}: ${verdicts[way].slice(2)}`).join("; ");
-    const [query, key] = [Math.floor(pointed / numKeys), pointed % numKeys];
-    const pair = pointed == null ? "" : `Query ${query}, key ${key}: score ${number(level.data[pointed])}. `;
-    const [low, high] = [Math.min(...level.data), Math.max(...level.data)].map((score) => number(score));
-    const which = batch > 1 ? `Example ${state.example}, scores from ${low} to ${high}. ` : "";
-    say(`${which}${pair}${readings}. ${empty.length ? `Without a valid key: query ${empty.join(", ")}.` : ""}`);
+    say(words());
   }
 
-  const marks = element("div", { class: "marks" }, scale(), lengths),
-    [masked, ...others] = panels.map(({ node }) => node);
-  return { nodes: [strip, element("div", { class: "panels" }, first.node, marks, masked, ...others)], compute, paint };
+  return {
+    nodes: [lengths, table, tools],
+    compute,
+    paint,
+    hint: "Drag the blue edge, or break two of them with ① and ②.",
+  };
 });

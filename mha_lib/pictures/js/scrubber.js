@@ -13,16 +13,14 @@ export default picture((parts) => {
   const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
-  const lowest = Math.min(...losses), span = Math.max(...losses) - lowest || 1;
-  const place = (i) => `${i / Math.max(last, 1) * 100},${36 - (losses[i] - lowest) / span * 32}`;
-  const marker = drawn("path", { class: "now" }),
-    curve = drawn("path", { d: `M${losses.map((_, i) => place(i)).join("L")}` });
-  const shape = { class: "loss", viewBox: "0 0 100 40", preserveAspectRatio: "none", "aria-hidden": true };
-  const { node, paint: paintPlayer, stop } = player(
-    steps,
-    parts,
-    losses.length ? [drawn("svg", shape, curve, marker)] : [],
-  );
+  const highest = Math.max(...losses, 1e-9), height = (loss) => 38 - 35 * loss / highest; // from 0
+  const curve = losses.map((loss, i) => `${i / Math.max(last, 1) * 100},${height(loss)}`).join("L");
+  const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,38H100" });
+  const shape = { viewBox: "0 0 100 40", preserveAspectRatio: "none" };
+  const lines = drawn("svg", shape, ends, drawn("path", { d: `M${curve}` }), marker);
+  const names = [`loss ${number(highest, 1)}`, "0"].map((text) => element("span", {}, text));
+  const chart = element("div", { class: "loss named", "aria-hidden": true }, lines, ...names);
+  const { node, paint: paintPlayer, stop } = player(steps, parts, losses.length ? [chart] : []);
 
   const cards = titles.map((title, head) => {
     const at = (cell) => ({ head, query: Math.floor(cell / keys.length) });
@@ -55,12 +53,12 @@ export default picture((parts) => {
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
     const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
     const words = pointer.pointed ? weight : `most weight, ${weight}`;
-    const largest = indexOfLargest(row), from = `, from ${queries[looks.query]}, looks most at `;
-    headline(`Step ${steps[step]}: `, titles[looks.head], from, keys[largest], ` (${number(row[largest])})`);
+    const largest = indexOfLargest(row), pair = `query ${looks.query} attends most to key ${largest}`;
+    headline(`Step ${steps[step]}, ${titles[looks.head]}: `, pair, `, ${number(row[largest])}`);
     say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
   }
 
   const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6), "--few": size > MANY ? 2 : 5 });
   maps.append(...cards.map(({ node }) => node));
-  return { nodes: [node, maps, scale()], paint, end: stop };
+  return { nodes: [node, maps, scale()], paint, hint: "Move the slider, or choose a row of a map.", end: stop };
 });

@@ -154,10 +154,15 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
     const most = stages.valid
       ? `Most weight, ${number(stages.weight[largest])}, is on key ${largest}.`
       : "No key counts.";
-    const rest = step < 3 ? "Point at a number to see what it is made of." : most;
-    set(sum, { text: pointed ? `${words}${made}` : "Point at a number to see what it is made of." });
+    const rest = step < 3 ? "" : most;
+    set(sum, { text: pointed ? `${words}${made}` : "" });
     say(pointed ? `${words}${made}.` : `Query ${query}, ${STEPS[step]}. ${rest}`);
   }
 
-  return { nodes: [strip, field, sum], compute, paint };
+  return {
+    nodes: [strip, field, sum],
+    compute,
+    paint,
+    hint: "Choose a step, or point at a number to see what it is made of.",
+  };
 });

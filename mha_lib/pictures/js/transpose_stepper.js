@@ -1,15 +1,21 @@
-// Numbers on their way through transpose_qkv and back: each travels from its place in one step to that in the next.
+// Where numbers go in transpose_qkv and back: a rail of steps, tiles that move, and the order in which they are read.
 
-import { button, element, picture, roving, set, times } from "./elements.js";
+import { button, element, parts, picture, roving, set, times, tr } from "./elements.js";
 
-const WIDTH = 42, LEAST = 27, HEIGHT = 28, GROUP = 10, TABLE = 30, TITLE = 24, LETTER = 7.2; // pixels
+// Pixels: a tile, its least width, gaps between groups and between tables, the names of rows, and those above a table.
+const WIDTH = 54, LEAST = 26, HEIGHT = 30, GROUP = 12, TABLE = 26, EDGE = 64, LINE = 16, LETTER = 6.6;
+const TOP = 4 * LINE;
 
-const AXES = ["batch", "tokens", "heads", "features"], ONE = ["example", "token", "head", "feature"];
+const axesInWords = () => [tr("batch"), tr("tokens"), tr("heads"), tr("features")];
+const namesOfOne = () => [tr("example"), tr("token"), tr("head"), tr("feature")];
 const RIGHT = "0, 2, 1, 3", UNMOVED = "0, 1, 2, 3";
 
 /** The address of the i-th number of a tensor. */
 const addressOf = (i, shape) =>
   shape.map((size, axis) => Math.floor(i / shape.slice(axis + 1).reduce((product, own) => product * own, 1)) % size);
+const indexOf = (tag, { tags, shape }) =>
+  tags.includes(tag) ? `[${addressOf(tags.indexOf(tag), shape).join(", ")}]` : "";
+const spelled = (tag) => namesOfOne().map((name, axis) => `${name} ${tag[axis]}`).join(", ");
 
 /** Numbers in a row as [table][row][group], the last axes as rows and groups; the first ones count the tables. */
 function tablesOf(tags, shape, inGroups) {
@@ -18,142 +24,239 @@ function tablesOf(tags, shape, inGroups) {
   return times(tags.length / rows / row, (t) => times(rows, (r) => group((t * rows + r) * row)));
 }
 
-export default picture(({ data, state, controls, choose, headline, say }) => {
-  const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
-  const strip = controls({
-    batch_size: { label: "batch", min: 1, max: 3 },
-    num_tokens: { label: "tokens", min: 1, max: 5 },
-    num_heads: { label: "heads", min: 1, max: 4 },
-    head_size: { label: "features a head", min: 1, max: 4 },
-    axes: { options },
+/** What every move does, and where the numbers are after it, with this order in `permute`; a number is its own address. */
+function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, order) {
+  const sizes = [b, n, h, d], axes = order.split(", ").map(Number), turned = axes.map((axis) => sizes[axis]);
+  const tags = times(b * n * h * d, (i) => addressOf(i, sizes).join(""));
+  const moved = tags.map((_, i) => {
+    const place = addressOf(i, turned);
+    return times(4, (axis) => place[axes.indexOf(axis)]).join("");
   });
-  const path = element("div", { class: "tools path" });
-  const stage = element("div", { class: "travel", role: "group", "aria-label": "numbers: choose one to follow" });
-  const width = () => stage.clientWidth || 900;
-  const names = element("div");
-  let shown = "", cells = [];
+  const one = namesOfOne(), example = (i) => [`[${i}]`, `${one[0]} ${i}`];
+  const own = (i) => [`[${i}]`, `${one[0]} ${Math.floor(i / h)}, ${one[2]} ${i % h}`];
+  const pair = (i) => {
+    const places = addressOf(i, turned.slice(0, 2));
+    return [`[${places.join(", ")}]`, places.map((at, k) => `${one[axes[k]]} ${at}`).join(", ")];
+  };
+  const start = { shape: [b, n, h * d], name: "X", tags, title: example, row: one[1], column: one[3] };
+  const cut = { ...start, shape: sizes, name: "reshape", inGroups: true };
+  const permuted = order === UNMOVED
+    ? { ...cut, name: "permute" }
+    : { shape: turned, name: "permute", tags: moved, title: pair, row: one[axes[2]], column: one[axes[3]] };
+  const folded = { ...start, shape: [b * h, n, d], name: "reshape", tags: moved, title: own, isFolded: true };
+  const back = [permuted, cut, start].map((move, i) => ({ ...move, name: ["reshape", "permute", "reshape"][i] }));
+  const all = [start, cut, permuted, folded, ...back];
+  return all.map((move) => ({ ...move, tables: tablesOf(move.tags, move.shape, move.inGroups) }));
+}
 
-  /** What every move does, and where the numbers stand after it; a number is its own address. */
-  function moves() {
-    const { batch_size: b, num_tokens: n, num_heads: h, head_size: d } = state, sizes = [b, n, h, d];
-    const axes = state.axes.split(", ").map(Number), turned = axes.map((axis) => sizes[axis]);
-    const tags = times(b * n * h * d, (i) => addressOf(i, sizes).join(""));
-    const moved = tags.map((_, i) => {
-      const place = addressOf(i, turned);
-      return times(4, (axis) => place[axes.indexOf(axis)]).join("");
-    });
-    const example = (i) => `[${i}] example ${i}`, own = (i) => `[${i}] example ${Math.floor(i / h)}, head ${i % h}`;
-    const pair = (i) => addressOf(i, turned.slice(0, 2)).map((at, k) => `${ONE[axes[k]]} ${at}`).join(", ");
-    const start = { shape: [b, n, h * d], name: "X", tags, title: example };
-    const cut = { shape: sizes, name: "reshape", tags, title: example, inGroups: true };
-    const isUnmoved = state.axes === UNMOVED, by = { ...cut, inGroups: isUnmoved, shape: turned, tags: moved };
-    const permuted = { ...by, name: "permute", title: isUnmoved ? example : pair };
-    const folded = { shape: [b * h, n, d], name: "reshape", tags: moved, title: own, isFolded: true };
-    const back = [permuted, cut, start].map((move, i) => ({ ...move, name: ["reshape", "permute", "reshape"][i] }));
-    const all = [start, cut, permuted, folded, ...back.map((move) => ({ ...move, name: `back: ${move.name}` }))];
-    return all.map((move) => ({ ...move, tables: tablesOf(move.tags, move.shape, move.inGroups) }));
+export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say }) => {
+  const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps") });
+  const stations = times(7, (i) => {
+    const [dot, name, shape, at] = ["i", "span", "code", "b"].map((kind) => element(kind));
+    return { name, shape, at, node: button([dot, name, shape, at], () => choose({ step: i }), { class: "station" }) };
+  });
+  for (const [name, from, to] of [["transpose_qkv", 0, 4], ["transpose_output", 4, 7]]) {
+    const own = stations.slice(from, to).map(({ node }) => node);
+    rail.append(element("div", { class: "rail-of", "--count": to - from }, element("code", {}, name), ...own));
   }
+  roving(stations.map(({ node }) => node), 7, (step) => choose({ step }));
+
+  const stage = element("div", { class: "travel", role: "group", "aria-label": tr("numbers: choose one to follow") });
+  const width = () => stage.clientWidth || 900, names = element("div", { "aria-hidden": "true" });
+  const orders = ["X", "now", RIGHT].map((name) => {
+    const field = element("div", { class: "in-order" });
+    return {
+      field,
+      cells: [],
+      node: element("div", { class: "order" }, element("span", {}, name === "now" ? tr("now") : name), field),
+    };
+  });
+  const reading = element("div", { class: "orders", "aria-hidden": "true" });
+  const key = tr("read row by row (flatten). Colour: head. Darker: later token");
+  reading.append(element("p", { class: "title" }, key), ...orders.map(({ node }) => node));
+  let shown = "", tiles = [], moves = [], right = [];
+
+  const open = { sizes: false, order: false };
+  const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
+  const sizes = controls({
+    batch_size: { label: tr("batch"), min: 1, max: 3 },
+    num_tokens: { label: tr("tokens"), min: 1, max: 5 },
+    num_heads: { label: tr("heads"), min: 1, max: 4 },
+    head_size: { label: tr("features a head"), min: 1, max: 4 },
+  });
+  const order = controls({ axes: { label: tr("order of axes"), options } });
+  const toggles = {
+    sizes: button("", () => (open.sizes = !open.sizes, repaint())),
+    order: button("", () => (open.order = !isOpen("order"), choose({ axes: RIGHT }), repaint())),
+  };
+  const isOpen = (name) => open[name] || name === "order" && state.axes !== RIGHT;
+  const more = element("div", { class: "tools more" }, ...Object.values(toggles), sizes, order);
+
+  function compute() {
+    [moves, right] = [state.axes, RIGHT].map((axes) => movesOf(state, axes));
+  }
+
+  /** How many numbers are at another place in the order of reading than before the step. */
+  const movedBy = (step) => moves[step].tags.filter((tag, i) => tag !== moves[step - 1].tags[i]).length;
+  const isStranger = (tag, table, row) =>
+    Number(tag[0]) * state.num_heads + Number(tag[2]) !== table || Number(tag[1]) !== row;
+  const strangers = () =>
+    moves[3].tables.flatMap((rows, t) => rows.flatMap(([group], r) => group.filter((tag) => isStranger(tag, t, r))));
 
   /** What the present step does: parts of the headline. */
-  function seen(step, strangers, count) {
-    const right = state.axes === RIGHT, order = state.axes.split(", ").map((axis) => AXES[axis]).join(", ");
-    const folded = strangers ? `${strangers} of ${count} numbers` : "one head of one example";
-    return [
-      ["Start: ", "a row is a token", ", its heads side by side"],
-      ["reshape: ", "nothing moves", ", each row is cut into heads"],
-      state.axes === UNMOVED
-        ? ["permute: ", "nothing moves"]
-        : ["permute: ", right ? "heads come before tokens" : order],
-      strangers
-        ? ["reshape: ", element("b", { class: "wrong" }, folded), " stand in another’s place"]
-        : ["reshape: ", "each table", ` is ${folded}`],
-      ["back: ", "the batch is unfolded"],
-      ["back: ", "tokens come before heads", " again"],
-      ["back: ", "every number is where it was", right ? "" : ", though the tables were wrong"],
-    ][step];
+  function seen(step, count, wrong) {
+    const { num_heads: h, batch_size: b } = state, isRight = state.axes === RIGHT;
+    const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(", ");
+    const told = { h, wrong, count, order, matrices: b * h, moved: step && movedBy(step) };
+    if (step === 0) return parts("X: *a row is a token*, its {h} heads side by side", told);
+    if (step === 1) return parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told);
+    if (step === 2 && isRight) {
+      return parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told);
+    }
+    if (step === 2) return parts("permute *moves {moved} of {count} numbers*: {order}", told);
+    if (step === 3 && wrong) {
+      const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
+      return [before, element("b", { class: "wrong" }, many), after];
+    }
+    if (step === 3) {
+      return parts(
+        "reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each",
+        told,
+      );
+    }
+    if (step === 4) {
+      return parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told);
+    }
+    if (step === 5) {
+      return parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told);
+    }
+    return wrong
+      ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
+      : parts("back: *every number is where it was*");
   }
 
-  /** The left upper corner of every number, the titles, and the height of all, side by side as long as there is room. */
-  function layout({ tables, title }) {
-    const groups = tables[0][0].length, columns = tables[0][0].flat().length, gaps = (groups - 1) * GROUP;
-    const w = Math.max(Math.min(WIDTH, (width() - gaps) / columns), LEAST), h = w < 36 ? 0.75 * HEIGHT : HEIGHT;
-    const tableWidth = columns * w + gaps, tableHeight = TITLE + tables[0].length * h + TABLE;
-    const pitch = Math.max(tableWidth, LETTER * title(0).length) + TABLE;
-    const beside = Math.max(Math.floor((width() + TABLE) / pitch), 1);
-    const places = new Map();
-    const titles = tables.map((rows, i) => {
-      const x = i % beside * pitch, y = Math.floor(i / beside) * tableHeight;
-      rows.forEach((row, r) =>
-        row.forEach((group, g) =>
-          group.forEach((tag, f) => {
-            const at = x + (g * group.length + f) * w + g * GROUP;
-            places.set(tag, { x: at, y: y + TITLE + r * h, table: i, row: r });
-          })
-        )
+  function words(step, wrong) {
+    if (step === 0) return tr("A number is its own address: example, token, head, feature.");
+    if (step === 3 && wrong) return tr("Outlined numbers are where another head, example or token belongs.");
+    if (step === 6 && wrong) return tr("A wrong order comes back right, too: a round trip does not detect it.");
+    if (moves[step].name === "permute") {
+      return tr("permute changes the order in which the numbers are read; their memory stays as it was.");
+    }
+    return tr("reshape reads the numbers in the same order and only changes where a row ends.");
+  }
+
+  /** The left upper corner of every number, the names at the edges, and the height of all, side by side as there is room. */
+  function layout({ tables, title, row, column }) {
+    const [groups, size] = [tables[0][0].length, tables[0][0][0].length], gaps = (groups - 1) * GROUP;
+    const columns = groups * size, room = width() - EDGE;
+    const w = Math.max(Math.min(WIDTH, (room - gaps) / columns), LEAST), tableWidth = columns * w + gaps;
+    const pitch = Math.max(tableWidth + TABLE, Math.max(...title(0).map((line) => LETTER * line.length)) + 12);
+    const beside = Math.max(Math.floor((room + pitch - Math.max(tableWidth, pitch - TABLE)) / pitch), 1);
+    const tableHeight = TOP + tables[0].length * HEIGHT + TABLE - 8, places = new Map(), edges = [];
+    const xOf = (x, i) => x + i * w + Math.floor(i / size) * GROUP;
+    tables.forEach((rows, t) => {
+      const x = EDGE + t % beside * pitch, y = Math.floor(t / beside) * tableHeight, lift = groups > 1 ? LINE : 0;
+      const [index, name] = title(t);
+      edges.push({ x, y: y + LINE - lift, text: index, kind: "index" }, {
+        x,
+        y: y + 2 * LINE - lift,
+        text: name,
+        kind: "table",
+      });
+      if (groups > 1) {
+        edges.push(
+          ...times(groups, (g) => ({ x: xOf(x, g * size), y: y + 2 * LINE, text: tr("head {head}", { head: g }) })),
+        );
+      }
+      edges.push(
+        ...times(
+          columns,
+          (i) => ({ x: xOf(x, i), y: y + 3 * LINE, text: i % (groups > 1 ? size : columns), wide: w - 2 }),
+        ),
       );
-      return { x, y, text: title(i) };
+      if (t % beside === 0) {
+        edges.push({ x: 0, y: y + 3 * LINE, text: column, kind: "row" });
+        edges.push(...rows.map((_, r) => ({ x: 0, y: y + TOP + r * HEIGHT + 5, text: `${row} ${r}`, kind: "row" })));
+      }
+      rows.forEach((own, r) =>
+        own.flat().forEach((tag, i) => places.set(tag, { x: xOf(x, i), y: y + TOP + r * HEIGHT, table: t, row: r }))
+      );
     });
-    return { places, titles, height: Math.ceil(tables.length / beside) * tableHeight - TABLE, w, h };
+    return { places, edges, height: Math.ceil(tables.length / beside) * tableHeight - TABLE + 8, w };
+  }
+
+  /** New tiles, when there are more numbers or fewer. */
+  function rebuild(tags) {
+    const act = (tag) => choose({ follow: Number(tag) === state.follow ? -1 : Number(tag) });
+    const look = (tag) => ({ "--head": `var(--head-${tag[2]})`, "--token": tag[1] });
+    tiles = tags.map((tag) => {
+      const hover = { onpointerenter: () => point(tag), onpointerleave: () => point(null) };
+      const focus = { onfocus: () => point(tag), onblur: () => point(null) };
+      const node = button("", () => act(tag), { class: "tag", "aria-label": `${tag}: ${spelled(tag)}`, ...look(tag) });
+      return { tag, node: set(node, { ...hover, ...focus }) };
+    });
+    roving(tiles.map(({ node }) => node), tiles.length);
+    stage.replaceChildren(names, ...tiles.map(({ node }) => node));
+    for (const strip of orders) {
+      strip.cells = new Map(tags.map((tag) => [tag, element("i", look(tag))]));
+      strip.field.replaceChildren(...strip.cells.values());
+    }
+    shown = tags.join();
   }
 
   function paint() {
-    const all = moves(), { step } = state, present = all[step], follow = String(state.follow).padStart(4, "0");
-    const { places, titles, height, w, h } = layout(present), tags = [...places.keys()].sort();
+    const { step, axes } = state, present = moves[step], follow = String(state.follow).padStart(4, "0");
+    const { pointed } = pointer, { places, edges, height, w } = layout(present), tags = [...places.keys()].sort();
+    if (tags.join() !== shown) rebuild(tags); // else they stay, and so they travel
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
-    if (tags.join() !== shown) {
-      const act = (tag) => choose({ follow: Number(tag) === state.follow ? -1 : Number(tag) });
-      cells = tags.map((tag) => button(tag, () => act(tag), { class: "tag", "--head": `var(--head-${tag[2]})` }));
-      roving(cells, cells.length);
-    }
-    shown = tags.join();
-    if (cells[0].parentNode !== stage) stage.replaceChildren(names, ...cells); // else they stay, and so they travel
-    names.replaceChildren(...titles.map(({ x, y, text }) => element("p", { class: "title", ...at(x, y) }, text)));
-    let strangers = 0;
-    for (const node of cells) {
-      const tag = node.textContent, { x, y, table, row } = places.get(tag), head = Number(tag[2]);
-      const isStranger = Boolean(present.isFolded) &&
-        (Number(tag[0]) * state.num_heads + head !== table || Number(tag[1]) !== row);
-      strangers += isStranger;
-      set(node, { ...at(x, y), "--cell": `${w - 2}px`, "--line": `${h - 2}px` });
-      set(node, { "aria-pressed": tag === follow });
-      node.classList.toggle("stranger", isStranger);
+    names.replaceChildren(
+      ...edges.map(({ x, y, text, kind = "column", wide }) =>
+        element(
+          "span",
+          { class: `edge-name ${kind}`, ...at(x, y), ...(wide ? { "--wide": `${wide}px` } : {}) },
+          String(text),
+        )
+      ),
+    );
+    const wrong = strangers();
+    for (const { tag, node } of tiles) {
+      const { x, y } = places.get(tag);
+      set(node, { ...at(x, y), "--cell": `${w - 2}px`, "aria-pressed": tag === follow });
+      set(node, { text: tag === follow || tag === pointed ? tag : "" });
+      node.classList.toggle("stranger", Boolean(present.isFolded) && wrong.includes(tag));
     }
     set(stage, { "--tall": `${height}px` });
-    if (path.childElementCount !== all.length) {
-      path.replaceChildren(...all.map((_, i) => button("", () => choose({ step: i }))));
-    }
-    all.forEach((move, i) => {
-      const place = move.tags.indexOf(follow), at = place < 0 ? "" : `[${addressOf(place, move.shape).join(", ")}]`;
-      path.children[i].replaceChildren(
-        move.name,
-        element("code", {}, `(${move.shape.join(", ")})`),
-        element("b", {}, at),
-      );
-      set(path.children[i], { "aria-pressed": i === step });
+    orders.forEach(({ cells, node }, i) => {
+      const own = [moves[0], present, right[step]][i].tags;
+      set(node, { hidden: i === 2 && axes === RIGHT ? "" : null });
+      own.forEach((tag, place) => {
+        const isMarked = tag === follow || tag === pointed;
+        set(cells.get(tag), { "--at": place / own.length, "--of": own.length, class: isMarked ? "marked" : null });
+      });
     });
-    const where = `Step ${step} of ${all.length - 1}, ${present.name}: (${present.shape.join(", ")}).`;
-    headline(...seen(step, strangers, tags.length));
-    const words = `${where} ${read(present, step, all.length - 1, strangers, tags)}`;
-    const stands = present.tags.indexOf(follow);
-    const followed = stands < 0 ? "" : ` ${follow} stands at [${addressOf(stands, present.shape).join(", ")}].`;
-    say(`${words}${followed}`);
+    stations.forEach(({ name, shape, at, node }, i) => {
+      set(name, { text: moves[i].name });
+      set(shape, { text: `(${moves[i].shape.join(", ")})` });
+      set(at, { text: indexOf(follow, moves[i]) });
+      set(node, { "aria-pressed": i === step });
+    });
+    set(toggles.sizes, {
+      text: `${tr("sizes")} ${moves[1].shape.join(" · ")} ${open.sizes ? "▴" : "▾"}`,
+      "aria-expanded": open.sizes,
+    });
+    set(toggles.order, {
+      text: isOpen("order") ? tr("back to 0, 2, 1, 3 ▴") : tr("try another order ▾"),
+      "aria-expanded": isOpen("order"),
+    });
+    set(sizes, { hidden: open.sizes ? null : "" });
+    set(order, { hidden: isOpen("order") ? null : "" });
+    headline(...seen(step, tags.length, wrong.length));
+    const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
+    const told = about &&
+      { tag: about, address: spelled(about), at: indexOf(about, present), i: present.tags.indexOf(about) };
+    const where = about ? `${tr("{tag} ({address}) is at {at}, number {i} in reading order.", told)} ` : "";
+    say(`${where}${words(step, wrong.length)}`);
   }
 
-  function read(present, step, last, strangers, tags) {
-    if (strangers) {
-      return `${strangers} of ${tags.length} numbers, outlined, stand where another head, example or token belongs.`;
-    }
-    if (present.isFolded) return "Every table holds the numbers of one head of one example.";
-    if (step === last) {
-      const also = state.axes === RIGHT ? "" : " Wrong axes come back right, too: a round trip proves nothing.";
-      return `Every number is back where it was.${also}`;
-    }
-    if (present.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
-    if (step && state.axes === RIGHT) return "Every head has its own rows, one for each token.";
-    if (step) return `The axes are in the order ${state.axes}, where 0, 2, 1, 3 is right.`;
-    const tag = tags.at(-1), [e, t, h, f] = tag;
-    return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
-  }
-
-  return { nodes: [strip, path, stage], paint };
+  return { nodes: [rail, stage, reading, more], compute, paint, hint: tr("Choose a step, or a number to follow it.") };
 });

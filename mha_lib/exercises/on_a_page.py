@@ -1,0 +1,145 @@
+"""Exercises on a page of their own: written and checked in a browser, without Python on the machine.
+
+The page without an exercise is data of this package, made by ``make page-runtime``. Here, an exercise is put into it.
+"""
+
+import base64
+import gzip
+import html
+import inspect
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from mha_lib.checking.comparing import Result, outcome_of
+from mha_lib.checking.edits import source_of_answer
+from mha_lib.checking.exercise import FunctionExercise, used_by
+from mha_lib.checking.help_in_steps import NEEDED_TRIES, find
+from mha_lib.exercises.transposing import tags_in_words
+from mha_lib.models.training import seeded
+
+PAGES = ("transpose_qkv", "transpose_output", "masked_weights", "sum_over_heads")  # those that have one
+MASKED_SOFTMAX = """
+def masked_softmax(scores, valid_lens=None):
+    if valid_lens is None:
+        return scores.softmax(-1)
+    lengths = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
+    valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]
+    return scores.masked_fill(~valid, torch.finfo().min).softmax(-1) * valid
+"""  # as it is there for 3-D scores; the library's own also takes other masks
+
+
+def page(name: str, folder: str | Path = ".") -> Path:
+    """Write a page on which an exercise is written and checked in a browser, offline, and return where it is.
+
+    Raises:
+        ValueError: the exercise has no page, with the names of those that have one.
+    """
+    find(name)
+    if name not in PAGES:
+        raise ValueError(f"the exercise {name!r} has no page; those that have one: {', '.join(PAGES)}")
+    path = Path(folder) / f"{name}.html"
+    path.write_text(page_of(name), encoding="utf-8")
+    return path.resolve()
+
+
+def all_pages(folder: str | Path) -> list[Path]:
+    """Write the pages of all exercises that have one into a folder, and return where they are."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return [page(name, folder) for name in PAGES]
+
+
+def page_of(name: str) -> str:
+    """Return the page of an exercise as HTML."""
+    empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
+    data = exercise_data(find(name))
+    shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
+    parts = {"@@NAME@@": html.escape(name), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    for mark, text in parts.items():
+        empty = empty.replace(mark, text)
+    return empty
+
+
+def as_json(data: object) -> str:
+    """Return data as JSON that can be part of a script."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def packed(data: str | bytes) -> str:
+    """Return a text or bytes, compressed, as base64."""
+    data = data.encode() if isinstance(data, str) else data
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+def exercise_data(exercise: Any) -> dict[str, Any]:
+    """Return what a page needs of an exercise: its calls with the right values, and the values of each mistake."""
+    assert isinstance(exercise, FunctionExercise), exercise
+    with seeded(0):
+        drawn = exercise.trials()
+    stages = drawn if isinstance(drawn, dict) else {"": drawn}
+    trials = [trial for trials in stages.values() for trial in trials]
+    rights = [exercise.right(*trial) for trial in trials]
+    calls = iter([{"trial": list(map(encoded, t)), "right": encoded(r)} for t, r in zip(trials, rights, strict=True)])
+    names = list(inspect.signature(exercise.right).parameters)
+    return {
+        "name": exercise.__name__,
+        "names": names,
+        "used": [name for name in names if name in used_by(exercise.right)],
+        "doc": inspect.getdoc(exercise),
+        "praise": exercise.praise,
+        "hints": exercise.hints,
+        "solution": exercise.solution,
+        "start": f"def {exercise.__name__}({', '.join(names)}):\n    # your code\n    ...\n",
+        "tries": NEEDED_TRIES,
+        "tags": exercise.numbers_in_words is tags_in_words,
+        "helpers": MASKED_SOFTMAX if "masked_softmax" in source_of_answer(exercise.right) else "",
+        "stages": [[where, [next(calls) for _ in trials]] for where, trials in stages.items()],
+        "mistakes": list(mistakes_of(exercise.mistakes, trials, rights)),
+    }
+
+
+def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[str, Any]]:
+    """Return what each mistake gives in each call, and where that is wrong; of equal ones the first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for text, program in mistakes:
+        results = [Result(t, outcome_of(program, t), right) for t, right in zip(trials, rights, strict=True)]
+        row = {"wrong": [int(one.problem() is not None) for one in results], "of": [outcome(one) for one in results]}
+        rows.setdefault(json.dumps(row), {"text": text, **row})
+    return [*rows.values()]
+
+
+def outcome(result: Result) -> dict[str, Any]:
+    """Return what a mistake gives in a call: numbers or an error; nothing for what no answer on a page can give."""
+    if result.got.error:
+        return {"e": list(result.got.error)}
+    try:
+        return {"r": encoded(result.got.value)}
+    except TypeError:
+        return {}
+
+
+def encoded(value: Any) -> Any:
+    """Return a value as JSON can hold it, with the digits that a float32 has.
+
+    Raises:
+        TypeError: the value is neither a tensor nor a number, a text, a list or a tuple.
+    """
+    if type(value) is Tensor:
+        numbers = [number(x) for x in value.detach().flatten().tolist()]
+        return {"t": str(value.dtype).removeprefix("torch."), "s": list(value.shape), "v": numbers}
+    if isinstance(value, float):
+        return {"f": number(value)}
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, list | tuple):
+        return {"u": isinstance(value, tuple), "l": [encoded(part) for part in value]}
+    raise TypeError(f"a value must be a tensor, a number, a text, a list or a tuple; got {type(value).__name__}")
+
+
+def number(x: float) -> float | str:
+    """Return a number with nine digits; as a text where JSON has none."""
+    return x if isinstance(x, int) else float(f"{x:.9g}") if math.isfinite(x) else str(x)

@@ -1,0 +1,67 @@
+"""Change a model's heads on their way to the module that mixes them, and leave nothing of it behind."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def before(module: nn.Module, change: Callable[[Tensor], Tensor]) -> AbstractContextManager:
+    """Inside, the module receives what ``change`` makes of its first input."""
+    return module.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]), *inputs[1:]))
+
+
+@contextmanager
+def heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """The same for ``nn.MultiheadAttention``, which never calls its ``out_proj``: it is called behind the layer.
+
+    While the layer runs, an identity takes its place, so that the layer gives its heads side by side.
+    """
+    mixing = layer.out_proj
+    outermost = not isinstance(mixing, _Identity)
+
+    def after(_: nn.Module, __: tuple, output: tuple) -> tuple:
+        heads = output[0] if layer.batch_first or output[0].dim() == 2 else output[0].transpose(0, 1)
+        heads = change(heads)
+        return (heads if layer.batch_first or output[0].dim() == 2 else heads.transpose(0, 1), *output[1:])
+
+    def mixed(_: nn.Module, __: tuple, output: tuple) -> tuple:
+        return F.linear(output[0], mixing.weight, mixing.bias), *output[1:]
+
+    with ExitStack() as hooks:
+        hooks.enter_context(layer.register_forward_hook(after, prepend=True))
+        if outermost:
+            layer._modules["out_proj"] = _Identity(mixing)
+            hooks.callback(layer._modules.__setitem__, "out_proj", mixing)
+            hooks.enter_context(layer.register_forward_hook(mixed))
+        yield
+
+
+class _Identity(nn.Linear):
+    """The identity, in the place of a linear map. Its bias is not left out: torch's layer asks for one."""
+
+    def __init__(self, like: nn.Linear):
+        super().__init__(like.in_features, like.in_features, device=like.weight.device, dtype=like.weight.dtype)
+        self.requires_grad_(False)
+
+    def reset_parameters(self) -> None:
+        nn.init.eye_(self.weight)
+        nn.init.zeros_(self.bias)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Inside, models run by torch's plain functions: compiled ones as they were written, blocks not by a fast path."""
+    # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.
+    has_compiler = "torch._dynamo" in sys.modules
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.compiler.set_stance("force_eager") if has_compiler else nullcontext():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)

@@ -1,0 +1,105 @@
+"""What the heads of any model are worth, by a loss of your own: numbers for each layer by name, (num_heads,), float64.
+
+A loss is a function of the model that gives a number, or one for each example, (batch,). As everywhere in the library
+higher means more important.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from mha_lib.heads.ablation import evaluating
+from mha_lib.heads.coalitions import permute_within_blocks, ranks
+from mha_lib.models.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from mha_lib.heads.any_model import FoundHeads
+
+__all__ = ["costs_of_each", "gradients_at_one", "losses_without"]
+
+Loss = Callable[[nn.Module], Tensor]
+
+
+def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -> dict[str, Tensor]:
+    """Return the loss without each head minus the loss with all."""
+    substitutes = found.substitutes(by)
+    costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in found.layers.items()}
+    each = [(name, head) for name, layer in found.layers.items() for head in range(layer.num_heads)]
+    with torch.no_grad(), evaluating(found.model):
+        with found.gates({}):
+            whole = _number(loss(found.model))
+        for name, head in each if label is None else progress_bar(each, len(each), label):
+            gates = 1 - torch.eye(found.layers[name].num_heads)[head]
+            with found.gates({name: gates}, substitutes):
+                costs[name][head] = _number(loss(found.model)) - whole
+    return costs
+
+
+def gradients_at_one(found: "FoundHeads", loss: Loss, by: str, signed: bool) -> dict[str, Tensor]:
+    """Return minus the gradient of the loss by the gates, where all heads are on."""
+    substitutes = found.substitutes(by)
+    shape: tuple[int, ...] = ()
+    if not signed:
+        with torch.no_grad(), evaluating(found.model):
+            shape = tuple(loss(found.model).shape)
+        if len(shape) != 1:
+            raise ValueError(
+                f"with signed=False, loss must give a number for each example, (batch,), got shape {shape}"
+            )
+    gates = {
+        name: torch.ones(*shape, layer.num_heads, dtype=torch.float64).requires_grad_()
+        for name, layer in found.layers.items()
+    }
+    with torch.enable_grad(), evaluating(found.model), found.gates(gates, substitutes):
+        value = loss(found.model)
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            raise ValueError("loss must give a tensor with a gradient: without torch.no_grad(), .item() or .detach()")
+        total = value.mean() if signed else value.sum()
+        found_gradients = torch.autograd.grad(total, list(gates.values()), allow_unused=True, materialize_grads=True)
+    gradients = [-gradient.double() for gradient in found_gradients]
+    return dict(zip(gates, gradients if signed else [each.abs().mean(dim=0) for each in gradients], strict=True))
+
+
+def losses_without(
+    found: "FoundHeads", loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str,
+    label: str | None, seed: int,
+) -> Tensor:  # fmt: skip
+    """Return the loss with so many of the least important heads off."""
+    wrong = [name for name, layer in found.layers.items() if _shape(importance.get(name)) != (layer.num_heads,)]
+    if wrong or len(importance) != len(found.layers):
+        raise ValueError(f"importance must have (num_heads,) for each layer, {', '.join(found.layers)}")
+    rows = [importance[name] for name in found.layers]
+    rank = ranks(torch.cat(rows), seed).split([len(row) for row in rows])
+    substitutes, num_heads = found.substitutes(by), sum(map(len, rows))
+    steps: Iterable[int] = numbers if label is None else progress_bar(numbers, len(numbers), label)
+    losses = []
+    with torch.no_grad(), evaluating(found.model):
+        for number in steps:
+            gates = {name: (row <= num_heads - number).float() for name, row in zip(found.layers, rank, strict=True)}
+            with found.gates(gates, substitutes):
+                losses.append(_number(loss(found.model)))
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Permute importance within each layer, a layer-matched random baseline for ``FoundHeads.losses_without``.
+
+    >>> permuted = permute_within_layers({"0": torch.tensor([1.0, 2.0]), "1": torch.tensor([3.0])}, seed=0)
+    >>> {name: row.sort().values.tolist() for name, row in permuted.items()}
+    {'0': [1.0, 2.0], '1': [3.0]}
+
+    It is ``permute_within_blocks`` for layers that may have different numbers of heads.
+    """
+    padded = pad_sequence(list(importance.values()), batch_first=True, padding_value=torch.nan)
+    return {name: row[~row.isnan()] for name, row in zip(importance, permute_within_blocks(padded, seed), strict=True)}
+
+
+def _number(value: Tensor) -> float:
+    return float(torch.as_tensor(value).double().mean())
+
+
+def _shape(row: Tensor | None) -> tuple[int, ...]:
+    return () if row is None else tuple(row.shape)

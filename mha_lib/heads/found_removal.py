@@ -1,0 +1,300 @@
+"""Remove heads of any model for real: rows are found by gradient, and a copy that computes something else is refused.
+
+In comments letters as in ``watching``.
+"""
+
+import copy
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from mha_lib.heads.ablation import evaluating
+from mha_lib.heads.before_mixing import plainly
+from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
+from mha_lib.heads.watching import Attended, Watch
+
+if TYPE_CHECKING:
+    from mha_lib.heads.any_model import FoundHeads
+
+Inputs = tuple[tuple, dict[str, Any]]
+MOST_SIZES = 8  # integers of one layer, each of which is tried in its old and in its new size
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What a removal saved, each time before and after.
+
+    Attributes:
+        plan: the heads that went, by layer.
+        parameters: their number.
+        cache_bytes: of the keys and values that the model returns for the example; 0 where it returns none.
+        seconds: of one pass over the example, the best of three.
+        difference: the largest difference between the smaller and the gated model's output, on two inputs.
+    """
+
+    plan: dict[str, list[int]]
+    parameters: tuple[int, int]
+    cache_bytes: tuple[int, int]
+    seconds: tuple[float, float]
+    difference: float
+
+
+def removed(
+    found: "FoundHeads", plan: Mapping[str, Sequence[int]], second_inputs: tuple, second_named: dict[str, Any]
+) -> tuple[nn.Module, Removal]:
+    """Return a copy without these heads, see ``FoundHeads.remove``."""
+    found.ablated(plan)  # which names a layer or a head that is not there
+    example: Inputs = (found.inputs, found.named)
+    second = (second_inputs, second_named) if second_inputs or second_named else _another(example)
+    smaller, off = copy.deepcopy(found.model).eval(), {}
+    for name, heads in plan.items():
+        if not heads:
+            continue
+        off[name] = list(heads)
+        _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
+    difference = 0.0
+    for inputs, named in (example, second):
+        expected = _expected(found, off, (inputs, named))
+        one = _difference(smaller, (inputs, named), expected)
+        if one > _tolerance(expected):
+            raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
+        difference = max(difference, one)
+    for module, whole in zip(smaller.modules(), found.model.modules(), strict=True):
+        module.training = whole.training
+    both = (found.model, smaller)
+    parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
+    caches, seconds = zip(*(_cost(model, example) for model in both), strict=True)
+    return smaller, Removal(off, parameters, caches, seconds, difference)  # type: ignore[arg-type]
+
+
+def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs) -> Tensor:
+    """What the model gives for an example while these heads are gated."""
+    with torch.no_grad(), evaluating(found.model), found.ablated(off):
+        return first_tensor(found.model(*example[0], **example[1]))
+
+
+def _cut(model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], expected: Tensor) -> None:
+    """Take these heads out of one layer of the copy, or say why it cannot be done."""
+    layer, example = found.layers[name], (found.inputs, found.named)
+    mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
+    if not kept:
+        raise ValueError(f"{layer.name}: all of its heads would go; leave that to a gate (ablated)")
+    groups = [group for group in range(layer.num_key_value_heads) if set(layer.group(group)) <= set(off)]
+    num_groups = layer.num_key_value_heads - len(groups)
+    if len(kept) % num_groups:
+        raise ValueError(
+            f"{layer.name}: {len(kept)} heads cannot share {num_groups} key-value heads evenly; take as many from each "
+            f"group of {len(layer.group(0))}, or whole groups"
+        )
+    axis = _axis_of_heads(mixing, layer)
+    one, rows = _rows_of_each(model, layer, example)
+    for parameter, (dim, mask) in rows.items():
+        _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
+    columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
+    columns[kept] = True
+    _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
+    numbers = _names_of_numbers(found.model)
+    _fit_sizes(model, layer, one, (len(kept), num_groups), numbers, example, expected)
+
+
+def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
+    """The axis of the mixing module's weight along which its input lies, asked of its output."""
+    weights = [name for name, parameter in mixing.named_parameters() if parameter.dim() > 1]
+    if weights != ["weight"]:
+        raise ValueError(
+            f"{layer.name}: {layer.mixing} is {type(mixing).__name__}, with {', '.join(weights) or 'no matrix'}; it "
+            "must have one matrix, called weight. Merge an adapter first"
+        )
+    weight = mixing.get_parameter("weight")
+    width = layer.num_heads * layer.head_size
+    unit = torch.zeros(2, 1, width).to(weight)
+    unit[1, 0, 0] = 1  # what it gives for the first feature, and for nothing
+    with torch.no_grad():
+        nothing, first = mixing(unit).flatten(start_dim=1)
+    for axis in (1, 0):
+        if weight.shape[axis] == width and torch.allclose(
+            first - nothing, weight.select(axis, 0), rtol=1e-2, atol=1e-3
+        ):
+            return axis
+    raise ValueError(f"{layer.name}: {layer.mixing} is not the product with its weight")
+
+
+def _rows_of_each(
+    model: nn.Module, layer: FoundLayer, example: Inputs
+) -> tuple[Attended, dict[str, tuple[int, Tensor]]]:
+    """By parameter: the axis, and for each head on which of its lines the head depends, (h, size)."""
+    names = {module: name for name, module in model.named_modules()}
+    needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    for parameter in needed:
+        parameter.requires_grad_(parameter.is_floating_point())
+    try:
+        with torch.enable_grad(), plainly(), Watch(model) as watch:
+            model(*example[0], **example[1])
+        one = next(one for one in watch.seen if mixing_name(one, names) == layer.mixing)
+        if one.is_torchs_layer:
+            raise ValueError(
+                f"{layer.name}: torch's nn.MultiheadAttention has as many features in its heads as in its tokens; "
+                "convert it with converters.from_torch, then heads.prune"
+            )
+        X = next(X for module, X in reversed(one.fed) if names[module] == layer.mixing)
+        holder = common_name(names[one.module], layer.mixing)
+        own = {
+            f"{holder}.{name}".lstrip("."): parameter
+            for name, parameter in model.get_submodule(holder).named_parameters()
+        }
+        own = {name: own[name] for name in own if not name.startswith(f"{layer.mixing}.")}
+        heads = X.unflatten(-1, (layer.num_heads, -1))
+        probe = torch.randn(heads.shape, generator=torch.Generator().manual_seed(0)).to(heads)
+        gradients = [
+            torch.autograd.grad(
+                (heads[..., h, :] * probe[..., h, :]).sum(), list(own.values()), retain_graph=True, allow_unused=True
+            )
+            for h in range(layer.num_heads)
+        ]
+    finally:
+        for parameter, was in needed.items():
+            parameter.requires_grad_(was)
+    found = {}
+    for (name, parameter), of_each in zip(own.items(), zip(*gradients, strict=True), strict=True):
+        if all(gradient is not None for gradient in of_each):
+            changed = torch.stack([gradient != 0 for gradient in of_each])  # (h, *parameter.shape)
+            for axis in range(parameter.dim()):
+                mask = changed.movedim(1 + axis, 1).flatten(start_dim=2).any(dim=2) if parameter.dim() > 1 else changed
+                if not (mask == mask[0]).all():
+                    found[name] = (axis, mask)
+                    break
+    for name in own:  # a bias goes with its matrix; that of the keys has no gradient, since a softmax does not see it
+        module, _, kind = name.rpartition(".")
+        if kind == "bias":
+            found.pop(name, None)
+            if f"{module}.weight" in found:
+                mask = found[f"{module}.weight"][1]
+                if own[name].shape[0] == mask.shape[1]:
+                    found[name] = (0, mask)
+    return one, found
+
+
+def _fit_sizes(
+    model: nn.Module,
+    layer: FoundLayer,
+    one: Attended,
+    sizes: tuple[int, int],
+    numbers: set[tuple[type, str]],
+    example: Inputs,
+    expected: Tensor,
+) -> None:
+    """Set the integers of the layer's modules to the new sizes, where that gives what is expected."""
+    names = {module: name for name, module in model.named_modules()}
+    old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
+    (h, g), d = old, layer.head_size
+    becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
+    holder = model.get_submodule(common_name(names[one.module], layer.mixing))
+    for linear in holder.modules():
+        weight = getattr(linear, "weight", None)
+        if isinstance(linear, nn.Linear):
+            linear.out_features, linear.in_features = linear.weight.shape
+        elif hasattr(linear, "nf") and isinstance(weight, Tensor):  # transformers' Conv1D
+            setattr(linear, "nf", weight.shape[1])  # noqa: B010 (to mypy a module's attributes are modules)
+    places = [
+        (module, name, value, becomes[value])
+        for module in dict.fromkeys((one.module, holder))
+        for name, value in vars(module).items()
+        if type(value) is int and not name.startswith("_") and becomes.get(value, value) != value
+        if (type(module), name) not in numbers
+    ][:MOST_SIZES]
+    why = "no size fits"
+    for chosen in sorted(product((True, False), repeat=len(places)), key=sum, reverse=True):
+        for new, (module, name, before, after) in zip(chosen, places, strict=True):
+            setattr(module, name, after if new else before)
+        try:
+            difference = _difference(model, example, expected)
+        except Exception as error:  # whatever a model does with sizes that no longer fit
+            why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if difference <= _tolerance(expected):
+            return
+        why = f"it is off by {difference:.1e}"
+    raise ValueError(
+        f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
+    )
+
+
+def _names_of_numbers(model: nn.Module) -> set[tuple[type, str]]:
+    """Attributes that number the modules of a class, 0, 1, 2 and so on: such a number is no size."""
+    values: dict[tuple[type, str], list[int]] = {}
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if type(value) is int:
+                values.setdefault((type(module), name), []).append(value)
+    return {place for place, found in values.items() if len(found) > 1 and found == list(range(len(found)))}
+
+
+def _keep(model: nn.Module, name: str, axis: int, lines: Tensor) -> None:
+    """Keep only these lines of a parameter."""
+    module, _, kind = name.rpartition(".")
+    parameter = model.get_parameter(name)
+    kept = parameter.detach().index_select(axis, lines.nonzero().flatten().to(parameter.device))
+    setattr(model.get_submodule(module), kind, nn.Parameter(kept, parameter.requires_grad))
+
+
+def _difference(model: nn.Module, example: Inputs, expected: Tensor) -> float:
+    with torch.no_grad(), plainly():
+        output = first_tensor(model(*example[0], **example[1]))
+    return (output - expected).abs().max().item() if output.shape == expected.shape else float("inf")
+
+
+def _tolerance(expected: Tensor) -> float:
+    return max(1e-6, 8 * torch.finfo(expected.dtype).eps) * max(1.0, expected.abs().max().item())
+
+
+def first_tensor(output: object) -> Tensor:
+    """Return the first tensor of numbers in what a model gives: a tensor, a tuple, or a dictionary."""
+    return next(X for X in _tensors(output) if X.is_floating_point())
+
+
+def _tensors(output: object) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        yield from _tensors(list(output.values()))
+    elif isinstance(output, Iterable) and not isinstance(output, str | bytes):
+        for part in output:
+            yield from _tensors(part)
+
+
+def _another(example: Inputs) -> Inputs:
+    """The example without its last token; where it has no numbers of tokens, noise in its shape."""
+    inputs, named = example
+    tokens = [
+        X for X in (*inputs, *named.values()) if isinstance(X, Tensor) and not X.is_floating_point() and X.dim() == 2
+    ]
+
+    def other(X: object) -> object:
+        if not isinstance(X, Tensor):
+            return X
+        if tokens and X.dim() == 2 and not X.is_floating_point() and X.shape[1] > 2:
+            return X[:, :-1]
+        if not tokens and X.is_floating_point():
+            return torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).to(X)
+        return X
+
+    return tuple(map(other, inputs)), {name: other(X) for name, X in named.items()}
+
+
+def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
+    """The bytes of the cache that the model returns, and the seconds of a pass."""
+    seconds = []
+    with torch.no_grad(), evaluating(model):
+        for _ in range(3):
+            start = time.perf_counter()
+            output = model(*example[0], **example[1])
+            seconds.append(time.perf_counter() - start)
+    cache = getattr(output, "past_key_values", None)
+    layers = getattr(cache, "layers", None)
+    kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
+    return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)

@@ -1,0 +1,77 @@
+"""Hugging Face's transformers, which need not be installed: ``pip install ".[transformers]"``."""
+
+import importlib
+from types import ModuleType
+
+import torch
+
+from mha_lib.attention.torchvision_operators import import_beside_torchvision
+from mha_lib.models import smollm2
+from mha_lib.models.weights_package import renamed
+
+THEIR_NAMES = {  # what a part is called in the file of weights, and in transformers
+    r"token_embd": "model.embed_tokens",
+    r"output_norm": "model.norm",
+    r"blk\.(\d+)\.attn_norm": r"model.layers.\1.input_layernorm",
+    r"blk\.(\d+)\.attn_([qkv])": r"model.layers.\1.self_attn.\2_proj",
+    r"blk\.(\d+)\.attn_output": r"model.layers.\1.self_attn.o_proj",
+    r"blk\.(\d+)\.ffn_norm": r"model.layers.\1.post_attention_layernorm",
+    r"blk\.(\d+)\.ffn_(gate|up|down)": r"model.layers.\1.mlp.\2_proj",
+}
+
+
+def load_transformers() -> ModuleType:
+    """Import Hugging Face's ``transformers``, beside a torchvision that was built for another torch, too.
+
+    It imports torchvision where that is installed, later than its own import, and with an error that names another
+    reason; therefore torchvision is imported first.
+
+    Raises:
+        ImportError: it is not installed; the message has the command.
+    """
+    try:
+        import_beside_torchvision(lambda: importlib.import_module("torchvision"))
+    except ImportError:  # then transformers does without it
+        pass
+    try:
+        return importlib.import_module("transformers")
+    except ImportError as error:
+        raise ImportError(
+            f'transformers could not be imported ({error}). Install it: python -m pip install ".[transformers]"'
+        ) from error
+
+
+def smollm2_of_transformers():
+    """Load SmolLM2 as ``LlamaForCausalLM`` of transformers, from the file that ``smollm2`` reads, in eval mode.
+
+    ``LlamaForCausalLM.from_pretrained(folder, gguf_file=smollm2.FILE)`` gives the same model in three times the time.
+
+    Raises:
+        ImportError: transformers, the package of the weights, or gguf is not installed; the message has the command.
+        ValueError: as in ``smollm2``.
+    """
+    transformers = load_transformers()
+    smollm2.PACKAGE.read(smollm2.FILE)
+    gguf = smollm2.PACKAGE.reader("gguf")
+    config = transformers.LlamaConfig(
+        vocab_size=smollm2.VOCAB_SIZE,
+        hidden_size=smollm2.NUM_HIDDENS,
+        intermediate_size=smollm2.FFN_NUM_HIDDENS,
+        num_hidden_layers=smollm2.NUM_LAYERS,
+        num_attention_heads=smollm2.NUM_HEADS,
+        num_key_value_heads=smollm2.NUM_KEY_VALUE_HEADS,
+        rms_norm_eps=smollm2.EPSILON,
+        rope_parameters={"rope_type": "default", "rope_theta": smollm2.ROTATION_BASE},
+        tie_word_embeddings=True,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    weights = {}
+    for tensor in gguf.GGUFReader(smollm2.PACKAGE.find(smollm2.FILE)).tensors:
+        weight = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
+        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):  # rows of a pair are neighbours; there, halves
+            head_size = smollm2.NUM_HIDDENS // smollm2.NUM_HEADS
+            weight = weight.unflatten(0, (-1, head_size // 2, 2)).transpose(1, 2).flatten(end_dim=2)
+        weights[renamed(tensor.name, THEIR_NAMES)] = weight
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    model.load_state_dict(weights)
+    return model.eval()

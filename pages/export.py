@@ -1,0 +1,73 @@
+"""The sentences of mha_lib.checking that pages/verdict.py says, read from the library's source, not copied.
+
+The library itself is not imported: so ``make page-runtime`` needs neither torch nor the environment of a learner.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CHECKING = HERE.parent / "mha_lib" / "checking"
+ROOMS = ("comparing", "diagnosis", "exercise", "running", "wording")
+KEY = re.compile(r'\bsay\(\s*"([^"]+)"|, "((?:times what|is added)[^"]*)"')  # the last two are in a table
+
+
+def words():
+    """The sentences that the verdict says, by the words it knows them by; and the tables it goes through."""
+    trees = {name: ast.parse((CHECKING / f"{name}.py").read_text(encoding="utf-8")) for name in ROOMS}
+    known = {template for tree in trees.values() for template in templates(tree)}
+    keys = {first or second for first, second in KEY.findall((HERE / "verdict.py").read_text(encoding="utf-8"))}
+    tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
+    lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}
+    errors = ast.literal_eval(table(trees["diagnosis"], "ERRORS"))
+    lists["ERRORS"] = [[alternatives(pattern), meaning] for pattern, meaning in errors.items()]
+    transposing = ast.parse((CHECKING.parent / "exercises" / "transposing.py").read_text(encoding="utf-8"))
+    lists["DIGITS"] = list(ast.literal_eval(table(transposing, "DIGITS")))
+    return {"sentences": {key: the_one(key, known) for key in sorted(keys)}, "lists": lists}
+
+
+def table(tree, name):
+    """What stands in a module under a name."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node.value
+    raise ValueError(f"there is no {name} in the module")
+
+
+def templates(tree):
+    """All texts in a module's code but its docstrings, with {} where values go."""
+    nodes = [*ast.walk(tree)]
+    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    other = {id(part) for node in joined for part in node.values}
+    other |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in other:
+            yield node.value
+    for node in joined:
+        yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+
+
+def the_one(key, known):
+    """The one template that is these words, or has them.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
+    found = [key] if key in known else [template for template in known if key in template]
+    if len(found) != 1:
+        raise ValueError(f"one sentence of mha_lib.checking must have the words {key!r}; got {found}")
+    return found[0]
+
+
+def alternatives(pattern):
+    """A pattern cut at each | outside brackets, since MicroPython reads none there."""
+    parts, depth = [""], 0
+    for sign in pattern:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts

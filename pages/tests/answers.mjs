@@ -1,0 +1,23 @@
+// deno run answers.mjs FOLDER: what a page's own MicroPython says of the answers in FOLDER/cases.json, to each exercise.
+import fs from "node:fs";
+import process from "node:process";
+const folder = process.argv[2], lines = [];
+(0, eval)(fs.readFileSync(`${folder}/runtime`).toString());
+const wasm = fs.readFileSync(`${folder}/wasm`);
+const options = { wasm, heapsize: 32 << 20, linebuffer: true, stdout: (line) => lines.push(line) };
+const python = await globalThis.loadMicroPython(options);
+for (const name of ["tensor.py", "verdict.py", "words.json", "cases.json"]) {
+  python.FS.writeFile("/" + name, fs.readFileSync(`${folder}/${name}`));
+}
+python.runPython(`
+import json, sys, gc
+sys.path.append("/")
+import verdict
+verdict.use(json.load(open("/words.json")))
+for data, sources in json.load(open("/cases.json")):
+    checker = verdict.Checker(data)
+    for source in sources:
+        gc.collect()
+        print("\\x01" + json.dumps(checker.check(source)))
+`);
+console.log(JSON.stringify(lines.filter((line) => line[0] === "\u0001").map((line) => JSON.parse(line.slice(1)))));

@@ -1,0 +1,43 @@
+// Runs in a worker of its own, behind MicroPython in one script, so that an endless loop can be ended.
+const MARK = "\u0001"; // before a verdict, among what is printed
+const SHOWN = 200; // lines that are passed on of one check
+let python, said, printed;
+
+function print(line) {
+  if (line.startsWith(MARK)) said = JSON.parse(line.slice(1));
+  else if (printed++ < SHOWN) postMessage({ print: line });
+}
+
+async function start(parts) {
+  python = await globalThis.loadMicroPython({ wasm: parts.wasm, heapsize: 32 << 20, linebuffer: true, stdout: print });
+  for (const name of ["tensor.py", "verdict.py", "words.json", "data.json"]) {
+    python.FS.writeFile("/" + name, parts[name]);
+  }
+  python.runPython(`
+import gc, json, sys
+sys.path.append("/")
+import verdict
+sys.modules["torch"] = verdict.T.torch
+verdict.use(json.load(open("/words.json")))
+checker = verdict.Checker(json.load(open("/data.json")))
+`);
+  postMessage({ ready: true });
+}
+
+function check(source) {
+  said = null;
+  printed = 0;
+  python.FS.writeFile("/answer.py", source);
+  try {
+    python.runPython(`
+gc.collect()
+print("\\x01" + json.dumps(checker.check(open("/answer.py").read())))
+`);
+  } catch (error) { // of this page, or memory that has run out
+    const last = String(error.message || error).trim().split("\n").pop();
+    said = { state: "error", text: last, evidence: "" };
+  }
+  postMessage({ verdict: said, left: Math.max(0, printed - SHOWN) });
+}
+
+globalThis.onmessage = ({ data }) => data.parts ? start(data.parts) : check(data.source);

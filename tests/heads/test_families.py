@@ -1,0 +1,121 @@
+"""Heads of small random models of Hugging Face's transformers: none of their names is in the library."""
+
+import copy
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from mha_lib import heads
+from mha_lib.models import load_transformers
+
+pytestmark = [
+    pytest.mark.transformers,
+    pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed"),
+    pytest.mark.xdist_group("transformers"),  # importing it takes seconds
+    pytest.mark.filterwarnings("ignore"),  # what it says about its own future
+]
+SMALL = dict(
+    vocab_size=64, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6,
+    max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+)  # fmt: skip
+GROUPED = SMALL | dict(num_key_value_heads=2)
+FALCON = dict(vocab_size=64, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, bos_token_id=1, eos_token_id=2)
+FAMILIES = {  # its class, its configuration, (heads, key-value heads, head size), number of layers, what a cut does
+    "GPT2LMHeadModel": (
+        "GPT2Config", dict(vocab_size=64, n_embd=48, n_layer=2, n_head=6, n_positions=64, bos_token_id=1,
+        eos_token_id=2), (6, 6, 8), 2, "equal"),
+    "BertForMaskedLM": ("BertConfig", SMALL, (6, 6, 8), 2, "equal"),
+    "DistilBertForMaskedLM": (
+        "DistilBertConfig", dict(vocab_size=64, dim=48, n_layers=2, n_heads=6, hidden_dim=64,
+        max_position_embeddings=64, pad_token_id=0), (6, 6, 8), 2, "equal"),
+    "LlamaForCausalLM": ("LlamaConfig", GROUPED, (6, 2, 8), 2, "equal"),
+    "Gemma2ForCausalLM": ("Gemma2Config", GROUPED | dict(head_dim=8), (6, 2, 8), 2, "equal"),
+    "GPTNeoXForCausalLM": ("GPTNeoXConfig", SMALL, (6, 6, 8), 2, "equal"),
+    "FalconForCausalLM": ("FalconConfig", FALCON | dict(multi_query=True), (6, 1, 8), 2, "equal"),
+    "T5ForConditionalGeneration": (
+        "T5Config", dict(vocab_size=64, d_model=48, d_kv=8, d_ff=64, num_layers=2, num_heads=6, pad_token_id=0,
+        decoder_start_token_id=0), (6, 6, 8), 6, "refused"),
+    "BloomForCausalLM": (
+        "BloomConfig", dict(vocab_size=64, hidden_size=48, n_layer=2, n_head=6, pad_token_id=0), (6, 6, 8), 2,
+        "refused"),
+    "ViTForImageClassification": (
+        "ViTConfig", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=6, intermediate_size=64,
+        image_size=32, patch_size=8), (6, 6, 8), 2, "equal"),
+}  # fmt: skip
+
+
+def made(name):
+    """A model of this class with random weights, and an example."""
+    transformers = load_transformers()
+    torch.manual_seed(0)
+    config, options, *_ = FAMILIES[name]
+    model = getattr(transformers, name)(getattr(transformers, config)(**options)).eval()
+    ids = torch.randint(5, 60, (2, 7))
+    if name.startswith("ViT"):
+        return model, {"pixel_values": torch.randn(2, 3, 32, 32)}
+    return model, {"input_ids": ids} | ({"decoder_input_ids": ids[:, :5]} if name.startswith("T5") else {})
+
+
+def without_columns(model, layer, head):
+    """A copy whose mixing matrix has zeros for this head."""
+    cut = copy.deepcopy(model)
+    mixing = cut.get_submodule(layer.mixing)
+    weight = mixing.weight.T if type(mixing).__name__ == "Conv1D" else mixing.weight
+    with torch.no_grad():
+        weight.unflatten(1, (layer.num_heads, -1))[:, head] = 0
+    return cut
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ten_families(name):
+    model, example = made(name)
+    _, _, sizes, num_layers, cut = FAMILIES[name]
+    with torch.no_grad():
+        whole = model(**example).logits
+        found = heads.of(model, **example)
+        assert len(found.layers) == num_layers and not found.unknown
+        for layer_name, layer in found.layers.items():
+            assert (layer.num_heads, layer.num_key_value_heads, layer.head_size) == sizes
+            with found.ablated({layer_name: [4]}):
+                changed = model(**example).logits
+            expected = without_columns(model, layer, 4)(**example).logits
+            torch.testing.assert_close(changed, expected, rtol=0, atol=0)
+            assert (changed - whole).abs().max() > 1e-6
+        for weights in found.maps().values():
+            torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]), rtol=0, atol=1e-6)
+        torch.testing.assert_close(model(**example).logits, whole, rtol=0, atol=0)
+    first, group = next(iter(found.layers)), sizes[0] // sizes[1]
+    plan = {first: range(group) if sizes[1] > 1 else [2]}
+    if cut == "refused":
+        with pytest.raises(ValueError, match="cannot be cut"):
+            found.remove(plan)
+        return
+    smaller, report = found.remove(plan)
+    with torch.no_grad(), found.ablated(plan):
+        torch.testing.assert_close(smaller(**example).logits, model(**example).logits, rtol=0, atol=1e-6)
+    assert report.parameters[1] < report.parameters[0] and report.difference <= 1e-6
+
+
+def test_a_cut_model_continues_texts_of_several_lengths_as_the_gated_one():
+    model, example = made("LlamaForCausalLM")
+    found = heads.of(model, **example)
+    plan = {name: [0, 1, 2] for name in found.layers}
+    smaller, report = found.remove(plan)
+    padding = torch.ones_like(example["input_ids"])
+    padding[0, :3] = 0
+    options = dict(attention_mask=padding, max_new_tokens=8, do_sample=False)
+    with torch.no_grad(), found.ablated(plan):
+        expected = model.generate(**example, **options)
+    assert torch.equal(smaller.generate(**example, **options), expected)
+    assert not torch.equal(model.generate(**example, **options), expected)
+    assert report.cache_bytes[1] * 2 == report.cache_bytes[0]
+
+
+def test_maps_do_not_change_the_model():
+    """With sdpa and output_attentions Falcon drops its causal mask; maps are of the model as it runs."""
+    model, example = made("FalconForCausalLM")
+    with torch.no_grad():
+        whole, maps = model(**example).logits, heads.of(model, **example).maps()
+        torch.testing.assert_close(model(**example).logits, whole, rtol=0, atol=0)
+    assert not any(weights.triu(1).any() for weights in maps.values())

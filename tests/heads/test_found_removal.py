@@ -1,0 +1,119 @@
+"""Heads of any model, removed for real: equal to gates, or refused."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_lib import heads
+
+
+class Layer(nn.Module):
+    """Causal heads, four on two key-value heads, from one projection with a bias; sizes are kept as integers."""
+
+    def __init__(self, num_heads=4, groups=2):
+        super().__init__()
+        self.num_heads, self.groups, self.head_size, self.width = num_heads, groups, 3, 3 * num_heads
+        self.into = nn.Linear(12, self.width + 2 * groups * 3)
+        self.out = nn.Linear(self.width, 12)
+
+    def forward(self, X):
+        Q, K, V = self.into(X).split((self.width, self.groups * 3, self.groups * 3), dim=-1)
+        Q = Q.unflatten(-1, (self.num_heads, 3)).transpose(1, 2)
+        K, V = (Z.unflatten(-1, (self.groups, 3)).transpose(1, 2) for Z in (K, V))
+        pooled = F.scaled_dot_product_attention(Q, K, V, is_causal=True, enable_gqa=True)
+        return self.out(pooled.transpose(1, 2).reshape(*X.shape[:2], self.width)), (K, V)
+
+
+class Output(NamedTuple):
+    X: torch.Tensor
+    past_key_values: list
+
+
+class Model(nn.Module):
+    def __init__(self, Attention=Layer):
+        super().__init__()
+        self.embed, self.layers = nn.Embedding(20, 12), nn.ModuleList(Attention() for _ in range(2))
+
+    def forward(self, ids):
+        X, cache = self.embed(ids), []
+        for layer in self.layers:
+            Y, kept = layer(X)
+            X = X + Y
+            cache.append(kept)
+        return Output(X, cache)
+
+
+def made(Attention=Layer):
+    torch.manual_seed(0)
+    model, ids = Model(Attention).eval(), torch.randint(20, (2, 6))
+    return model, ids, heads.of(model, ids)
+
+
+def test_heads_are_removed_as_gates_do_it_and_a_plan_fits_a_fresh_load():
+    model, ids, found = made()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    plan = {"layers.0": [2, 3], "layers.1": [1, 2]}  # a whole group; one of each
+    smaller, report = found.remove(plan)
+    other = torch.randint(20, (3, 9))
+    with found.ablated(plan):
+        expected = model(other).X
+    torch.testing.assert_close(smaller(other).X, expected, rtol=0, atol=1e-6)
+    shapes = [(tuple(layer.into.weight.shape), tuple(layer.out.weight.shape)) for layer in smaller.layers]
+    assert shapes == [((6 + 6, 12), (12, 6)), ((6 + 12, 12), (12, 6))]
+    rows = (24 - 12) + (24 - 18)  # each with its bias; columns of out beside them
+    assert report.parameters[0] - report.parameters[1] == rows * 13 + 2 * 6 * 12
+    assert report.cache_bytes == (2 * 2 * 2 * 2 * 6 * 3 * 4, (1 + 2) * 2 * 2 * 6 * 3 * 4)
+    assert report.plan == plan and report.difference < 1e-6
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    # The plan, saved and applied to a fresh model, gives the shapes of the smaller one.
+    fresh, _ = heads.of(Model().eval(), ids).remove(json.loads(json.dumps(plan)))
+    fresh.load_state_dict(smaller.state_dict())
+    torch.testing.assert_close(fresh(other).X, smaller(other).X, rtol=0, atol=0)
+
+
+class Normed(Layer):
+    """The query of each head is divided by a norm over all heads."""
+
+    def forward(self, X):
+        Y, kept = super().forward(X)
+        return Y / self.into(X).norm(), kept
+
+
+class Frozen(Layer):
+    """A size that is written into the code."""
+
+    def forward(self, X):
+        return super().forward(X) if self.width == 12 else (None, None)
+
+
+@pytest.mark.parametrize(
+    ("Attention", "plan", "reason"),
+    [
+        (
+            Layer,
+            {"layers.0": [0]},
+            "layers.0: 3 heads cannot share 2 key-value heads evenly; take as many from each group",
+        ),
+        (Layer, {"layers.1": [0, 1, 2, 3]}, "layers.1: all of its heads would go; leave that to a gate"),
+        (Layer, {"layers.1": [4]}, r"layers.1 has heads 0 to 3, got \[4\]"),
+        (Normed, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
+        (Frozen, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
+    ],
+)
+def test_what_a_cut_would_change_is_refused(Attention, plan, reason):
+    model, ids, found = made(Attention)
+    whole = model(ids).X
+    with pytest.raises(ValueError, match=reason):
+        found.remove(plan)
+    torch.testing.assert_close(model(ids).X, whole, rtol=0, atol=0)
+
+
+def test_torchs_layer_is_refused_with_the_way_out():
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, 16, batch_first=True), 1).eval()
+    found = heads.of(model, torch.randn(2, 5, 24))
+    with pytest.raises(ValueError, match=r"convert it with converters\.from_torch, then heads\.prune"):
+        found.remove({"layers.0.self_attn": [1]})
