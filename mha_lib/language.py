@@ -86,13 +86,15 @@ def listed(parts: Iterable[str], between: str = ", ") -> str:
 
 def words_in(text: str) -> dict[str, str]:
     """Return those messages in the chosen language that a program's text holds; none in English."""
-    return {
-        message: said
-        for message, said in catalogue(chosen()).items()
-        if json.dumps(message, ensure_ascii=False) in text
-    }
+    words = catalogue(chosen())
+    return {each: words[each] for each in words if each and json.dumps(each, ensure_ascii=False) in text}
+
+
+def lang_code() -> str:
+    """Return the chosen language as HTML has it."""
+    return catalogue(chosen()).get("", chosen())
 
 
 def lang() -> str:
     """Return the HTML attribute of a text in the chosen language, with a space in front; "" in English."""
-    return "" if chosen() == ENGLISH else f' lang="{catalogue(chosen()).get("", chosen())}"'
+    return "" if chosen() == ENGLISH else f' lang="{lang_code()}"'

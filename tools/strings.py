@@ -13,7 +13,7 @@ from tools.notebooks import NOTEBOOKS
 ROOT = NOTEBOOKS.parent
 LIBRARY = ROOT / "mha_lib"
 OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "covering_head", "five_heads")
-IN_JS = re.compile(r'\btr\(\s*"((?:[^"\\]|\\.)*)"')
+IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 
 
 def strings():
@@ -67,7 +67,9 @@ def of_tables():
     from mha_lib import exercises
     from mha_lib.checking import diagnosis, running, verdict
     from mha_lib.exercises import first_pruning, setup_check, transposing, whole_layer
+    from mha_lib.models import pretrained
     from mha_lib.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
+    from mha_lib.pictures import drawing, num_heads_explorer
 
     yield verdict, verdict.SIGNS.values()
     yield running, [running.NO_LIMIT]
@@ -80,6 +82,9 @@ def of_tables():
     yield layer_notes, [layer_notes.NO_DROPOUT, "examples", "heads", "queries", "keys"]
     yield handed_layer, [*handed_layer.KINDS.values(), *handed_layer.UNFINISHED.values()]
     yield wrong_attention, [text for text, _ in wrong_attention.wrong_attentions()]
+    yield pretrained, pretrained.NAMED_HEADS.values()
+    yield num_heads_explorer, num_heads_explorer.NAMES
+    yield drawing, drawing.words("multi_head_attention")
     steps = ["The idea", "The shapes", "To begin with"]
     for module, names in (
         (transposing, OF_NOTEBOOK_00[:1]),

@@ -2,15 +2,18 @@
 
     python -m tools.translations update    after the English has changed: bring the catalogues up to date
     python -m tools.translations build     write notebooks/<language>/ from the English and the catalogues
+    python -m tools.translations run       the same, and run these notebooks, so that their outputs are in the language
     python -m tools.translations check     count what is stale, missing or damaged; red where a page would be wrong
     python -m tools.translations stale     the English of each stale paragraph, old and new, word by word
     python -m tools.translations terms     paragraphs without a term of the glossary: to be read, not to be obeyed
     python -m tools.translations same NN_name-17                its English means the same: translations are not stale
     python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
-Only Markdown is translated. What has no translation, or one of an earlier English, is shown in English and says so; a
-page that would be more than a third English is not built. A catalogue that is withdrawn stands in
-``translations/memory/<language>/``: ``update`` takes from there what a new paragraph says again.
+Markdown is translated, and in a notebook's code its comments and texts; what the library says is in the catalogue
+``strings`` of each language, from which ``mha_lib/messages/<language>.json`` is made. What has no translation, or one of
+an earlier English, is shown in English and says so; a page that would be more than a third English is not built. A
+catalogue that is withdrawn stands in ``translations/memory/<language>/``: ``update`` takes from there what a new
+paragraph says again.
 """
 
 import argparse
@@ -22,17 +25,19 @@ import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 
 import nbformat
 import polib
 
-from tools import code_messages, glossary
+from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage, messages, translate
-from tools.notebooks import NOTEBOOKS, read
+from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
 from tools.strings import LIBRARY, strings
 
+SPEAKS = '\n\nfrom mha_lib import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
 STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
 FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
@@ -224,14 +229,17 @@ def leads_on(text, stem, language, built):
     return LINK.sub(there, text)
 
 
-def build(stem, language, built, notebook=None):
-    """A page as a notebook. ``built`` is what ``all_built`` gives, ``notebook`` an English one other than the saved."""
-    out, words = copy.deepcopy(notebook or english(stem, language)), translated(stem, language)
+def build(stem, language, built):
+    """A page as a notebook, with the outputs of its own last run; ``built`` is what ``all_built`` gives."""
+    out, words, saved = copy.deepcopy(english(stem, language)), translated(stem, language), own_outputs(stem, language)
     for cell in out.cells:
         if cell.cell_type == "markdown":
             cell.source = leads_on(translate(SWITCHER.sub("", cell.source), words), stem, language, built)
         else:
             cell.source = code_messages.translate(cell.source, words)
+            if first_cell.is_first_cell(cell):
+                cell.source += SPEAKS.format(language=language)
+            cell.outputs, cell.execution_count = saved.get((cell.id, cell.source), ([], None))
     said, (missing, total) = LANGUAGES[language], left_in_english(stem, language)
     notice = said["stays"] if READ_BY in load(stem, language).metadata else said["stays"] + said["machine"]
     notice += said["left"].format(missing=missing, total=total) if missing else ""
@@ -245,6 +253,30 @@ def build(stem, language, built, notebook=None):
         out.cells[0].source += coming(language)
     out.metadata["language"] = said["code"]
     return out
+
+
+def own_outputs(stem, language):
+    """The outputs of a built notebook's cells, by their ids and sources."""
+    path = target(stem, language)
+    if path.suffix != ".ipynb" or not path.exists():
+        return {}
+    cells = (cell for cell in read(path).cells if cell.cell_type == "code")
+    return {(cell.id, cell.source): (cell.outputs, cell.execution_count) for cell in cells}
+
+
+def run():
+    """Build everything, and run the notebooks in other languages, so that their outputs are in these languages, too."""
+    write_all()
+    built = all_built()
+    for stem, language in pages():
+        path = target(stem, language)
+        if path.suffix == ".ipynb" and language in built[stem]:
+            page, start = build(stem, language, built), time.monotonic()
+            execute(page, path.parent, clean_environment())
+            normalise(page)
+            page.metadata["language"] = LANGUAGES[language]["code"]
+            path.write_text(as_text(page, path), encoding="utf-8", newline="\n")
+            print(f"{language}/{path.name}  {time.monotonic() - start:.1f} s", flush=True)
 
 
 def coming(language):
@@ -399,7 +431,7 @@ def update_all():
         update(stem, language)
 
 
-VERBS = {"update": update_all, "build": write_all, "check": check, "stale": stale, "terms": terms}
+VERBS = {"update": update_all, "build": write_all, "run": run, "check": check, "stale": stale, "terms": terms}
 VERBS_OF_ONE = {"same": ("cell", same), "withdraw": ("page", withdraw)}
 
 if __name__ == "__main__":

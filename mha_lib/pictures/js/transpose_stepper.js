@@ -1,10 +1,11 @@
 // Numbers on their way through transpose_qkv and back: each travels from its place in one step to that in the next.
 
-import { button, element, picture, roving, set, times } from "./elements.js";
+import { button, element, parts, picture, roving, set, times, tr } from "./elements.js";
 
 const WIDTH = 42, LEAST = 27, HEIGHT = 28, GROUP = 10, TABLE = 30, TITLE = 24, LETTER = 7.2; // pixels
 
-const AXES = ["batch", "tokens", "heads", "features"], ONE = ["example", "token", "head", "feature"];
+const axesInWords = () => [tr("batch"), tr("tokens"), tr("heads"), tr("features")];
+const oneOf = () => [tr("example"), tr("token"), tr("head"), tr("feature")];
 const RIGHT = "0, 2, 1, 3", UNMOVED = "0, 1, 2, 3";
 
 /** The address of the i-th number of a tensor. */
@@ -21,14 +22,14 @@ function tablesOf(tags, shape, inGroups) {
 export default picture(({ data, state, controls, choose, headline, say }) => {
   const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
   const strip = controls({
-    batch_size: { label: "batch", min: 1, max: 3 },
-    num_tokens: { label: "tokens", min: 1, max: 5 },
-    num_heads: { label: "heads", min: 1, max: 4 },
-    head_size: { label: "features a head", min: 1, max: 4 },
+    batch_size: { label: tr("batch"), min: 1, max: 3 },
+    num_tokens: { label: tr("tokens"), min: 1, max: 5 },
+    num_heads: { label: tr("heads"), min: 1, max: 4 },
+    head_size: { label: tr("features a head"), min: 1, max: 4 },
     axes: { options },
   });
   const path = element("div", { class: "tools path" });
-  const stage = element("div", { class: "travel", role: "group", "aria-label": "numbers: choose one to follow" });
+  const stage = element("div", { class: "travel", role: "group", "aria-label": tr("numbers: choose one to follow") });
   const width = () => stage.clientWidth || 900;
   const names = element("div");
   let shown = "", cells = [];
@@ -42,35 +43,40 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
       const place = addressOf(i, turned);
       return times(4, (axis) => place[axes.indexOf(axis)]).join("");
     });
-    const example = (i) => `[${i}] example ${i}`, own = (i) => `[${i}] example ${Math.floor(i / h)}, head ${i % h}`;
-    const pair = (i) => addressOf(i, turned.slice(0, 2)).map((at, k) => `${ONE[axes[k]]} ${at}`).join(", ");
+    const [exampleWord, , headWord] = oneOf(), example = (i) => `[${i}] ${exampleWord} ${i}`;
+    const own = (i) => `[${i}] ${exampleWord} ${Math.floor(i / h)}, ${headWord} ${i % h}`;
+    const pair = (i) => addressOf(i, turned.slice(0, 2)).map((at, k) => `${oneOf()[axes[k]]} ${at}`).join(", ");
     const start = { shape: [b, n, h * d], name: "X", tags, title: example };
     const cut = { shape: sizes, name: "reshape", tags, title: example, inGroups: true };
     const isUnmoved = state.axes === UNMOVED, by = { ...cut, inGroups: isUnmoved, shape: turned, tags: moved };
     const permuted = { ...by, name: "permute", title: isUnmoved ? example : pair };
     const folded = { shape: [b * h, n, d], name: "reshape", tags: moved, title: own, isFolded: true };
     const back = [permuted, cut, start].map((move, i) => ({ ...move, name: ["reshape", "permute", "reshape"][i] }));
-    const all = [start, cut, permuted, folded, ...back.map((move) => ({ ...move, name: `back: ${move.name}` }))];
+    const backTo = (name) => tr("back: {name}", { name });
+    const all = [start, cut, permuted, folded, ...back.map((move) => ({ ...move, name: backTo(move.name) }))];
     return all.map((move) => ({ ...move, tables: tablesOf(move.tags, move.shape, move.inGroups) }));
   }
 
   /** What the present step does: parts of the headline. */
   function seen(step, strangers, count) {
-    const right = state.axes === RIGHT, order = state.axes.split(", ").map((axis) => AXES[axis]).join(", ");
-    const folded = strangers ? `${strangers} of ${count} numbers` : "one head of one example";
-    return [
-      ["Start: ", "a row is a token", ", its heads side by side"],
-      ["reshape: ", "nothing moves", ", each row is cut into heads"],
-      state.axes === UNMOVED
-        ? ["permute: ", "nothing moves"]
-        : ["permute: ", right ? "heads come before tokens" : order],
-      strangers
-        ? ["reshape: ", element("b", { class: "wrong" }, folded), " stand in another’s place"]
-        : ["reshape: ", "each table", ` is ${folded}`],
-      ["back: ", "the batch is unfolded"],
-      ["back: ", "tokens come before heads", " again"],
-      ["back: ", "every number is where it was", right ? "" : ", though the tables were wrong"],
-    ][step];
+    const right = state.axes === RIGHT, order = state.axes.split(", ").map((axis) => axesInWords()[axis]).join(", ");
+    if (step === 0) return parts("Start: *a row is a token*, its heads side by side");
+    if (step === 1) return parts("reshape: *nothing moves*, each row is cut into heads");
+    if (step === 2 && state.axes === UNMOVED) return parts("permute: *nothing moves*");
+    if (step === 2) return right ? parts("permute: *heads come before tokens*") : ["permute: ", order];
+    if (step === 3 && strangers) {
+      const [start, numbers, end] = parts("reshape: *{strangers} of {count} numbers* stand in another’s place", {
+        strangers,
+        count,
+      });
+      return [start, element("b", { class: "wrong" }, numbers), end];
+    }
+    if (step === 3) return parts("reshape: *each table* is one head of one example");
+    if (step === 4) return parts("back: *the batch is unfolded*");
+    if (step === 5) return parts("back: *tokens come before heads* again");
+    return right
+      ? parts("back: *every number is where it was*")
+      : parts("back: *every number is where it was*, though the tables were wrong");
   }
 
   /** The left upper corner of every number, the titles, and the height of all, side by side as long as there is room. */
@@ -131,28 +137,31 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
       );
       set(path.children[i], { "aria-pressed": i === step });
     });
-    const where = `Step ${step} of ${all.length - 1}, ${present.name}: (${present.shape.join(", ")}).`;
+    const told = { step, last: all.length - 1, name: present.name, shape: present.shape.join(", ") };
+    const where = tr("Step {step} of {last}, {name}: ({shape}).", told);
     headline(...seen(step, strangers, tags.length));
     const words = `${where} ${read(present, step, all.length - 1, strangers, tags)}`;
     const stands = present.tags.indexOf(follow);
-    const followed = stands < 0 ? "" : ` ${follow} stands at [${addressOf(stands, present.shape).join(", ")}].`;
-    say(`${words}${followed}`);
+    const at_ = stands < 0 ? "" : addressOf(stands, present.shape).join(", ");
+    say(stands < 0 ? words : `${words} ${tr("{number} stands at [{at}].", { number: follow, at: at_ })}`);
   }
 
   function read(present, step, last, strangers, tags) {
     if (strangers) {
-      return `${strangers} of ${tags.length} numbers, outlined, stand where another head, example or token belongs.`;
+      const told = { strangers, count: tags.length };
+      return tr("{strangers} of {count} numbers, outlined, stand where another head, example or token belongs.", told);
     }
-    if (present.isFolded) return "Every table holds the numbers of one head of one example.";
+    if (present.isFolded) return tr("Every table holds the numbers of one head of one example.");
+    if (step === last && state.axes === RIGHT) return tr("Every number is back where it was.");
     if (step === last) {
-      const also = state.axes === RIGHT ? "" : " Wrong axes come back right, too: a round trip proves nothing.";
-      return `Every number is back where it was.${also}`;
+      return tr("Every number is back where it was. Wrong axes come back right, too: a round trip proves nothing.");
     }
-    if (present.name === "reshape") return "Nothing has moved: every token's row is cut into its heads.";
-    if (step && state.axes === RIGHT) return "Every head has its own rows, one for each token.";
-    if (step) return `The axes are in the order ${state.axes}, where 0, 2, 1, 3 is right.`;
+    if (present.name === "reshape") return tr("Nothing has moved: every token's row is cut into its heads.");
+    if (step && state.axes === RIGHT) return tr("Every head has its own rows, one for each token.");
+    if (step) return tr("The axes are in the order {axes}, where 0, 2, 1, 3 is right.", { axes: state.axes });
     const tag = tags.at(-1), [e, t, h, f] = tag;
-    return `A row is a token; a colour is a head. ${tag} is example ${e}, token ${t}, head ${h}, feature ${f}.`;
+    const told = { tag, e, t, h, f };
+    return tr("A row is a token; a colour is a head. {tag} is example {e}, token {t}, head {h}, feature {f}.", told);
   }
 
   return { nodes: [strip, path, stage], paint };
