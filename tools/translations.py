@@ -39,7 +39,11 @@ from tools.strings import LIBRARY, strings
 
 SPEAKS = '\n\nfrom mha_lib import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
 STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
-FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
+SHOWN = (  # of README: its first screen, the table of notebooks, and what to do when something fails
+    re.compile(r"(?ms)\A.*?(?=^## )"),
+    re.compile(r"(?ms)^## The notebooks$.*?\n\n(?=^[^#|\n])"),
+    re.compile(r"(?ms)^## When something fails$.*?(?=^## )"),
+)
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
 SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
 LINK = re.compile(r'(\]\(|\b(?:src|srcset|href)=")(?!\w+:|#)([^)\s"#]+)')
@@ -84,10 +88,11 @@ def whole(stem, language="en"):
 
 
 def english(stem, language="en"):
-    """What is translated of it: of README the first screen, without what ``make notebooks`` writes there."""
+    """What is translated of it: of README some parts, without what ``make notebooks`` writes there."""
     notebook = whole(stem, language)
     if stem == "README":
-        notebook.cells[0].source = FIRST_SCREEN.match(BUTTONS.sub("", notebook.cells[0].source))[0]
+        text = BUTTONS.sub("", notebook.cells[0].source)
+        notebook.cells[0].source = "".join(found[0] for part in SHOWN if (found := part.search(text)))
     return notebook
 
 
@@ -248,6 +253,7 @@ def build(stem, language, built):
     notice += said["left"].format(missing=missing, total=total) if missing else ""
     put_under_title(f"{switcher(stem, language, built)}\n\n> {notice.rstrip()}", out)
     if stem == "README":
+        out.cells[0].source += f"{said['index']}\n\n" if "index" in said else ""
         out.cells[0].source += f"## {said['name']}\n\n"
         for other in [other for other in built if other != stem and language in built[other]]:
             title = english(other).cells[0].source.partition("\n")[0]
