@@ -1,6 +1,7 @@
 """Pages in other languages: made of catalogues, never of a sentence that is gone; what a translation loses is red."""
 
 import ast
+import math
 import re
 from collections import Counter
 from urllib.parse import unquote
@@ -8,14 +9,18 @@ from urllib.parse import unquote
 import nbformat
 import notebook_checks as checks
 import pytest
+import torch.nn as nn
+from fontTools.ttLib import TTFont
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, TRANSLATED, make_notebooks
 
+from mha_lib import exercises, pictures
 from mha_lib import language as spoken_language
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence
+from mha_lib.exercises import whole_layer
 from mha_lib.language import tr
-from tools import code_messages, first_cell, glossary, translations
+from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage
 
@@ -141,6 +146,51 @@ def test_a_message_is_said_whole_and_knows_its_english(spoken):
 def test_a_language_without_a_catalogue_is_refused_by_name():
     with pytest.raises(ValueError, match=r"language must be one of en, .*got 'xx'"):
         spoken_language.use("xx")
+
+
+@pytest.fixture
+def speaking(monkeypatch):
+    """Choose a language for a moment: ``speaking("zh")``."""
+    return lambda code: monkeypatch.setattr(spoken_language, "_chosen", code)
+
+
+def wrong_qkv(X, num_heads):
+    return X.reshape(X.shape[0] * num_heads, X.shape[1], -1)
+
+
+class WithoutScale(whole_layer.CompleteAttention):
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        return super().forward(queries * math.sqrt(self.W_q.out_features // self.num_heads), keys, values, valid_lens)
+
+
+@every_language
+def test_a_wrong_answer_is_told_in_the_language_with_its_step(language, speaking):
+    speaking(language)
+    wrong = exercises.transpose_qkv(wrong_qkv)
+    layer = exercises.layer_by_formula(WithoutScale)
+    assert layer.text.startswith(tr("Step {step}: {text}", step=4, text=""))
+    for verdict in (wrong, layer, exercises.layer_by_formula(nn.Module)):
+        assert not verdict and english_in(repr(verdict)) == [], verdict
+        assert f'lang="{LANGUAGES[language]["code"]}"' in verdict._repr_html_()
+    assert "{" not in repr(wrong) + repr(layer)
+
+
+@every_language
+def test_a_live_picture_gets_the_words_that_its_module_says(language, speaking):
+    assert "words" not in pictures.TransposeStepper().data
+    speaking(language)
+    picture = pictures.TransposeStepper()
+    said = spoken_language.catalogue(language)
+    assert picture.data["words"]["features a head"] == said["features a head"]
+    assert "The weights that it reports are averaged over the heads." not in picture.data["words"]
+    assert english_in(f"{picture!r} {picture.still().caption}") == []
+
+
+@pytest.mark.parametrize("language", fonts.FACES)
+def test_the_fonts_of_pictures_have_all_letters_of_the_catalogues(language):
+    with TTFont(fonts.FOLDER / f"{language}.otf") as font:
+        known = font.getBestCmap()
+    assert [letter for letter in fonts.letters(language) if "\u2e80" <= letter and ord(letter) not in known] == []
 
 
 CELL = """\
