@@ -60,7 +60,7 @@ def catalogue(language: str) -> dict[str, str]:
 def tr(message: str, *parts: Any, **named: Any) -> str:
     """Return a message in the chosen language, with what its braces name put in."""
     words = catalogue(chosen())
-    said = words.get(message, message)
+    said = words.get(message, message) if message else ""
     if parts or named:
         own = [english(part) for part in parts], {name: english(part) for name, part in named.items()}
         return Said(said.format(*parts, **named), message.format(*own[0], **own[1]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_lib.language import lang, tr
+from mha_lib.language import lang, sentences, tr
 
 SIGNS = {"right": "✓ Right.", "wrong": "✗ Not right.", "not yet": "… Not yet."}
 COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
@@ -57,7 +57,7 @@ class Verdict:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        lines = f"{tr(SIGNS[self.state])} {self.text}", self.evidence, self.next_step
+        lines = sentences([tr(SIGNS[self.state]), self.text]), self.evidence, self.next_step
         return "\n".join(" ".join(line.split()) for line in lines if line)
 
     def _repr_html_(self) -> str:
@@ -68,7 +68,7 @@ class Verdict:
         return (
             f"<div role='status'{lang()} style='border-left:4px solid {colour};padding:.5em .8em;max-width:46em;"
             f"background:color-mix(in srgb, {colour} 12%, transparent)'>"
-            f"<div><b>{tr(SIGNS[self.state])}</b> {marked_up(self.text)}</div>{folded}{step}</div>"
+            f"<div><b>{tr(SIGNS[self.state])}</b>{tr(' ')}{marked_up(self.text)}</div>{folded}{step}</div>"
         )
 
     def tables(self) -> str:

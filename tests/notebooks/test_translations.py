@@ -140,7 +140,7 @@ def test_a_message_is_said_whole_and_knows_its_english(spoken):
     both = spoken_language.sentences([as_sentence(shape), missing])
     assert both == f"(3, 2) statt (2, 3)!{missing}"
     assert both.english == f"The shape must be (2, 3), yours is (3, 2). {missing}"
-    assert repr(Verdict("wrong", both)) == f"✗ Falsch. {both}"
+    assert repr(Verdict("wrong", both)) == f"✗ Falsch.{both}"
 
 
 def test_a_language_without_a_catalogue_is_refused_by_name():
@@ -172,7 +172,7 @@ def test_a_wrong_answer_is_told_in_the_language_with_its_step(language, speaking
     for verdict in (wrong, layer, exercises.layer_by_formula(nn.Module)):
         assert not verdict and english_in(repr(verdict)) == [], verdict
         assert f'lang="{LANGUAGES[language]["code"]}"' in verdict._repr_html_()
-    assert "{" not in repr(wrong) + repr(layer)
+    assert "{" not in repr(wrong) + repr(layer) and not re.search(r"zh-Hans|\b(vi|ja)\b", repr(wrong))
 
 
 @every_language
