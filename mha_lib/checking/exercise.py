@@ -235,13 +235,13 @@ def form(results: Sequence[Result]) -> Iterator[str]:
     one_is_asked = not isinstance(right, list | tuple)
     if one_is_asked and all(type(one.got.value) is tuple and len(one.got.value) == 1 for one in wrong):
         parts = [dataclasses.replace(one, got=Outcome(one.got.value[0])) for one in wrong]
+        comma = tr("as a comma behind the returned value makes it. Return the part itself.")
         if any(part.problem() for part in parts):
-            told = tr("The function returns a tuple of 1 part.")
+            yield tr("The function returns a tuple of 1 part, {comma}", comma=comma)
         elif is_number(right):
-            told = tr("The number is right, but it comes as a tuple of 1 part.")
+            yield tr("The number is right, but it comes as a tuple of 1 part, {comma}", comma=comma)
         else:
-            told = tr("The numbers are right, but they come as a tuple of 1 part.")
-        yield sentences([told, tr("A comma behind the returned value makes it one. Return the part itself.")])
+            yield tr("The numbers are right, but they come as a tuple of 1 part, {comma}", comma=comma)
     if all(one.is_packed_otherwise for one in wrong):
         words = {"given": given(came), "needed": needed(right)}
         if is_number(right):
