@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
-	research-measures research-births research-head-writes research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-head-writes research-packing research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -90,6 +90,9 @@ research-births: install ## see heads come into being with eight seeds: three mi
 
 research-head-writes: install ## what the heads of layer 1 write into the output, six seeds: five minutes
 	@OMP_NUM_THREADS=1 $(PY) -m research.head_writes
+
+research-packing: install ## train on packed texts with a mask by text and without, five seeds: ten minutes; seeds that are kept are not run again
+	@OMP_NUM_THREADS=1 $(PY) -m research.packing
 
 research-places: install ## ask four kinds of places at lengths and with padding never trained on, five seeds: ten minutes; seeds that are kept are not run again
 	@OMP_NUM_THREADS=1 $(PY) -m research.places

@@ -120,7 +120,7 @@ function typed(event) {
 function put(source) {
   keep(source);
   if (box) box.value = source;
-  else view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: source } });
+  else view?.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: source } });
 }
 
 function hint() {
@@ -135,14 +135,14 @@ async function open() {
   marked(at("task"), SHOWN.doc.replaceAll("``", "`"));
   const script = document.createElement("script");
   const decoder = new TextDecoder();
-  script.textContent = decoder.decode(await unpacked(PARTS.editor));
-  document.head.append(script);
-  view = globalThis.Editor.edit(at("editor"), text, "Your code", check, keep);
   parts = { script: decoder.decode(await unpacked(PARTS.runtime)) };
   for (const name of ["wasm", "tensor.py", "verdict.py", "words.json", "data.json"]) {
     parts[name] = await unpacked(PARTS[name]);
   }
-  start();
+  start(); // it loads beside the editor
+  script.textContent = decoder.decode(await unpacked(PARTS.editor));
+  document.head.append(script);
+  view = globalThis.Editor.edit(at("editor"), text, "Your code", check, keep);
 }
 
 at("check").onclick = check;
@@ -150,4 +150,4 @@ at("hint").onclick = hint;
 at("plain").onclick = plain;
 at("again").onclick = () => put(SHOWN.start);
 at("answer").onclick = () => at("worked").textContent = SHOWN.solution;
-open();
+open().catch((error) => say({ state: "error", text: String(error), evidence: "" })); // an old browser, say

@@ -3,6 +3,8 @@ const MARK = "\u0001"; // before a verdict, among what is printed
 const SHOWN = 200; // lines that are passed on of one check
 let python, said, printed;
 
+const failed = (error) => ({ state: "error", text: String(error).trim().split("\n").pop(), evidence: "" });
+
 function print(line) {
   if (line.startsWith(MARK)) said = JSON.parse(line.slice(1));
   else if (printed++ < SHOWN) postMessage({ print: line });
@@ -34,10 +36,10 @@ gc.collect()
 print("\\x01" + json.dumps(checker.check(open("/answer.py").read())))
 `);
   } catch (error) { // of this page, or memory that has run out
-    const last = String(error.message || error).trim().split("\n").pop();
-    said = { state: "error", text: last, evidence: "" };
+    said = failed(error);
   }
   postMessage({ verdict: said, left: Math.max(0, printed - SHOWN) });
 }
 
-globalThis.onmessage = ({ data }) => data.parts ? start(data.parts) : check(data.source);
+globalThis.onmessage = ({ data }) =>
+  data.parts ? start(data.parts).catch((error) => postMessage({ verdict: failed(error) })) : check(data.source);

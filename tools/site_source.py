@@ -213,6 +213,15 @@ def write_front_door(folder):
     (folder / "extra" / "404.html").write_text(missing, encoding="utf-8")
 
 
+def write_exercises(folder, stories):
+    """The exercises that are written on a page, each with a way to the notebook that has it."""
+    for path in on_a_page.all_pages(folder):
+        [there] = [stem for stem, notebook in stories.items() if f"exercises.{path.stem}(" in str(notebook.cells)]
+        text = path.read_text(encoding="utf-8")
+        link = f'<p><a href="../{there}.html">The notebook around this exercise</a></p>\n</main>'
+        path.write_text(text.replace("</main>", link), encoding="utf-8")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("_static", "solutions"):
@@ -242,7 +251,7 @@ def main(folder):
     front_page.write(
         folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, runs)
     )
-    on_a_page.all_pages(folder / "extra" / "write")
+    write_exercises(folder / "extra" / "write", stories)
     write_front_door(folder)
     shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")

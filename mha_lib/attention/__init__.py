@@ -1,12 +1,13 @@
 """Attention. Read ``pooling``, then ``multi_head``; ``fused`` gives the same numbers faster."""
 
 from mha_lib.attention.fused import FusedAttention
-from mha_lib.attention.masks import keys_so_far, valid_keys
+from mha_lib.attention.masks import causal, rule_matrix, valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention, merge_heads, split_heads, transpose_output, transpose_qkv
 from mha_lib.attention.pooling import (
     AdditiveAttention,
     AttentionPooling,
     DotProductAttention,
     KernelPooling,
+    ScoredAttention,
     masked_softmax,
 )

@@ -5,7 +5,8 @@ Three arguments say it; where more than one is given, all of them must allow it:
 - ``valid_lens``: how many keys count, from the first on; (b,), one for each example, or (b, q), one for each query.
 - ``attn_mask``: as in ``F.scaled_dot_product_attention``, bool (True: may be attended to; in torch.nn's layers True
   forbids) or a float bias that is added to the scores; (q, k), or as many axes as the scores have, each of their size
-  or 1. A mask of keys, (b, k), is ``mask[:, None, None]`` for a layer with heads.
+  or 1. A mask of keys, (b, k), is ``mask[:, None, None]`` for a layer with heads. Or a *rule*: a function of example,
+  head, query and key that gives the same, like ``mask_mod`` of torch's ``flex_attention``.
 - ``causal``: no query sees a later key. The last query stands at the last key, so this is also right where earlier keys
   come from a cache. (The ``is_causal`` of torch's function puts the first query at the first key instead.)
 """
@@ -15,7 +16,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from mha_lib.attention.arguments import FLOATS, check_device, check_flags, check_shape, check_tensor, values_readable
 
+Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # example, head, query, key -> bool, or a bias
 INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
 
@@ -40,9 +42,45 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
     return torch.arange(num_keys, device=valid_lens.device) < lengths.long()  # (k) < (b, q, 1) -> (b, q, k)
 
 
-def keys_so_far(num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-    """Return the causal mask, True where a key is not later than the query: bool, (q, k), aligned at the last key."""
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)
+def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """Allow no query a later key: the rule of ``causal=True``."""
+    return j <= i
+
+
+def rule_matrix(rule: Rule, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """Return what a rule gives for scores of ``shape``, (b, q, k) or (b, h, q, k); unused axes but k have size 1.
+
+    >>> rule_matrix(causal, shape=(1, 2, 3))
+    tensor([[[ True,  True, False],
+             [ True,  True,  True]]])
+
+    The last query is at the last key, as with ``causal``. A rule that returns no tensor is refused by a TypeError, and
+    more queries than keys by a ValueError. Source: ``create_mask`` of ``torch.nn.attention.flex_attention``, which puts
+    the first query at the first key.
+    """
+    if shape[-2] > shape[-1]:
+        raise ValueError(
+            f"rule must not get more queries than keys, got {shape[-2]} and {shape[-1]}: the last query is at the last "
+            "key, so the first ones would have negative positions"
+        )
+    try:
+        said = rule(*indices(shape, device))
+    except RuntimeError as error:
+        if "Boolean value of Tensor" not in str(error):
+            raise
+        raise TypeError("rule must compare whole tensors: write & for and, | for or, ~ for not, no if") from error
+    if not isinstance(said, Tensor):
+        raise TypeError(f"rule must return a tensor, bool or a bias, got {type(said).__name__}")
+    said = said.expand(torch.broadcast_shapes(said.shape, (1, 1, 1, shape[-1])))
+    return said if len(shape) == 4 else said.squeeze(1)
+
+
+def indices(shape: Sequence[int], device: torch.device | None = None) -> tuple[Tensor, ...]:
+    """Return the numbers of example, head, query and key of every score, as (b, 1, 1, 1), (h, 1, 1), (q, 1), (k,)."""
+    heads = shape[1] if len(shape) == 4 else 1
+    b, h, i, j = (torch.arange(size, device=device) for size in (shape[0], heads, *shape[-2:]))
+    i = i + (shape[-1] - shape[-2])  # the last query is at the last key
+    return b[:, None, None, None], h[:, None, None], i[:, None], j
 
 
 def is_allowed(mask: Tensor) -> Tensor:
@@ -60,11 +98,14 @@ class Masks:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], like: Tensor, valid_lens: Tensor | None, attn_mask: Tensor | None, causal: bool
-    ):
+        self, shape: tuple[int, ...], like: Tensor, valid_lens: Tensor | None, attn_mask: Tensor | Rule | None,
+        causal: bool,
+    ):  # fmt: skip
         if valid_lens is not None:
             check_valid_lens(valid_lens, shape[0], shape[-2], shape[-1])
             check_device("valid_lens", valid_lens, like.device, "the scores")
+        if callable(attn_mask):
+            attn_mask = rule_matrix(attn_mask, shape, like.device)
         if attn_mask is not None:
             check_attn_mask(attn_mask, shape)
             check_device("attn_mask", attn_mask, like.device, "the scores")
@@ -81,7 +122,7 @@ class Masks:
         if self.valid_lens is not None:
             allowed.append(valid_keys(self.valid_lens, self.shape[-1], len(self.shape)))
         if self.causal:
-            allowed.append(keys_so_far(self.shape[-2], self.shape[-1], self.device))  # (q, k)
+            allowed.append(causal(*indices(self.shape, self.device)))  # (q, k)
         if bias is not None and bias.dtype == torch.bool:
             allowed, bias = [*allowed, bias], None
         joined = reduce(torch.logical_and, allowed) if allowed else None

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from mha_lib.attention import arguments
 from mha_lib.attention.fused import FusedAttention
+from mha_lib.attention.masks import Rule
 from mha_lib.attention.pooling import AttentionPooling, linear
 
 
@@ -119,7 +120,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
-        head_mask: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False,
+        head_mask: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False,
         need_weights: bool = False, **others: object,
     ) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
         """Attend with every head, then mix the heads: (b, q, num_hiddens).

@@ -5,13 +5,15 @@ In comments b is the batch, h the number of heads, q and k the numbers of querie
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
 from mha_lib.attention.kept_weights import KeptWeights
-from mha_lib.attention.masks import Masks, is_allowed
+from mha_lib.attention.masks import Masks, Rule, is_allowed, rule_matrix
 
 
 def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
@@ -38,7 +40,7 @@ def in_float32(X: Tensor) -> Tensor:
 
 
 def masked_softmax(
-    scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | None = None, causal: bool = False
+    scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False
 ) -> Tensor:
     """Compute a softmax over the unmasked keys; masked keys get weight 0, even where their score is NaN.
 
@@ -113,7 +115,7 @@ class AttentionPooling(KeptWeights):
 
     def forward(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None, *,
-        attn_mask: Tensor | None = None, causal: bool = False,
+        attn_mask: Tensor | Rule | None = None, causal: bool = False,
     ) -> Tensor:  # fmt: skip
         """Average the values, for each query by its own weights.
 
@@ -204,6 +206,25 @@ class DotProductAttention(AttentionPooling):
         queries, keys = in_float32(queries), in_float32(keys)
         with arguments.without_autocast(queries):  # autocast would use 16 bits again
             return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
+
+
+class ScoredAttention(DotProductAttention):
+    """Change each scaled dot product s by ``score(s, b, h, i, j)``, like ``score_mod`` of torch's ``flex_attention``.
+
+    >>> soft_cap = ScoredAttention(lambda s, b, h, i, j: 20 * torch.tanh(s / 20))
+    >>> soft_cap(torch.randn(1, 2, 4), torch.randn(1, 3, 4), torch.randn(1, 3, 5)).shape
+    torch.Size([1, 2, 5])
+
+    It computes by the formula. A change that does not depend on s is a bias: give it as ``attn_mask``, to the kernel.
+    """
+
+    def __init__(self, score: Callable[..., Tensor], dropout: float = 0.0):
+        super().__init__(dropout)
+        self.score = score
+
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        s = super().scores(queries, keys)
+        return rule_matrix(partial(self.score, s if s.dim() == 4 else s.unsqueeze(1)), s.shape, s.device)
 
 
 class LazyLinear(nn.LazyLinear):

@@ -1,4 +1,4 @@
-"""The exercises of notebook 09: a step with a cache, rotary positions, shared keys and values, blocks of two kinds."""
+"""The exercises of notebook 09: a step with a cache, rotary positions, two rules, attention in blocks."""
 
 import math
 
@@ -119,62 +119,94 @@ def rope(X, places, base):
     Source: Su et al. 2021, "RoFormer", section 3.2.2.
     """
     size = X.shape[-1]
-    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)  # (n, size / 2)
+    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)
     cos, sin = angles.cos(), angles.sin()
     x, y = X[..., 0::2], X[..., 1::2]  # (…, n, size / 2)
     return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
 
 
+def row_trial(starts: list[int], length: int, num_queries: int | None = None) -> tuple:
+    """Give the starts of texts in a row, and the numbers of its newest queries and of all keys."""
+    places = torch.arange(length)
+    return torch.tensor(starts), places[-(num_queries or length) :, None], places
+
+
 @exercise(
-    trials=lambda: [
-        (torch.randn(4, 1), 4, 2),
-        (torch.randn(12, 5), 6, 2),
-        (torch.randn(12, 3), 4, 2),
-        (torch.randn(18, 4), 6, 3),
-        (torch.randn(8, 7), 4, 4),
-        (torch.randn(8, 2), 4, 1),
-    ],
-    praise="Neighbouring heads are one group, as the queries are.",
-    idea="The rows are first cut into groups, then into heads, then into a head's own rows. Over which runs the mean?",
-    begin="Begin with the three sizes into which the rows are cut.",
+    trials=lambda: {
+        "for two texts": [row_trial([0, 2], 4), row_trial([0, 1], 3)],
+        "for several texts": [row_trial([0, 5, 9], 12), row_trial([0, 1, 4, 6], 9)],
+        "for the newest queries alone": [row_trial([0, 3, 8], 11, num_queries=2)],
+    },
+    praise="Each token attends to its own text, to all of it and to nothing else.",
+    idea="Which text holds position 6 if texts start at 0, 5 and 9? Compare the texts of query and key.",
+    begin="Begin with the number of the text for each position in `i`, then in `j`.",
     mistakes="""
-        (num_key_value_heads, num_heads // num_key_value_heads, -1) -> (num_heads // num_key_value_heads,
-            num_key_value_heads, -1) ; mean(dim=1) -> mean(dim=0) => A group is every so-manieth head. Which heads does
-            a shared head serve?
-        (num_key_value_heads, num_heads // num_key_value_heads, -1) -> (num_heads // num_key_value_heads,
-            num_key_value_heads, -1) => A group has num_key_value_heads heads here. How many has it?
-        mean(dim=1) -> mean(dim=2) || (num_key_value_heads, num_heads // num_key_value_heads, -1) ->
-            (num_key_value_heads, -1, num_heads // num_key_value_heads) ; mean(dim=1) -> mean(dim=2) => The mean runs
-            over rows that follow one another. Which rows of different heads belong together?
-        mean(dim=1) -> sum(dim=1) => These are sums of the heads' matrices; a mean is asked for.
-        groups.mean(dim=1) -> groups[:, 0] => This is the first head of each group, not the mean.
-        groups.mean(dim=1) -> groups[:, -1] => This is the last head of each group, not the mean.
-        groups.mean(dim=1) -> groups.median(dim=1).values || groups.amax(dim=1) => This is the median or the largest of
-            the heads' numbers, not the mean.
-        groups.mean(dim=1) -> W.unflatten(0, (num_heads, -1))[:num_key_value_heads] || W.unflatten(0, (num_heads,
-            -1))[-num_key_value_heads:] => Some heads stay as they are, and others have no part in it.
-        groups.mean(dim=1) -> groups.mean(dim=(0, 1)).expand(num_key_value_heads, -1, -1) => The mean runs over all
-            heads. Over which should it run?
-        .flatten(0, 1) -> _ => The numbers are right, but rows and groups are two axes. Do rows and groups become one
-            axis?
-        groups.mean(dim=1).flatten(0, 1) -> groups.mean(dim=1, keepdim=True).expand_as(groups).flatten(0, 2) => Each
-            mean stands there once for every head of its group: this is the tied matrix. How many heads are to be left?
-        groups.mean(dim=1) -> W.unflatten(0, (num_heads, -1)).unfold(0, num_heads // num_key_value_heads,
-            1)[:num_key_value_heads].mean(dim=-1) => The groups overlap. With which head does group i begin?
-        groups.mean(dim=1) -> (groups.sum(dim=1) / num_heads) || (groups.sum(dim=1) / num_key_value_heads) => The sums
-            are divided by another number than that of the heads in a group.
-        .flatten(0, 1) -> .transpose(0, 1).flatten(0, 1) => Rows of different heads alternate. Do a head's rows follow
-            one another?
+        right=True -> right=False => Each border is one token late: the first token of a text is counted to the text
+            before it.
+        return first == second -> return j >= starts[first - 1] => A token attends to later texts, too. Where does its
+            own text end?
+        return first == second -> return j < torch.cat([starts, starts[-1:] + 2**40])[first] => A token attends to
+            earlier texts, too. Where does its own text begin?
+        first == second -> (first == second) & (j <= i) => This is causal as well. The rule asks for the text alone; a
+            causal mask is joined to it by `and_masks`.
+        first == second -> first != second => This is upside down: True means that the query may attend to the key.
+        first == second -> (first - second).abs() <= 1 => A token attends to the neighbouring texts.
+        place, starts, -> place, starts.cumsum(0), => The starts are taken for lengths.
     """,
 )
-def to_gqa(W, num_heads, num_key_value_heads):
-    """The keys' or values' matrix of a grouped layer: the mean of each group of neighbouring heads.
+def same_text(starts, i, j):
+    """Whether query and key are in the same text of a row: the rule for packed texts.
 
-    W (num_heads · head size, input size) → (num_key_value_heads · head size, input size).
-    Source: Ainslie et al. 2023, "GQA", section 2.1.
+    starts (texts,), the positions at which texts start, the first of them 0; i and j, numbers of queries and keys, as
+    tensors of any shapes that broadcast → bool, of the common shape.
+    Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
     """
-    groups = W.unflatten(0, (num_key_value_heads, num_heads // num_key_value_heads, -1))  # (g, h / g, d, input size)
-    return groups.mean(dim=1).flatten(0, 1)
+    first, second = (torch.bucketize(place, starts, right=True) for place in (i, j))
+    return first == second
+
+
+def window_trial(size: int, sinks: int, length: int, num_queries: int | None = None) -> tuple:
+    """Give a window, a number of first tokens, and the numbers of the newest queries and of all keys."""
+    places = torch.arange(length)
+    return size, sinks, places[-(num_queries or length) :, None], places
+
+
+@exercise(
+    trials=lambda: {
+        "for a window without first tokens": [window_trial(1, 0, 3), window_trial(3, 0, 6)],
+        "for a window and first tokens": [window_trial(1, 1, 4), window_trial(2, 3, 8)],
+        "for the newest queries alone": [window_trial(2, 1, 9, num_queries=2)],
+    },
+    praise="The newest tokens, the first ones, and no later token.",
+    idea="With size 2 and one first token, which keys may query 5 attend to? Which may query 0?",
+    begin="Begin with the distance from key to query, `i - j`.",
+    mistakes="""
+        i - j < size -> i - j <= size => The window has one token too many. With size 1, a token attends to itself
+            alone.
+        i - j < size -> i - j < size - 1 => The window has one token too few. With size 1, a token attends to itself.
+        j < sinks -> j <= sinks => One first token too many is kept.
+        (j <= i) & (recent | (j < sinks)) -> recent | (j < sinks) => Later tokens are attended to as well: `i - j` is
+            negative there.
+        (j <= i) & (recent | (j < sinks)) -> (j <= i) & recent | (j < sinks) => The first queries attend to later
+            tokens: the first tokens of the text are no exception to the causal mask.
+        (recent | (j < sinks)) -> recent => The first tokens are missing once the window has left them.
+        (recent | (j < sinks)) -> recent & (j < sinks) => A token in the window *or* among the first ones is allowed;
+            these are joined by *and*.
+        i - j < size -> j - i < size => No token ever leaves the window. Which of `i - j` and `j - i` grows towards the
+            past?
+        return (j <= i) & (recent | (j < sinks)) -> return ~((j <= i) & (recent | (j < sinks))) => This is upside down:
+            True means that the query may attend to the key.
+    """,
+)
+def window_with_sinks(size, sinks, i, j):
+    """Whether a query may attend to a key: among the newest ``size`` tokens, or the first ``sinks``, and none later.
+
+    size, sinks, whole numbers; i and j, numbers of queries and keys, as tensors of any shapes that broadcast → bool, of
+    the common shape.
+    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
+    """
+    recent = i - j < size
+    return (j <= i) & (recent | (j < sinks))
 
 
 def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
@@ -210,11 +242,11 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
         "in a single block": [blocks_trial((2, 3, 2, 2), 4, 1.0, 1.0, 0), blocks_trial((3, 5, 4, 2), 5, 1.0, 0.7, 0)],
         "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
         "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
-        "with a first block that nobody may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+        "with a first block that no query may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
         "where a block is for some queries only": [partly_read_trial()],
         "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
     },
-    praise="Equal to softmax in any blocks, with large scores and with blocks that nobody may read.",
+    praise="Equal to softmax in any blocks, with large scores and with blocks that no query may read.",
     idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
     begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
     mistakes="""
@@ -263,7 +295,8 @@ def blockwise_attention(queries, keys, values, allowed, block_size):
     Source: Milakov & Gimelshein 2018; Dao et al. 2022, "FlashAttention", section 3.1.
     """
     largest = torch.full((len(queries), 1), -math.inf)
-    total, mixed = torch.zeros(len(queries), 1), torch.zeros(len(queries), values.shape[1])
+    total = torch.zeros(len(queries), 1)
+    mixed = torch.zeros(len(queries), values.shape[1])
     for start in range(0, len(keys), block_size):
         block = slice(start, start + block_size)
         scores = queries @ keys[block].T / math.sqrt(queries.shape[1])  # (q, block)
@@ -275,81 +308,3 @@ def blockwise_attention(queries, keys, values, allowed, block_size):
         mixed = mixed * rescale + shares @ values[block]
         largest = new
     return mixed / total
-
-
-def cache_trial(lengths: list[int], block_size: int, num_heads: int, head_size: int) -> tuple:
-    """New queries of texts of these lengths, whose blocks lie about in a memory that holds other numbers, too."""
-    counts = [math.ceil(length / block_size) for length in lengths]
-    order = torch.randperm(sum(counts) + 1)
-    parts = order[: sum(counts)].split(counts)
-    table = torch.full((len(lengths), max(counts)), int(order[-1]))  # behind a text's own blocks: one of nobody's
-    for row, part in zip(table, parts, strict=True):
-        row[: len(part)] = part
-    memory = torch.randn(2, len(order), block_size, num_heads, head_size)
-    return torch.randn(len(lengths), num_heads, head_size), *memory, table, torch.tensor(lengths)
-
-
-@exercise(
-    trials=lambda: {
-        "for one text that fills its blocks": [cache_trial([4], 2, 1, 2), cache_trial([6], 3, 2, 3)],
-        "for texts of one length that fill theirs": [cache_trial([6, 6], 3, 2, 4), cache_trial([4, 4, 4], 2, 3, 2)],
-        "where a last block is not full": [cache_trial([8], 3, 1, 2), cache_trial([11, 2], 4, 3, 2)],
-        "for texts of unequal length": [cache_trial([9, 2, 5], 2, 2, 4), cache_trial([1, 11, 4], 3, 4, 3)],
-    },
-    praise="Every text gets what it would get alone, wherever its blocks lie.",
-    idea="Look up each text's blocks, lay them one behind the other, and mask what is not the text's own.",
-    begin="Begin with `K[table]`. Which shape has it?",
-    mistakes="""
-        scores.masked_fill(~heard[:, None], -math.inf) -> scores => Nothing is masked: the rest of the last block, and
-            blocks of other texts, are heard.
-        < lengths[:, None] -> < -(-lengths[:, None] // (K.shape[1] // table.shape[1])) * (K.shape[1] // table.shape[1])
-            => The last block is heard to its end. How many of its tokens are the text's?
-        < lengths[:, None] -> < lengths.max().expand(len(table), 1) => Every text is heard as far as the longest one
-            reaches.
-        < lengths[:, None] -> < lengths.min().expand(len(table), 1) => Every text is heard only as far as the shortest
-            one reaches.
-        < lengths[:, None] -> <= lengths[:, None] => One token too many is heard. At which place does the newest
-            one stand?
-        < lengths[:, None] -> < (lengths[:, None] - 1).clamp(min=1) => The newest token is not heard. It belongs to the
-            text, too.
-        < lengths[:, None] -> < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ||
-            < (lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1])).clamp(min=1) ||
-            < lengths[:, None] // (K.shape[1] // table.shape[1]) * (K.shape[1] // table.shape[1]) ; -math.inf),
-            dim=-1) -> -math.inf), dim=-1).nan_to_num(0) => A last block that is not full is not heard at all.
-        cache[table] -> cache[torch.arange(table.shape[1]).expand_as(table)] => The first blocks of the memory are read,
-            whatever the table says.
-        cache[table] -> cache[table[:1].expand_as(table)] => All texts read the blocks of the first one.
-        cache[table] -> cache[table.sort(dim=1).values] => The blocks are read in the order in which they lie in memory.
-            Which of them is the one that is not full?
-        cache[table] -> cache[table.flip(1)] => The blocks are read from the last to the first.
-        .flatten(1, 2) -> .transpose(1, 2).flatten(1, 2) => Tokens of several blocks alternate. Which tokens follow one
-            another?
-        .flatten(1, 2) -> .reshape(len(table), cache.shape[2], -1, cache.shape[3]).transpose(1, 2) => Heads and tokens
-            are cut where they lie. Which axis of the memory counts the heads?
-        "thd,tkhd->thk", queries, K) -> "thd,tkhd->tk", queries, K)[:, None].expand(-1, queries.shape[1], -1) => All
-            heads of a text get the same weights. Which axis of the scores counts the heads?
-        / math.sqrt(queries.shape[-1]) -> _ => The scores are not divided by anything.
-        math.sqrt(queries.shape[-1]) -> queries.shape[-1] || math.sqrt(queries.shape[1] * queries.shape[2]) => The
-            scores are not divided by the root of the head size.
-        -math.inf -> 0.0 => What is not the text's own gets the score 0, and takes part.
-        torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1) -> torch.softmax(scores, dim=-1) *
-            heard[:, None] => What is not the text's own has weight 0, but the rest of a row does not sum to 1. Does
-            the mask come before the softmax, or after?
-        -math.inf), dim=-1) -> -math.inf), dim=1).nan_to_num(0) => The weights of a query do not sum to 1. Over what
-            does the softmax run?
-        weights, V) -> weights, K) => The keys are averaged. What is passed on?
-    """,
-)
-def read_blocks(queries, K, V, table, lengths):
-    """What the newest token of each text gets from a cache in blocks: attention to all tokens of its own text.
-
-    queries (texts, heads, head size); K, V (blocks of the memory, block size, heads, head size); table (texts, blocks
-    of a text) their numbers, in order, and behind them others that fill the row; lengths (texts,), 1 or more →
-    (texts, heads, head size).
-    Source: Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with PagedAttention".
-    """
-    K, V = (cache[table].flatten(1, 2) for cache in (K, V))  # (texts, tokens, heads, head size)
-    scores = torch.einsum("thd,tkhd->thk", queries, K) / math.sqrt(queries.shape[-1])
-    heard = torch.arange(K.shape[1]) < lengths[:, None]  # (texts, tokens)
-    weights = torch.softmax(scores.masked_fill(~heard[:, None], -math.inf), dim=-1)
-    return torch.einsum("thk,tkhd->thd", weights, V)

@@ -16,6 +16,7 @@ COMMANDS = {
     "heads": "make research-measures",
     "pruning_speed": "make bench-full",
     "births": "make research-births",
+    "packing": "make research-packing",
     "head_writes": "make research-head-writes",
     "places": "make research-places",
     "real_heads": "make research-real",
@@ -41,6 +42,8 @@ def load_results(name: str) -> dict | list:
             "births": for each of eight seeds how heads come into being in ``mha_lib.models.induction``, with losses,
             scores of the heads, and losses without a head. "head_writes": what the heads of layer 1 of that model write
             with six seeds, and how far one layer comes, as ``research/head_writes.py`` says.
+            "packing": for each of ``RUNS`` of ``research/packing.py``, neighbours and mask of texts in one row, what
+            ``measure`` there gives with five seeds.
             "places": for each of ``RUNS`` of ``research/places.py`` what five seeds give, by the names of its
             ``COLUMNS``, and the same for a guess. "real_heads": what was
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.

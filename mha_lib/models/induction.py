@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_lib.attention import MultiHeadAttention
+from mha_lib.attention.masks import Rule
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.training import rising_steps, seeded, single_thread, training_loop
 
@@ -128,7 +129,7 @@ class AttentionOnly(nn.Module):
         """(b, n) integers → (b, n, NUM_LETTERS). ``head_mask``, (num_layers, num_heads): 0 switches a head off."""
         return self.read(self.embedding(letters), head_mask)
 
-    def read(self, X: Tensor, head_mask: Tensor | None = None, attn_mask: Tensor | None = None) -> Tensor:
+    def read(self, X: Tensor, head_mask: Tensor | None = None, attn_mask: Tensor | Rule | None = None) -> Tensor:
         """Return the same from letters that are embedded, (b, n, NUM_HIDDENS). ``attn_mask`` is that of the layers."""
         for number, (layer, norm) in enumerate(zip(self.layers, self.norms[:-1], strict=True)):
             Y = norm(X)

@@ -25,6 +25,7 @@ def heatmaps(
     titles: Sequence[str] | None = None,
     columns: int = 4,
     numbers: bool = False,
+    scale: str = "attention weight",
     caption: str | None = None,
 ) -> Picture:
     """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
@@ -39,6 +40,7 @@ def heatmaps(
         titles: one a panel; left out, "head 0", "head 1", …
         columns: panels in a row.
         numbers: whether each weight is written into its cell, with two digits.
+        scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
         caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
@@ -55,9 +57,13 @@ def heatmaps(
     _, columns = grid_shape(num_heads, columns)
     side = min(250, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
     names = query_labels, key_labels
-    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers)
+    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers, scale=scale)
     sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
-    what = tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
+    what = (
+        tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
+        if scale == "attention weight"
+        else f"Heat maps of {scale}s, {num_heads} × ({num_queries} queries × {num_keys} keys)"
+    )
     return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
 
@@ -81,10 +87,12 @@ def draw_maps(
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
     *,
     numbers: bool = False,
+    scale: str = "attention weight",
 ) -> Canvas:
     """Draw maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
 
-    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the cells.
+    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
+    cells, ``scale`` beside the scale.
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
@@ -110,7 +118,8 @@ def draw_maps(
             _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
-    canvas.text(left + 176, y + 4, tr("attention weight"), size=10, anchor="lm")
+    name = tr("attention weight") if scale == "attention weight" else scale
+    canvas.text(left + 176, y + 4, name, size=10, anchor="lm")
     if keys:
         canvas.text(left + 176, y + 18, tr("rows: queries"), size=10, anchor="lm", colour="query")
         canvas.text(left + 256, y + 18, tr("columns: keys"), size=10, anchor="lm", colour="key")

@@ -28,6 +28,7 @@ from mha_lib.pictures.shared_with_js import MODULES, style
 
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
+COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -48,7 +49,7 @@ body {{ margin: 16px auto; padding: 0 12px; max-width: 980px; font: 14px/1.4 sys
 
 @functools.cache
 def bundle(entry: str) -> str:
-    """Return a module of ``js/`` and all that it imports, as one text without imports.
+    """Return a module of ``js/`` and all that it imports, as one text without imports and comments.
 
     A front end gets a module as text, and a page may be opened from disk: neither could import its neighbours.
     """
@@ -59,7 +60,7 @@ def bundle(entry: str) -> str:
         for neighbour in IMPORT.findall(text):
             if neighbour not in texts:
                 add(neighbour)
-        texts[name] = IMPORT.sub("", text)
+        texts[name] = COMMENT.sub("", IMPORT.sub("", text))
 
     add(entry)
     *neighbours, last = texts.values()

@@ -3,9 +3,8 @@ import fs from "node:fs";
 import process from "node:process";
 const folder = process.argv[2], lines = [];
 (0, eval)(fs.readFileSync(`${folder}/runtime`).toString());
-const wasm = fs.readFileSync(`${folder}/wasm`);
-const options = { wasm, heapsize: 32 << 20, linebuffer: true, stdout: (line) => lines.push(line) };
-const python = await globalThis.loadMicroPython(options);
+const wasm = fs.readFileSync(`${folder}/wasm`), stdout = (line) => lines.push(line);
+const python = await globalThis.loadMicroPython({ wasm, heapsize: 32 << 20, linebuffer: true, stdout });
 for (const name of ["tensor.py", "verdict.py", "words.json", "cases.json"]) {
   python.FS.writeFile("/" + name, fs.readFileSync(`${folder}/${name}`));
 }

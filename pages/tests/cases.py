@@ -6,9 +6,9 @@ STYLES = {  # bodies of the functions
     "transpose_qkv": """
     X = X.reshape(X.shape[0], X.shape[1], num_heads, -1).permute(0, 2, 1, 3)
     return X.reshape(-1, X.shape[2], X.shape[3])
----
+
     return X.unflatten(-1, (num_heads, -1)).transpose(1, 2).flatten(0, 1)
----
+
     batch, n, d = X.shape
     p = d // num_heads
     out = torch.zeros(batch * num_heads, n, p)
@@ -16,9 +16,9 @@ STYLES = {  # bodies of the functions
         for h in range(num_heads):
             out[b * num_heads + h] = X[b, :, h * p:(h + 1) * p]
     return out
----
+
     return torch.stack(X.chunk(num_heads, dim=-1), dim=1).view(-1, X.shape[1], X.size(2) // num_heads)
----
+
     b, n, d = X.size()
     X = torch.einsum("bnhp->bhnp", X.view(b, n, num_heads, d // num_heads))
     return X.contiguous().view(b * num_heads, n, d // num_heads)
@@ -26,16 +26,16 @@ STYLES = {  # bodies of the functions
     "transpose_output": """
     X = X.reshape(-1, num_heads, X.shape[1], X.shape[2]).permute(0, 2, 1, 3)
     return X.reshape(X.shape[0], X.shape[1], -1)
----
+
     return X.unflatten(0, (-1, num_heads)).transpose(1, 2).flatten(2)
----
+
     rows = []
     for i in range(0, X.shape[0], num_heads):
         rows.append(torch.cat([X[i + h] for h in range(num_heads)], dim=1))
     return torch.stack(rows)
----
+
     return torch.cat([X[h::num_heads] for h in range(num_heads)], dim=-1)
----
+
     t, n, p = X.shape
     return X.view(t // num_heads, num_heads, n, p).movedim(1, 2).contiguous().view(-1, n, num_heads * p)
 """,
@@ -44,7 +44,7 @@ STYLES = {  # bodies of the functions
         valid = torch.arange(scores.size(-1)) < (valid[:, None, None] if valid.dim() == 1 else valid[:, :, None])
     weights = torch.softmax(torch.where(valid, scores, -torch.inf), dim=-1)
     return torch.where(weights.isnan(), 0.0, weights)
----
+
     out = torch.zeros_like(scores)
     for b in range(scores.shape[0]):
         for i in range(scores.shape[1]):
@@ -53,7 +53,7 @@ STYLES = {  # bodies of the functions
             if kept.any():
                 out[b, i, kept] = torch.softmax(scores[b, i, kept], dim=0)
     return out
----
+
     mask = valid
     if valid.dtype is not torch.bool:
         lengths = valid.unsqueeze(-1) if valid.dim() == 1 else valid
@@ -63,12 +63,12 @@ STYLES = {  # bodies of the functions
     top = s.amax(dim=-1, keepdim=True).clamp(min=-3e38)
     e = torch.exp(s - top)
     return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
----
+
     if valid.dtype != torch.bool:
         valid = (torch.arange(scores.shape[-1]) < valid.reshape(len(valid), -1, 1)).expand(scores.shape)
     low = torch.full_like(scores, torch.finfo(scores.dtype).min)
     return F.softmax(torch.where(valid, scores, low), dim=-1).masked_fill(~valid, 0)
----
+
     if valid.dtype == torch.long:
         lengths = valid if valid.dim() == 2 else valid.view(-1, 1).repeat(1, scores.shape[1])
         valid = torch.arange(scores.shape[-1]).view(1, 1, -1) < lengths.unsqueeze(2)
@@ -83,19 +83,19 @@ STYLES = {  # bodies of the functions
         A = masked_softmax(torch.bmm(Q, K.transpose(1, 2)) / math.sqrt(p), valid_lens)
         total += torch.bmm(A, V) @ W_o[:, a:b].T
     return total
----
+
     parts = []
     for q, k, v, o in zip(W_q.chunk(num_heads), W_k.chunk(num_heads), W_v.chunk(num_heads), W_o.chunk(num_heads, 1)):
         scores = (queries @ q.t()) @ (keys @ k.t()).transpose(-2, -1) * len(q) ** -0.5
         parts.append(masked_softmax(scores, valid_lens) @ (values @ v.t()) @ o.t())
     return torch.stack(parts).sum(0)
----
+
     pairs = ((queries, W_q), (keys, W_k), (values, W_v))
     Q, K, V = [(X @ W.T).unflatten(-1, (num_heads, -1)).transpose(1, 2) for X, W in pairs]
     mask = torch.arange(K.shape[2]) >= valid_lens[:, None, None, None]
     A = torch.softmax((Q @ K.mT / Q.shape[-1] ** 0.5).masked_fill(mask, -1e6), dim=-1)
     return (A @ V).transpose(1, 2).flatten(2) @ W_o.T
----
+
     heads = []
     for i in range(num_heads):
         rows = torch.arange(len(W_q)).reshape(num_heads, -1)[i]
@@ -103,7 +103,7 @@ STYLES = {  # bodies of the functions
         w = masked_softmax(torch.einsum("bqp,bkp->bqk", q, k) / math.sqrt(len(rows)), valid_lens)
         heads.append(w @ v)
     return F.linear(torch.cat(heads, dim=-1), W_o)
----
+
     p = W_q.size(0) // num_heads
     W_q, W_k, W_v = (W.view(num_heads, p, -1) for W in (W_q, W_k, W_v))
     heads = ((queries @ q.mT, keys @ k.mT, values @ v.mT) for q, k, v in zip(W_q, W_k, W_v))
@@ -119,7 +119,7 @@ R.reshape(len(R) / 1, -1)"""  # what is returned instead of the right result R: 
 def right_answers(exercise):
     """The sources of five right answers, behind the worked one."""
     head = f"def {exercise.__name__}({', '.join(inspect.signature(exercise.right).parameters)}):\n"
-    return [exercise.solution, *(head + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("---"))]
+    return [exercise.solution, *(head + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("\n\n"))]
 
 
 def other_answers(solution):

@@ -24,8 +24,6 @@ from mha_lib.checking.edits import rows_of, source_of_answer
 from mha_lib.exercises import on_a_page
 from pages import export, runtime
 
-NAMES = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math, "masked_softmax": masked_softmax}
-
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
@@ -50,7 +48,7 @@ def by_kernel(exercise, source):
     """What the kernel says of an answer."""
     file = f"<answer {hash(source)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    names = dict(NAMES)
+    names = {"torch": torch, "F": torch.nn.functional, "math": math, "masked_softmax": masked_softmax}
     exec(compile(source, file, "exec"), names)
     return exercise(names[exercise.__name__])
 

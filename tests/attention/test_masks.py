@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import mha_lib
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
-from mha_lib.attention import DotProductAttention, FusedAttention, keys_so_far
+from mha_lib.attention import DotProductAttention, FusedAttention, causal
+from mha_lib.attention.masks import indices
 
 B, H, D = 3, 2, 4
 
@@ -43,8 +44,8 @@ def test_the_causal_mask_of_the_kernel_stands_at_the_other_end():
     ours = FusedAttention()
     assert not torch.allclose(ours(Q, K, K, causal=True), F.scaled_dot_product_attention(Q, K, K, is_causal=True))
     close(ours(K, K, K, causal=True), F.scaled_dot_product_attention(K, K, K, is_causal=True))
-    assert keys_so_far(2, 4).tolist() == [[True, True, True, False], [True] * 4]
-    assert keys_so_far(3, 2).tolist() == [[False, False], [True, False], [True, True]]
+    assert causal(*indices((1, 2, 4))).tolist() == [[True, True, True, False], [True] * 4]
+    assert causal(*indices((1, 3, 2))).tolist() == [[False, False], [True, False], [True, True]]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -310,6 +310,47 @@ def test_the_slider_of_the_cache_goes_from_piece_to_piece_and_the_work_is_counte
     live.heard.end()
 
 
+def read_row(tokens, places, W_q, W_k, border, masked, again):
+    """Words for the weights of a causal head on one row, and its outputs: one query and one key at a time."""
+    ids = [int(masked and i >= border) for i in range(12)]
+    X = [tokens[i] + places[i - border if again and i >= border else i] for i in range(12)]
+    words, outputs = [], []
+    for i in range(12):
+        powers = {
+            j: torch.exp((W_q @ X[i]) @ (W_k @ X[j]) / len(X[i]) ** 0.5) for j in range(i + 1) if ids[i] == ids[j]
+        }
+        shares = {j: power / sum(powers.values()) for j, power in powers.items()}
+        words += [f"{shares[j].item():.2f}" if j in shares else "masked" for j in range(12)]
+        outputs.append(sum(share * X[j] for j, share in shares.items()))
+    return words, torch.stack(outputs)
+
+
+def test_two_texts_in_one_row_with_every_border(page, tmp_path):
+    """Weights and distances from each text alone, on the page and in Python, are those of a plain loop."""
+    generator = torch.Generator().manual_seed(5)
+    features, matrices = (torch.randn(2, rows, 3, generator=generator) for rows in (12, 3))
+    live = LivePage(page, tmp_path, pictures.PackedTextsExplorer(features, matrices, border=0))
+    python, slider = pictures.PackedTextsExplorer(features, matrices), live.section.get_by_label("border before token")
+    own = [*features.double(), *matrices.double()]
+    _, alone = read_row(*own, 5, masked=True, again=True)
+    for border in range(13):
+        python.border, python.masked, python.positions = border, border % 3 != 2, ("start again", "go on")[border % 2]
+        live.section.get_by_label("mask by text").set_checked(python.masked)
+        live.section.get_by_label("positions").select_option(python.positions)
+        live.page.evaluate(NEXT_FRAME)
+        words, outputs = read_row(*own, border, python.masked, python.positions == "start again")
+        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
+        shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
+        assert [word.removesuffix(", a leak") for word in shown] == words, border
+        assert live.section.locator(".sums span").all_text_contents() == signs, border
+        assert [word for word in python.still().drawing.words if word.startswith(("✗", "✓"))] == signs, border
+        slider.press("ArrowRight")
+    live.section.locator("svg[role=group]").click()
+    live.page.evaluate(NEXT_FRAME)
+    assert slider.input_value() == "6"
+    live.heard.end()
+
+
 @pytest.mark.parametrize("head_size", [1, 2, 3])
 def test_a_head_made_by_hand(page, tmp_path, head_size):
     """Every number that is changed, swapped matrices, and the start again: queries, keys and weights are torch's."""

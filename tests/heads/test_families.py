@@ -119,3 +119,16 @@ def test_maps_do_not_change_the_model():
         whole, maps = model(**example).logits, heads.of(model, **example).maps()
         torch.testing.assert_close(model(**example).logits, whole, rtol=0, atol=0)
     assert not any(weights.triu(1).any() for weights in maps.values())
+
+
+def test_falcon_loses_its_causal_mask_when_its_maps_are_asked_for():
+    """Notebook 10 says so, with a way out; where this fails, transformers is mended, and the text must go."""
+    model, example = made("FalconForCausalLM")
+    with torch.no_grad():
+        whole, asked = model(**example), model(**example, output_attentions=True)
+        eager = type(model)._from_config(copy.deepcopy(model.config), attn_implementation="eager").eval()
+        eager.load_state_dict(model.state_dict())
+        right = eager(**example, output_attentions=True)
+    assert (asked.logits - whole.logits).abs().max() > 0.1 and asked.attentions[0].triu(1).max() > 0.1
+    torch.testing.assert_close(right.logits, whole.logits)
+    assert not any(weights.triu(1).any() for weights in right.attentions)

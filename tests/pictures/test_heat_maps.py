@@ -58,6 +58,12 @@ def test_heatmaps_show_every_head_on_the_one_scale_of_weights(weights):
     assert all(is_shade(colour, weight) for *_, weight, colour in cells(picture))
 
 
+def test_heatmaps_name_what_else_they_show(weights):
+    picture = pictures.heatmaps((weights > 0.5).float(), scale="mask")
+    assert picture.drawing.words.count("mask") == 1 and "attention weight" not in picture.drawing.words
+    assert repr(picture).startswith("Heat maps of masks, 5 ×")
+
+
 def test_heatmaps_take_one_matrix(weights):
     (shown,) = maps(pictures.heatmaps(weights[3]))
     torch.testing.assert_close(shown, weights[3])

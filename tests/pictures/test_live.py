@@ -91,7 +91,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
 def test_who_edits_a_module_sees_it_in_the_next_picture_where_that_is_asked_for(monkeypatch, tmp_path):
     folder = shutil.copytree(MODULES, tmp_path / "js")
     monkeypatch.setattr("mha_lib.pictures.live.MODULES", folder)
-    for edit, asked, seen in (("// edit one", "", False), ("// edit two", "reload", True)):
+    for edit, asked, seen in (("void 1;", "", False), ("void 2;", "reload", True)):
         monkeypatch.setenv("MHA_LIVE_JS", asked)
         with (folder / "mask_explorer.js").open("a", encoding="utf-8") as file:
             file.write(f"\n{edit}\n")
@@ -173,6 +173,13 @@ PLACES = {
             ("step", 9, "step must be between 0 and 8, got 9"),
             ("pieces", "4, 4", "pieces.*any of .*'4, 3, 1'"),
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
+        ],
+    ),
+    "packed texts": (
+        pictures.PackedTextsExplorer,
+        [
+            ("border", 13, "border must be between 0 and 12, got 13"),
+            ("positions", "by column", "positions.*any of .*'start again', 'go on'"),
         ],
     ),
     "sentence": (
@@ -259,6 +266,14 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
+            r"features must have shape \(2, 12, d\)",
+        ),
+        (
+            lambda: pictures.PackedTextsExplorer(torch.zeros(2, 12, 4), torch.zeros(2, 4, 3)),
+            r"matrices must have shape \(2, 4, 4\), got \(2, 4, 3\)",
+        ),
         (
             lambda: pictures.HandMadeHead(*hand_made(2, 3, 1), ["a", "b", "c"], ["x", "y", "z"]),
             r"shapes \(3, 3\), \(d, 3\) and \(d, 3\), as words and features say.* got \(2, 3\), \(1, 3\) and",

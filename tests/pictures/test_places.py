@@ -54,6 +54,7 @@ CANVASES = {
     "kernel beyond its points": lambda: kernel(x_range=(-60, 90), query=-59.0),
     "slow motion": pictures.DotProductStepper,
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="aligned at the top left", step=8),
+    "packed texts": lambda: pictures.PackedTextsExplorer(border=4, positions="go on"),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),

@@ -1,0 +1,108 @@
+"""What 12 says beyond its cells: blocks on any schedule, which test catches which mistake, what absorbing costs."""
+
+import random
+
+import pytest
+import torch
+from notebook_tools import ROOT, make_notebooks, told
+from torch.utils.flop_counter import FlopCounterMode
+
+NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
+
+
+def shown_by(words):
+    """What the one cell prints or answers whose source has these words."""
+    (cell,) = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code" and words in cell.source]
+    return "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in cell.outputs)
+
+
+def counted(way, queries, keys):
+    """One head's multiplications at DeepSeek's sizes, as torch counts them in matrix products."""
+    Q, Q_turned, C, K_turned, U, V = (
+        torch.empty(shape, device="meta")
+        for shape in ((queries, 128), (queries, 64), (keys, 512), (keys, 64), (128, 512), (128, 512))
+    )
+    with FlopCounterMode(display=False) as counter:
+        if way == "plain":
+            (Q @ (C @ U.T).T + Q_turned @ K_turned.T) @ (C @ V.T)
+        else:
+            ((Q @ U) @ C.T + Q_turned @ K_turned.T) @ C @ V.T
+    return counter.get_total_flops() // 2  # an addition stands beside each multiplication
+
+
+@pytest.mark.parametrize(("way", "each_pair"), [("plain", 320), ("absorbed", 1088)])
+def test_absorbing_takes_what_the_text_says(way, each_pair):
+    shown = shown_by("each_pair = ")
+    corners = (counted(way, queries, keys) * (1, -1)[queries != keys] for queries in (1, 2) for keys in (1, 2))
+    assert sum(corners) == each_pair and f"'{way}': {each_pair}" in shown
+    for queries in (1, 4096):
+        (line,) = [line for line in shown.splitlines() if line.split()[:3] == ["queries", f"{queries},", way]]
+        assert line.split()[3] == f"{counted(way, queries, 4096) / 1e6:,.1f}"
+
+
+@pytest.fixture(scope="module")
+def story():
+    """Everything that the notebook defines before its summary."""
+    return told("12_serving", before="## Summary")
+
+
+def random_visits(draw):
+    """Texts that take rows one after the other, with pauses: row, step at which the text enters, text."""
+    visits = []
+    for row in range(draw.randint(1, 3)):
+        now = draw.randint(0, 4)
+        for _ in range(draw.randint(1, 3)):
+            length = draw.randint(1, 6)
+            visits.append((row, now, torch.randn(length, 16, dtype=torch.float64)))
+            now += length + draw.randint(0, 2)
+    return visits
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story):
+    """All outputs of 200 random schedules, in blocks of 1 to 5 tokens and never more of them than are needed."""
+    for seed in range(200):
+        draw = random.Random(seed)
+        visits, size = random_visits(draw), draw.randint(1, 5)
+        outputs = [[] for _ in visits]
+        steps = range(max(enters + len(text) for _, enters, text in visits))
+        here = [[i for i, (_, enters, text) in enumerate(visits) if 0 <= now - enters < len(text)] for now in steps]
+        needed = max(sum((now - visits[i][1]) // size + 1 for i in who) for now, who in enumerate(here))
+        blocks = story["Blocks"](needed, size)
+        for now, who in enumerate(here):
+            rows = {visits[i][0]: visits[i][2][now - visits[i][1]] for i in who}
+            for i, output in zip(who, story["advance"](blocks, rows) if rows else (), strict=True):
+                outputs[i].append(output)
+                if len(outputs[i]) == len(visits[i][2]):
+                    story["leave"](blocks, visits[i][0])
+        for (_, _, text), output in zip(visits, outputs, strict=True):
+            alone = story["full_pass"](text)
+            torch.testing.assert_close(torch.stack(output), alone, rtol=0, atol=1e-12)
+        assert sorted(blocks.free) == list(range(needed)), "all blocks are given back"
+
+
+def test_who_asks_for_more_blocks_than_there_are_is_told_so(story):
+    blocks = story["Blocks"](number=2, size=3)
+    token = torch.zeros(2, 4, 4, dtype=torch.float64)
+    for row in "abbb":
+        blocks.write(row, *token)
+    with pytest.raises(MemoryError, match="row b needs one more block; all are taken"):
+        blocks.write("b", *token)
+    assert blocks.length == {"a": 1, "b": 3}
+
+
+def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong_one():
+    header, *lines = shown_by('still read"):').splitlines()
+    assert [column.strip() for column in header.split("  ") if column.strip()] == [
+        "two of 8",
+        "9, 3, 6",
+        "8 after 8",
+        "11 after 3",
+    ]
+    words = {line[:10].strip(): line[10:].split() for line in lines}
+    assert words == {
+        "positions": ["passes", "passes", "passes", "CAUGHT"],
+        "tail": ["passes", "CAUGHT", "passes", "CAUGHT"],
+        "still read": ["passes", "passes", "passes", "CAUGHT"],
+    }
