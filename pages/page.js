@@ -88,7 +88,7 @@ function say(verdict) {
   sign.textContent = SIGNS[verdict.state] + ". ";
   shown.className = verdict.state.replace(" ", "-");
   shown.replaceChildren(sign);
-  marked(shown, verdict.text + (meant ? " " + meant[1] : ""));
+  marked(shown, verdict.text + (verdict.state === "right" ? SHOWN.unchecked : meant ? " " + meant[1] : ""));
   if (verdict.evidence) {
     const details = document.createElement("details"), summary = document.createElement("summary");
     summary.textContent = "What was seen";

@@ -325,8 +325,6 @@ class Tensor:
     def long(self):
         return self.to(int64)
 
-    int = long
-
     def bool(self):
         return self.to(bool_)
 
@@ -452,8 +450,6 @@ class Tensor:
 
     def index_select(self, dim, index):
         return self[(ALL,) * _axis(dim, self.ndim) + (index,)]
-
-    select = index_select
 
     def narrow(self, dim, start, length):
         d = _axis(dim, self.ndim)
@@ -708,6 +704,8 @@ OF_TWO = {  # name → what it makes of two numbers, and the type of the result
     "maximum": (lambda x, y: x if x >= y or x != x else y, _joined),
     "minimum": (lambda x, y: x if x <= y or x != x else y, _joined),
 }
+ALIASES = {"swapaxes": "transpose", "swapdims": "transpose", "moveaxis": "movedim", "select": "index_select"}
+ALIASES.update({"int": "long", "clip": "clamp", "clamp_min": "clamp", "broadcast_to": "expand"})
 OTHER_NAMES = {"truediv": "div", "and": "logical_and", "or": "logical_or"}
 
 
@@ -742,9 +740,8 @@ def _give_operators():
     Tensor.__neg__, Tensor.__abs__, Tensor.bmm = Tensor.neg, Tensor.abs, bmm
     Tensor.__invert__ = lambda self: self._each((lambda x: not x) if self.dtype is bool_ else (lambda x: ~x))
     Tensor.__matmul__ = Tensor.matmul = matmul
-
-
-# --- torch's functions
+    for name, own in ALIASES.items():
+        setattr(Tensor, name, getattr(Tensor, own))
 
 
 def tensor(data, dtype=None, device=None):
@@ -765,9 +762,6 @@ def tensor(data, dtype=None, device=None):
     return _made(flat, shape, dtype or (bool_, int64, float32)[max(ranks)])
 
 
-as_tensor = tensor
-
-
 def full(size, fill_value, dtype=None, device=None):
     size = _sizes((size,), "full", "size")
     return _made([fill_value] * _prod(size), size, dtype or _kind(fill_value))
@@ -781,7 +775,7 @@ def ones(*size, dtype=None, device=None):
     return full(_sizes(size, "ones", "size"), 1.0, dtype)
 
 
-empty = zeros
+empty, as_tensor = zeros, tensor
 
 
 def zeros_like(X, dtype=None):
@@ -944,6 +938,6 @@ class Space:
 _give_operators()
 F = Space({"linear": linear, "normalize": normalize}, ("softmax", "relu"))
 nn = Space({"functional": F}, ("nothing",))
-NOT_TORCH = "math sys array namedtuple ALL EACH OF_TWO F Space Cut".split()
+NOT_TORCH = "math sys array namedtuple ALL EACH OF_TWO ALIASES OTHER_NAMES F Space Cut TOP LIMITS".split()
 torch = Space({name: value for name, value in globals().items() if name[0] != "_" and name not in NOT_TORCH})
 torch.bool, torch.float, torch.int, torch.long, torch.double = bool_, float32, int64, int64, float64

@@ -47,9 +47,11 @@ class Prediction:
         """Return an input that hands over what is typed."""
         import ipywidgets
 
-        placeholder = tr("Type what you expect, then press Enter (opened again: run this cell first)")
         field = ipywidgets.Text(
-            placeholder=placeholder, continuous_update=False, layout={"width": "40em", "max_width": "100%"}
+            placeholder=tr("What do you expect? Type it, and press Enter"),
+            tooltip=tr("Where the notebook was opened again, run this cell first."),
+            continuous_update=False,
+            layout={"width": "40em", "max_width": "100%"},
         )
         field.add_class("mha-prediction")
         field.observe(lambda change: take(change["new"]), "value")

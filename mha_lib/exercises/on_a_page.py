@@ -59,9 +59,9 @@ def page_of(name: str) -> str:
     data = exercise_data(find(name))
     shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
     helper = ", and `masked_softmax(scores, valid_lens)`" * bool(data["helpers"])
-    unchecked = " Gradients are not checked on this page." * ("gradient" in shown["doc"])
+    shown["unchecked"] = " Gradients are not checked on this page." * ("gradient" in shown["doc"])
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
-    shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{unchecked}"
+    shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{shown['unchecked']}"
     parts = {"@@NAME@@": html.escape(name), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
     for mark, text in parts.items():
         empty = empty.replace(mark, text)

@@ -18,8 +18,8 @@ from mha_lib.pictures.shared_with_js import bound, weight_colours
 
 LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
-# Colour and dash of the lines in one chart, told apart without colour too. Source: Okabe and Ito 2008.
-LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."), ("#CC79A7", ":"))
+# Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
+LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
 
 
 def regression_curves(
@@ -68,8 +68,13 @@ def regression_curves(
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
     """Return one line: the lowest and the highest point of each curve."""
     known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
-    ends = [f"{name} {curve.min():.2f} to {curve.max():.2f}" for name, curve in known.items()]
+    ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
+
+
+def _range(curve: Tensor) -> str:
+    low, high = (f"{end:.2f}" for end in curve.aminmax())
+    return f"{low} everywhere" if low == high else f"{low} to {high}"
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:

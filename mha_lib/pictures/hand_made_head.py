@@ -12,12 +12,13 @@ from mha_lib.pictures.live import LivePicture, Numbers, Place, pack
 from mha_lib.pictures.picture import Canvas, signed
 
 MOST_WORDS, MOST_FEATURES, MOST_ROWS = 8, 16, 3
+ALIKE = 0.005  # weights that differ by less are told as equal
 
 
 class HandMadeHead(LivePicture):
     """Edit every number of W_q and W_k of one head, over words whose features have names.
 
-    For learners who want to write a head themselves: who asks, who is found, who looks at whom.
+    For learners who want to write a head themselves: each word's query and key, and the weights.
 
     Args:
         X: the words' vectors, (num_words, num_features), at most 8 words and 16 features.
@@ -68,9 +69,11 @@ class HandMadeHead(LivePicture):
         found = [f"{word}: {_row(own)}" for word, own in zip(self.words, keys.tolist(), strict=True)]
         canvas = draw_maps([weights], ["queries ask, keys are found"], 1, 300, names=(asks, found), numbers=True)
         made = "; ".join(f"{name}: {self._described(name)}" for name in self.shapes)
-        best = weights[self.query].argmax()
-        looks = f"“{self.words[self.query]}” looks at “{self.words[best]}” with {weights[self.query, best]:.2f}"
-        return canvas, f"{made}. Queries {', '.join(asks)}; keys {', '.join(found)}. {looks}.", f"{made}."
+        row = weights[self.query]
+        most = [word for word, weight in zip(self.words, row.tolist(), strict=True) if weight > row.max() - ALIKE]
+        share = f"{row.max():.2f}{' each' if len(most) > 1 else ''}"
+        attends = f"“{self.words[self.query]}” attends most to {', '.join(most)}: {share}"
+        return canvas, f"{made}. Queries {', '.join(asks)}; keys {', '.join(found)}. {attends}.", f"{made}."
 
     def _described(self, name: str) -> str:
         """The numbers of a matrix that are not 0, by feature."""

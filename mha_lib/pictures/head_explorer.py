@@ -133,13 +133,14 @@ class HeadExplorer(LivePicture):
         else:
             answer, name = f"{right} of {target.numel()} answers are right", f"token {query}"
             canvas = draw_maps([head for heads in weights for head in heads], titles, num_heads, 110)
-        caption = f"{answer}. Where each head looks from {name}; run the cell to switch heads off."
+        caption = f"{answer}. Weights of each head from {name}; run the cell to switch heads off."
         largest = "; ".join(
             f"{block} {', '.join(f'{row[min(query, row.shape[0] - 1)].max():.2f}' for row in layer)}"
             for block, layer in zip(blocks, weights, strict=True)
         )
         off = sum(gate == 0 for row in self.gates for gate in row)
-        return canvas, f"{answer}; {off} heads are off. Largest weight of each head from {name}: {largest}.", caption
+        on = f"{off} {'head is' if off == 1 else 'heads are'} off" if off else "all heads are on"
+        return canvas, f"{answer}; {on}. Largest weight of each head from {name}: {largest}.", caption
 
 
 def _examples(task: Task, num_classes: int) -> dict[str, object]:

@@ -138,7 +138,7 @@ class NextWordExplorer(LivePicture):
         place = text.cuts.index(cut)
         top, target = text.words[text.first[place]], text.words[0]
         words = zip(text.words, (-text.nats[place]).exp().tolist(), strict=False)
-        told = [f"{word.strip()} {p:.2f}" for word, p in words]
+        told = [f"“{word.strip()}” {p:.2f}" for word, p in words]
         comes = f"“{top.strip()}”" + (f", not “{target.strip()}”" if top != target else "")
         title = f"{f'Without {len(cut)} of' if cut else 'With all'} {len(ALL_HEADS)} heads: {comes}"
         canvas = draw_next_word(text, place, (self.layer, self.head, self.query), title)

@@ -129,6 +129,36 @@ def test_running_a_cell_again_leaves_nothing_behind(notebook):
     assert output_of(opened, 2) == before
 
 
+# What pictures measure of their own box, and another theme with paints in all of its frames: JupyterLab hides the panel
+# in some of them.
+MEASURED = """
+() => [...[...document.querySelectorAll('svg.arcs, svg.threads')].map(node => node.getAttribute('viewBox')),
+    ...[...document.querySelectorAll('.travel, .tag')].map(node => node.getAttribute('style'))]
+"""
+OTHER_THEME = """
+const change = jupyterapp.commands.execute('apputils:change-theme', {{ theme: '{}' }}), end = performance.now() + 800;
+while (performance.now() < end) {{
+    for (const kind of ['.word', '.number', '.tag'])
+        document.querySelector(kind).dispatchEvent(new PointerEvent('pointerenter'));
+    await new Promise(requestAnimationFrame);
+}}
+await change;
+"""
+
+
+def test_another_theme_leaves_what_pictures_measure_as_it_was(notebook):
+    show = "pictures.SentenceExplorer(), pictures.DotProductStepper(), pictures.TransposeStepper()"
+    opened = notebook(f"ipywidgets.VBox([{show}])")
+    sections(opened, 3)
+    opened.page.evaluate(NEXT_FRAME)
+    before = opened.page.evaluate(MEASURED)
+    assert len(before) > 3 and not any(" 0 0" in text for text in before[:2])
+    for theme in ("JupyterLab Dark", "JupyterLab Light"):
+        opened.do(OTHER_THEME.format(theme))
+        opened.page.evaluate(NEXT_FRAME)
+        assert opened.page.evaluate(MEASURED) == before, theme
+
+
 SMALL = """
 from types import SimpleNamespace
 from mha_lib.models import smollm2

@@ -274,7 +274,12 @@ def test_a_sentence_stands_in_one_line_where_it_can_and_leaves_room_for_its_arcs
             assert width < 600 or len(lines) == 1, (width, sentence)
             assert all(box["size"] >= 12 for box in boxes if not box["special"]), (width, sentence)
             above = [0, *(line["bottom"] for line in lines)]
-            assert all(line["top"] - end >= 80 for line, end in zip(lines, above, strict=False)), (width, sentence)
+            room = [line["top"] - end for line, end in zip(lines, above, strict=False)]
+            # The arcs of the first of several lines stand below it.
+            assert min(room[1:] if len(room) > 1 else room) >= 80 and (len(room) == 1 or room[0] < 20), (
+                width,
+                sentence,
+            )
 
 
 WORDS = """

@@ -124,7 +124,6 @@ class PlacesCountedFromTheText(DecodingLayer):
 def test_a_right_layer_passes_all(layer):
     report = layer_tests.run(layer, decoding_tests.TESTS)
     assert list(report.findings) == list(decoding_tests.TESTS) and not report.caught_by
-    assert layer_tests.verdict(layer, decoding_tests.TESTS)
 
 
 @pytest.mark.parametrize("layer", CAUGHT_BY)
@@ -133,9 +132,10 @@ def test_a_bug_is_caught_by_the_tests_that_can_see_it_and_by_no_others(layer):
 
 
 def test_the_matrix_has_a_line_for_each_test():
-    matrix = layer_tests.matrix({layer.__name__: layer for layer in CAUGHT_BY}, decoding_tests.TESTS)
+    layers = NeverEmptied, SharedInTurn, FirstRowsGoOn
+    matrix = layer_tests.matrix({layer.__name__: layer for layer in layers}, decoding_tests.TESTS)
     _, *lines = layer_tests.as_text(matrix).splitlines()
-    counts = [sum(test in found for found in CAUGHT_BY.values()) for test in decoding_tests.TESTS]
+    counts = [sum(test in CAUGHT_BY[layer] for layer in layers) for test in decoding_tests.TESTS]
     assert [line.split()[-1] for line in lines] == list(map(str, counts))
 
 

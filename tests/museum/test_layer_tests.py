@@ -82,7 +82,6 @@ NoisyInTraining = afterwards(lambda self, output: output + self.training * torch
 @pytest.mark.parametrize("implementation", [Layer, AdditiveLayer, Einsum, OwnLayer, AdditiveByLoop])
 def test_right_layers_pass_the_whole_panel(implementation):
     assert layer_tests.run(implementation).findings == dict.fromkeys(layer_tests.TESTS)
-    assert layer_tests.verdict(implementation)
 
 
 SEEN = {  # test of the panel → layers with a bug, and what it sees

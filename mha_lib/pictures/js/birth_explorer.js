@@ -144,7 +144,8 @@ export default picture((parts) => {
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));
   const told = "below each letter, the model’s first guess for it; framed where the repeat tells it:";
-  const nodes = [time.node, legend, element("div", { class: "tools" }, fresh, list)];
-  nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps, scale());
+  const tools = element("div", { class: "tools" }, fresh, list);
+  const nodes = [time.node, legend, element("div", { class: "heading" }, tools, scale())];
+  nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps);
   return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", end: time.stop };
 });

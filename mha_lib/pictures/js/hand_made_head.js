@@ -1,4 +1,4 @@
-// A head made by hand: change a number of W_q or W_k, and see who asks, who is found, and who looks at whom.
+// A head made by hand: change a number of W_q or W_k, and see each word's query and key, and the weights.
 
 import { attentionWeights, linear, matrix, rowOf, unpack } from "./attention.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
@@ -26,12 +26,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const told = (value) => `${titleOf(chosen)}: ${short(value)}`;
   const strip = controls({
     number: { label: "chosen number", min: -most, max: most, read, write, words: told },
-    query: { label: "word that looks", max: n - 1, words: (i) => words[i] },
+    query: { label: "query", max: n - 1, words: (i) => words[i] },
   });
   const { W_q, W_k } = given, numbers = () => state.numbers;
   const swap = () => choose({ numbers: { W_q: numbers().W_k, W_k: numbers().W_q } });
   const tools = [button("swap W_q and W_k", swap), button("start again", () => choose({ numbers: { W_q, W_k } }))];
-  strip.append(element("div", { class: "tools" }, ...tools));
 
   const take = (i) => (chosen = places[i], repaint());
   const cells = places.map(({ name }, i) => {
@@ -58,8 +57,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const map = heatMap(n, n, { numbers: true, label: "weights", onpick, onmove: point, onhover: point });
   const band = map.over.appendChild(drawn("path", { class: "query" }));
   const title = (text) => element("p", { class: "title" }, text);
-  const left = element("div", {}, title("each word’s query and key"), vectors);
-  const right = element("div", {}, title("who looks (rows) at whom (columns)"), named(map, words, words), scale());
+  const left = element("div", {}, title("each word’s query and key"), vectors, scale());
+  const right = element("div", {}, title("weights: rows are queries, columns are keys"), named(map, words, words));
 
   function compute() {
     const { numbers } = state, weight = (name) => matrix(size, width, Float32Array.from(numbers[name].flat()));
@@ -67,14 +66,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     [weights] = attentionWeights(queries, keys, 1, n);
   }
 
-  /** Whom a word looks at most, or at whom equally: parts of the headline. */
+  /** What a word attends to most, or what equally: parts of the headline. */
   function seen(query) {
-    const row = [...rowOf(weights, query)], high = Math.max(...row), who = `“${words[query]}” looks `;
+    const row = [...rowOf(weights, query)], high = Math.max(...row), who = `“${words[query]}” attends `;
     const liked = words.filter((_, key) => row[key] > high - 0.005);
     const share = `, ${number(high)}${liked.length > 1 ? " each" : ""}`;
-    if (liked.length === n) return [who, "at all words equally", share];
-    if (liked.length === 1) return [who, `at “${liked[0]}” most`, share];
-    return [who, `at ${liked.length} words equally`, share, element("small", {}, liked.join(", "))];
+    if (liked.length === n) return [who, "to all words equally", share];
+    if (liked.length === 1) return [who, `to “${liked[0]}” most`, share];
+    return [who, `to ${liked.length} words equally`, share, element("small", {}, liked.join(", "))];
   }
 
   function paint() {
@@ -92,11 +91,12 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     headline(...seen(query));
     const row = [...rowOf(weights, query)];
     const at = pointer.pointed ?? query * n + row.indexOf(Math.max(...row)), [i, j] = [Math.floor(at / n), at % n];
-    const asks = `“${words[i]}” asks with ${vector(queries, i)}`,
-      found = `“${words[j]}” is found by ${vector(keys, j)}`;
-    say(`${asks}, ${found}: the weight is ${number(weights.data[at])}. Chosen: ${titleOf(chosen)}.`);
+    const asks = `query of “${words[i]}” ${vector(queries, i)}`, found = `key of “${words[j]}” ${vector(keys, j)}`;
+    say(`The ${asks}, the ${found}: weight ${number(weights.data[at])}. Chosen: ${titleOf(chosen)}.`);
   }
 
   const below = element("div", { class: "made" }, left, right);
-  return { nodes: [strip, title("the two matrices: choose a number and change it"), table, below], compute, paint };
+  const choosing = title("the two matrices: choose a number and change it");
+  const heading = element("div", { class: "heading" }, choosing, element("div", { class: "tools" }, ...tools));
+  return { nodes: [strip, heading, table, below], compute, paint };
 });

@@ -195,13 +195,13 @@ export default picture((parts) => {
     const off = blocks.map((name, layer) => [name, gates[layer].flatMap((gate, head) => gate ? [] : [head])]);
     const gone = off.filter(([, heads]) => heads.length).map(([name, heads]) => `${name}: ${heads.join(", ")}`);
     const names = stage.namesOf(state.layer)[0], from = names[Math.min(state.query, names.length - 1)];
-    return `Looking from ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
+    return `From ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 
   const pens = stage.tools ? [element("div", { class: "tools" }, ...stage.tools)] : [];
-  const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade));
   const test = element("div", { class: "test" }, meter, score);
-  const right = element("div", { class: "right" }, tools, ...rows, stage.answer, test);
+  const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
+  const right = element("div", { class: "right" }, tools, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return {

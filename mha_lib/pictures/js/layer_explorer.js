@@ -88,7 +88,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     set(title, { text: tr("head {head} (rows: queries)", { head }) });
     set(barsTitle, { text: tr("weight in the framed cell, by head") });
     const bar = ({ data: own }, h) =>
-      element("i", { "--h": own[cell], "data-head": count > 12 ? "" : h, class: h === head ? "chosen" : "" });
+      element("i", { "--h": own[cell], "data-head": count > 12 && h % 4 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights.map(bar));
     const trainedWith = { heads: manyHeads(trained) };
     const note = count === trained

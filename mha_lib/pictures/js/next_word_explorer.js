@@ -28,7 +28,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const own = ownText(canAsk, "a text of your own", (text, tell) => {
     question({ text }, tell, () => choose({ text, query: texts.get(text).n - 1, cut: [] }));
   });
-  const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose who looks" });
+  const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose the query" });
   const slot = element("span", { class: "slot" });
   const gaze = element("p", { class: "title" });
   const bars = times(TEN, () => {
@@ -49,19 +49,24 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   });
   const columns = times(layers, (layer) => {
     const name = element("span", { "aria-hidden": true }, layer);
-    return element("div", { class: "layer-column" }, name, ...cells.slice(layer * heads, (layer + 1) * heads));
+    const axis = times(heads, String).join("\n"); // shown beside the first layer of a line
+    const own = cells.slice(layer * heads, (layer + 1) * heads);
+    return element("div", { class: "layer-column", "data-heads": axis }, name, ...own);
   });
   // Arrow keys move as one sees it: down a layer's heads, right to the next layer.
   roving(times(count, (i) => cells[(i % layers) * heads + Math.floor(i / layers)]), layers);
   const grid = element("div", { class: "head-grid", role: "group", "aria-label": "all heads" }, ...columns);
   grid.addEventListener("focusout", () => point(null));
-  const letters = groups.map(({ name }) => `${letterOf(name)}: ${name}`).join("; ");
-  const legend =
-    `All ${count} heads by layer; click to cut. Fuller: costs more when cut alone (full: ${DEAREST} nats); ` +
-    `−: without it the word is likelier; ringed: without it another word comes. ${letters}.`;
+  const sample = (kind, words, text = "") =>
+    element("span", { class: "sample" }, element("i", { class: `key-cell ${kind}`, "--cost": 0 }, text), words);
+  const ramp = element("span", { class: "sample" }, "0", element("i", { class: "cost-ramp" }));
+  ramp.append(`${DEAREST} nats lost without it`);
+  const samples = [ramp, sample("flips", "another word"), sample("", "likelier", "−")];
+  const legend = element("p", { class: "title legend" }, `${count} heads, by layer (column); click to cut:`);
+  legend.append(...samples);
 
   // Groups of heads, and as many others
-  /** Cut some heads, and look at the one of them that looks away from the start most. */
+  /** Cut some heads, and show the one of them that attends least to the start. */
   function cutAll(cut) {
     const text = current(), query = text.n - 1, away = cut.map((head) => Math.max(...text.look(head, query).slice(1)));
     choose({ cut, query, ...(cut.length ? placeOf(cut[indexOfLargest(away)]) : {}) });
@@ -75,7 +80,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const chips = [
     ["all heads on", () => cutAll([]), (cut) => !cut.length],
     ...groups.map(({ name, heads: own }) => [
-      own.length > 1 ? `${name} (${own.length})` : name,
+      [element("b", { "aria-hidden": true }, letterOf(name)), own.length > 1 ? `${name} (${own.length})` : name],
       () => cutAll(own),
       (cut) => isSame(cut, own),
     ]),
@@ -133,9 +138,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const key = pointer.pointed?.key ?? indexOfLargest(weights);
     const [who, whom] = [query, key].map((i) => i ? quoted(text.tokens[i]) : "the start");
     const rests = key === 0 && weights[0] > 0.5 ? " It rests there; that does not make it idle." : "";
-    gaze.textContent = `${nameOf(head)}${role ? ` (${role})` : ""}: ${who} looks at ${whom}, ${
-      number(weights[key])
-    }.${rests}`;
+    const of = `${nameOf(head)}${role ? ` (${role})` : ""}`;
+    gaze.textContent = `${of}: ${who} attends to ${whom}, ${number(weights[key])}.${rests}`;
   }
 
   function paintNext(text, found, cut) {
@@ -237,12 +241,13 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     }
   }
 
-  const title = (text) => element("p", { class: "title" }, text),
-    row = (name, ...parts) => element("div", { class: name }, ...parts);
+  const row = (name, ...parts) => element("div", { class: name }, ...parts);
   const result = [row("sentence next-line", line), row("heading", gaze, scale())];
-  const below = [tools, title(legend), grid, each, bar, element("p", { class: "chosen-texts" }, data.chosen)];
+  const chosen = element("details", { class: "chosen-texts" }, element("summary", {}, "how the texts were chosen"));
+  chosen.append(element("p", {}, data.chosen));
+  const below = [tools, legend, grid, each, bar];
   return {
-    nodes: [row("texts", strip, own), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
+    nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
     paint,
   };
 });

@@ -58,7 +58,11 @@ export default picture((parts) => {
     say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
   }
 
-  const maps = element("div", { class: "maps", "--columns": Math.min(titles.length, 6), "--few": size > MANY ? 2 : 5 });
+  const maps = element("div", {
+    class: "maps of-run",
+    "--columns": Math.min(titles.length, 6),
+    "--few": size > MANY ? 2 : 5,
+  });
   maps.append(...cards.map(({ node }) => node));
   return { nodes: [node, maps, scale()], paint, hint: "Move the slider, or choose a row of a map.", end: stop };
 });

@@ -6,7 +6,7 @@ import { heatMap, scale } from "./heat_map.js";
 import { ownText } from "./own_text.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
-const TALLEST = 104, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
+const TALLEST = 84, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
 const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
 
 const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head });
@@ -36,7 +36,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => {
     learn(text, tell, () => choose({ text, query: inside(all.get(text)) }));
   });
-  const line = element("div", { class: "words", role: "group", "aria-label": tr("words: choose who looks") });
+  const line = element("div", { class: "words", role: "group", "aria-label": tr("words: choose the query") });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
   const chips = named.map(({ layer, head, name }) =>
     button(name, () => choose({ layer, head }), { class: "chip", title: headAt(layer, head) })
@@ -49,7 +49,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const grid = element("div", { class: "glyphs", role: "group", "aria-label": tr("all heads"), "--heads": heads });
   const from = element("p", { class: "title" });
 
-  /** Where one head looks from one word: weights on all words. */
+  /** What one head attends to from one word: weights on all words. */
   function rowAt(layer, head, query) {
     const count = words.length, start = ((layer * heads + head) * count + query) * count;
     return Array.from(shown.weights.subarray(start, start + count), (share) => share / 255);
@@ -97,18 +97,19 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     for (let size = LARGEST; breaks(size) > fewest && size > SMALLEST; size -= 0.5);
   }
 
-  /** Arcs from the chosen word to those it looks at: above the words of its line, and between lines. */
+  /** Arcs from the chosen word to those it attends to: above its line, below it where it is the first, and between lines. */
   function drawArcs(weights, query) {
     const boxes = words.map(({ offsetLeft, offsetTop: top, offsetWidth, offsetHeight }) => {
       return { x: offsetLeft + offsetWidth / 2, top, bottom: top + offsetHeight, middle: top + offsetHeight / 2 };
     });
     const { x, top, bottom, middle } = boxes[query], isBeside = (box) => Math.abs(box.middle - middle) < 5;
-    const isOneLine = boxes.every(isBeside);
+    const isOneLine = boxes.every(isBeside), isBelow = !isOneLine && isBeside(boxes[0]); // there is no room above these
     set(arcs, { viewBox: `0 0 ${line.clientWidth} ${line.clientHeight}` });
     const pathTo = (to, key) => {
       const bow = key === query ? 26 : 0, wanted = bow ? 50 : 24 + Math.abs(to.x - x) * 0.32;
-      const high = top - Math.min(wanted, (isOneLine ? TALLEST : LOW) * 4 / 3);
-      if (isBeside(to)) return `M${x},${top + 3}C${x - bow},${high} ${to.x + bow},${high} ${to.x},${to.top + 3}`;
+      const far = Math.min(wanted, (isOneLine ? TALLEST : LOW) * 4 / 3);
+      const [level, turn] = isBelow ? [bottom - 3, bottom + far] : [top + 3, top - far];
+      if (isBeside(to)) return `M${x},${level}C${x - bow},${turn} ${to.x + bow},${turn} ${to.x},${level}`;
       const [start, end] = to.top > top ? [bottom - 3, to.top + 3] : [top + 3, to.bottom - 3], half = (start + end) / 2;
       return `M${x},${start}C${x},${half} ${to.x},${half} ${to.x},${end}`;
     };
@@ -147,7 +148,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       of = headAt(layer, head);
     const key = pointer.pointed?.key ?? indexOfLargest(weights), isMost = pointer.pointed?.key === undefined;
     const small = element("small", {}, name ? `${name}: ${of}` : of), share = (100 * weights[key]).toFixed(0);
-    const seen = parts("*{query}* looks at *{key}* with *{share} %* of its weight", {
+    const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", {
       query: "\u0000",
       key: "\u0001",
       share,

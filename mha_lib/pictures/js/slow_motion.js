@@ -103,14 +103,14 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
   function done(step) {
     const { valid, score, scaled, weight, output } = stages, best = (own) => own.indexOf(Math.max(...own));
     const gone = n - valid, [fits, most] = [best(score), best(weight)];
-    if (step === 0) return ["q · k: key ", `${fits} fits query ${state.query} best`, `, ${number(score[fits])}`];
+    if (step === 0) return ["q · k: ", `key ${fits} fits query ${state.query} best`, `, ${number(score[fits])}`];
     if (step === 1) return [`÷ √${size}: `, `${number(score[fits])} becomes ${number(scaled[fits])}`];
     if (step === 2) {
       return ["mask: ", gone ? `the last ${gone === 1 ? "key falls" : `${gone} keys fall`} out` : "all keys count"];
     }
     if (!valid) return ["no key counts: ", "every weight is 0"];
     if (step === 3) {
-      return ["softmax: key ", `${most} gets ${(100 * weight[most]).toFixed(0)}\u00a0%`, " of the weight"];
+      return [`softmax: key ${most} gets `, `${(100 * weight[most]).toFixed(0)}\u00a0%`, " of the weight"];
     }
     return ["output: ", `(${output.map((value) => number(value)).join(", ")})`, `, mostly value ${most}`];
   }

@@ -1,7 +1,7 @@
 // What the head explorer shows of a model of tokens: one head's map in large with its tokens, and all answers.
 
 import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
-import { element, times } from "./elements.js";
+import { drawn, element, set, times } from "./elements.js";
 import { heatMap, named } from "./heat_map.js";
 
 export function tokenStage({ data, state, pointer, choose, point, example }) {
@@ -9,7 +9,9 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
   const stage = element("div"), title = element("p", { class: "title" });
+  const band = drawn("path", { class: "query" });
   let large = null, shownLayer = null;
+  const band = drawn("path", { class: "query" }); // the chosen query's row
 
   const namesOf = (layer) => {
     const [queries, keys] = sizes[layer], names = example.labels(state.example, starts[layer], queries + keys);
@@ -28,8 +30,9 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     shownLayer = layer;
     const onmove = (cell) => (choose({ query: placeOf(layer, cell).query }), point(placeOf(layer, cell)));
     const [queries, keys] = sizes[layer].map((count) => Array(count).fill(""));
-    large = makeMap(layer, null, { gap: 0.05, label: "where the chosen head looks", onmove });
+    large = makeMap(layer, null, { gap: 0.05, label: "weights of the chosen head", onmove });
     large.node.addEventListener("focusout", () => point(null));
+    large.over.append(band);
     stage.replaceChildren(named(large, queries, keys));
   }
 
@@ -68,7 +71,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       const query = Math.min(state.query, sizes[layer][0] - 1), [from, to] = namesOf(layer);
       const weights = gated.weights[layer][head].data, masked = isMasked(layer, gated.valid[layer]);
       large.show(weights, masked);
-      large.mark("row", (cell) => placeOf(layer, cell).query === query);
+      set(band, { d: `M0,${query}H${sizes[layer][1]}V${query + 1}H0Z` });
       large.say((i, row, column) => {
         const words = masked(i) ? "masked" : weights[i].toFixed(2);
         return `from ${from[row]} at ${row} to ${to[column]} at ${column}: ${words}`;

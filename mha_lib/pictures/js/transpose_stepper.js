@@ -2,8 +2,9 @@
 
 import { button, element, parts, picture, roving, set, times, tr } from "./elements.js";
 
-// Pixels: a tile, its least width, gaps between groups and between tables, the names of rows, and those above a table.
-const WIDTH = 54, LEAST = 26, HEIGHT = 30, GROUP = 12, TABLE = 26, EDGE = 64, LINE = 16, LETTER = 6.6;
+// Pixels: a tile's width at most, beside other tables, and at least, its height; gaps between groups and between tables;
+// the names of rows, a line of names above a table, and a letter of them.
+const WIDTH = 54, GOOD = 34, LEAST = 26, HEIGHT = 30, GROUP = 12, TABLE = 26, EDGE = 64, LINE = 16, LETTER = 6.6;
 const TOP = 4 * LINE;
 
 const axesInWords = () => [tr("batch"), tr("tokens"), tr("heads"), tr("features")];
@@ -149,13 +150,15 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   function layout({ tables, title, row, column }) {
     const [groups, size] = [tables[0][0].length, tables[0][0][0].length], gaps = (groups - 1) * GROUP;
     const columns = groups * size, room = width() - EDGE;
-    const w = Math.max(Math.min(WIDTH, (room - gaps) / columns), LEAST), tableWidth = columns * w + gaps;
-    const pitch = Math.max(tableWidth + TABLE, Math.max(...title(0).map((line) => LETTER * line.length)) + 12);
-    const beside = Math.max(Math.floor((room + pitch - Math.max(tableWidth, pitch - TABLE)) / pitch), 1);
+    const named = Math.max(...title(0).map((line) => LETTER * line.length)) + 12;
+    const widthOf = (count) => ((room - (count - 1) * TABLE) / count - gaps) / columns; // of a tile, with so many tables
+    const isWide = (count) => widthOf(count) >= GOOD && count * named <= room + 12;
+    const most = times(tables.length, (i) => tables.length - i).find(isWide) ?? 1; // tables side by side
+    const w = Math.max(Math.min(WIDTH, widthOf(most)), LEAST), pitch = Math.max(columns * w + gaps + TABLE, named);
     const tableHeight = TOP + tables[0].length * HEIGHT + TABLE - 8, places = new Map(), edges = [];
     const xOf = (x, i) => x + i * w + Math.floor(i / size) * GROUP;
     tables.forEach((rows, t) => {
-      const x = EDGE + t % beside * pitch, y = Math.floor(t / beside) * tableHeight, lift = groups > 1 ? LINE : 0;
+      const x = EDGE + t % most * pitch, y = Math.floor(t / most) * tableHeight, lift = groups > 1 ? LINE : 0;
       const [index, name] = title(t);
       edges.push({ x, y: y + LINE - lift, text: index, kind: "index" }, {
         x,
@@ -174,7 +177,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
           (i) => ({ x: xOf(x, i), y: y + 3 * LINE, text: i % (groups > 1 ? size : columns), wide: w - 2 }),
         ),
       );
-      if (t % beside === 0) {
+      if (t % most === 0) {
         edges.push({ x: 0, y: y + 3 * LINE, text: column, kind: "row" });
         edges.push(...rows.map((_, r) => ({ x: 0, y: y + TOP + r * HEIGHT + 5, text: `${row} ${r}`, kind: "row" })));
       }
@@ -182,7 +185,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         own.flat().forEach((tag, i) => places.set(tag, { x: xOf(x, i), y: y + TOP + r * HEIGHT, table: t, row: r }))
       );
     });
-    return { places, edges, height: Math.ceil(tables.length / beside) * tableHeight - TABLE + 8, w };
+    return { places, edges, height: Math.ceil(tables.length / most) * tableHeight - TABLE + 8, w };
   }
 
   /** New tiles, when there are more numbers or fewer. */
