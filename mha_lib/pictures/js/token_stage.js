@@ -9,7 +9,6 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
   const stage = element("div"), title = element("p", { class: "title" });
-  const band = drawn("path", { class: "query" });
   let large = null, shownLayer = null;
   const band = drawn("path", { class: "query" }); // the chosen query's row
 
