@@ -24,7 +24,7 @@ from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage
 
-MAX_BYTES = 900_000
+MAX_BYTES = 1_100_000  # 00 and what the library says of it take 90,000 in each language
 PAGES = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.md"))]
 STEM = "04_sample"
 LONG = (
