@@ -20,7 +20,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
-	research-measures research-births research-head-writes research-packing research-places research-real research-next-word research-fresh-texts test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
+	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
@@ -100,11 +100,17 @@ research-places: install ## ask four kinds of places at lengths and with padding
 research-real: install ## measure and cut the heads of SmolLM2, and keep the results: two hours; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.real_heads
 
+research-sinks: install ## how much weight the language model puts on the first position: one minute; needs make real-models
+	@OMP_NUM_THREADS=1 $(PY) -m research.sinks
+
 research-next-word: install ## cut heads of SmolLM2 and see what it says next, on 78 texts: eleven minutes; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.next_word
 
 research-fresh-texts: install ## hold the claims about SmolLM2 against fresh texts: ten minutes; goes on where it stopped; needs make real-models
 	@OMP_NUM_THREADS=1 $(PY) -m research.fresh_texts
+
+research-families: install ## find the heads of every language model of transformers, small and random: one minute
+	@OMP_NUM_THREADS=1 $(PY) -m research.found_families
 
 bench-notebooks: install ## how long each notebook takes, from empty caches: some minutes
 	@$(PY) -m benchmarks.notebooks

@@ -1,4 +1,4 @@
-"""How much weight does SmolLM2 put on the first position, whatever is there? ``python -m research.sinks``; one minute.
+"""How much weight does SmolLM2 put on the first position, whatever is there? ``make research-sinks``; one minute.
 
 Twenty-four rows of prose, behind four first tokens: the one with which its conversations began, the one that ends a
 text, an ordinary word, and none. Queries from position 16 on. Writes sinks.json into the library.

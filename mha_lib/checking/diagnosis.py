@@ -203,7 +203,7 @@ def meanings(message: str) -> Iterator[str]:
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs (given, right) of numbers; none if some call gave no numbers, or only the dtype is wrong."""
+    """Return pairs (given, right) of tensors; an empty list if some call gave no numbers, or only dtypes differ."""
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 

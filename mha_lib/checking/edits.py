@@ -38,7 +38,7 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
 
 
 def with_edits(right: Callable, edits: Edits) -> Callable:
-    """Return the right answer as a function whose source has these edits, all made at once.
+    """Return a copy of the reference answer with these edits made in its source.
 
     Raises:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.

@@ -229,7 +229,7 @@ def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence where the numbers are right but come in another form than is asked for."""
+    """Yield a sentence where the numbers are right but come in another form (such as a list) than is asked for."""
     wrong = [result for result in results if result.problem()]
     came, right = wrong[0].got.value, wrong[0].right
     one_is_asked = not isinstance(right, list | tuple)

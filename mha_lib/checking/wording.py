@@ -17,7 +17,7 @@ MOST = 2  # arguments of a call that a message names
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stand for an object that is not plain data or is too large; it names the object's type.
+    """Stand for a value that is not copied to the kernel: no plain data, or too many numbers; it names the type.
 
     Attributes:
         kind: "a NumPy array of shape (2, 3)".

@@ -17,7 +17,7 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
 
 
 def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
-    """Compute a step with an ``attention`` that makes a mistake."""
+    """Compute ``step`` with a wrong function in the place of attention."""
     count, num_old = new.shape[1], K.shape[2]
     allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
     return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))

@@ -202,16 +202,16 @@ def about_one(head: int, weights: Tensor) -> str:
 
 
 def shares_of(weights: Tensor, wanted: list[int]) -> list[float]:
-    """Return the weight of each token on the token that it must attend to."""
+    """Return each token's weight on the token that it must attend to."""
     return weights[range(NUM_TOKENS), wanted].tolist()
 
 
 def most(row: Tensor) -> int:
-    """Return where a row is largest; ``NO_ONE`` where two are about equally large."""
+    """Return the index of a row's largest number; ``NO_ONE`` if two are about equally large."""
     first, second = row.topk(2).values.tolist()
     return int(row.argmax()) if first - second >= TIED else NO_ONE
 
 
 def floor(share: float) -> str:
-    """Write a share in two digits, not rounded up."""
+    """Return a share as text with two digits, rounded down."""
     return f"{math.floor(share * 100) / 100:.2f}"

@@ -147,7 +147,7 @@ def names_at(centres: Sequence[float], axes: Sequence[Any]) -> list[str]:
 
 
 def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[str]) -> Iterator[str]:
-    """Yield what is wrong with the heat maps, the most misleading first."""
+    """Yield messages on what is wrong with a learner's heat maps, the most misleading fault first."""
     if not panels:
         yield "There is no heat map. Use `imshow` or `pcolormesh`."
     mean = weights.mean(dim=0)
@@ -167,7 +167,7 @@ def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[s
 
 
 def wrong_numbers(head: int, numbers: Tensor, right: Tensor, weights: Tensor) -> Iterator[str]:
-    """Yield what a heat map shows in the place of a head's weights."""
+    """Yield messages on what a heat map shows instead of a head's weights."""
     if numbers.dim() == 3:
         yield f"Heat map {head} holds colours, not weights, so it has no scale. Give `imshow` the weights themselves."
     elif alike(numbers, right):
@@ -185,7 +185,7 @@ def wrong_numbers(head: int, numbers: Tensor, right: Tensor, weights: Tensor) ->
 
 
 def wrong_names(head: int, rows: list[str], columns: list[str], queries: list[str], keys: list[str]) -> Iterator[str]:
-    """Yield what is wrong with the names of rows and columns."""
+    """Yield messages on wrong labels of rows and columns."""
     if rows == queries and columns == keys:
         return
     if set(rows) & set(keys) and set(columns) & set(queries):
@@ -206,7 +206,7 @@ def wrong_names(head: int, rows: list[str], columns: list[str], queries: list[st
 
 
 def wrong_scale(panels: list[dict], weights: Tensor) -> Iterator[str]:
-    """Yield why shades of different heads cannot be compared."""
+    """Yield messages on why the shades of different heads cannot be compared."""
     scales = [shown["scale"] for shown in panels]
     ends = [f"{low:.2f} to {high:.2f}" for low, high in scales]
     if max(abs(a - b) for scale in scales for a, b in zip(scale, scales[0], strict=True)) > CLOSE:

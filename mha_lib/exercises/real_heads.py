@@ -44,7 +44,7 @@ from mha_lib.checking.exercise import exercise
         """,
 )
 def resample_pairs(first, second):
-    """Return a head's outputs for pairs of texts, taken from other texts (resample ablation).
+    """For each pair of texts, replace a head's outputs by those of another pair's texts (resample ablation).
 
     first, second (pairs, size): the head's outputs for the first and the second text of each pair → two tensors of
     these shapes. A first text gets the output of the first text of the next pair, a second text that of the second

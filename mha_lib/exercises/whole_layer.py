@@ -182,9 +182,9 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
 
 
 def my_layer() -> type[nn.Module]:
-    """Return the class that ``layer_with_head_mask`` accepted, from this kernel or an earlier one, if it still passes.
+    """Return the class that ``layer_with_head_mask`` accepted last, if it still passes; otherwise a complete class.
 
-    Where there is none, return a complete class. Either is made by Layer(num_hiddens, num_heads, dropout=0.0,
+    Either class is made by Layer(num_hiddens, num_heads, dropout=0.0,
     bias=False) and called with (queries, keys, values, valid_lens=None, head_mask=None).
     """
     if accepted:

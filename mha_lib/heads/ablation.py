@@ -27,7 +27,7 @@ TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Hold accuracy and loss of a model with each of several sets of its heads.
+    """Hold the accuracy and loss of a model under several head masks.
 
     ``accuracy`` is the share of right answers, ``loss`` the mean cross-entropy in nats; both (num_sets,), float64.
     """
@@ -99,7 +99,7 @@ def evaluate_all(
 def losses_without_each(
     model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of every answer with each head zero-ablated in turn, for models of many layers.
+    """Return the loss of every answer with one head at a time replaced by zeros, for each head of every layer.
 
     They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
     for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
@@ -220,7 +220,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return an observer for ``hook_heads`` that replaces head outputs by these."""
+    """Return a function for ``hook_heads`` that replaces head outputs by these values."""
     return lambda _: heads
 
 

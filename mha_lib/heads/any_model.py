@@ -19,7 +19,7 @@ Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of
 
 
 class FoundHeads:
-    """The heads of a model, by layer. ``of`` makes it.
+    """Hold the attention layers found in a model by ``of``, and measure or ablate their heads.
 
     Attributes:
         layers: by name, in the order of computation.
@@ -71,6 +71,9 @@ class FoundHeads:
 
         Args:
             inputs, named: what the model is called with; left out, the example that the heads were found with.
+
+        Raises:
+            ValueError: a layer is used again in one pass for another number of tokens.
         """
         inputs, named = self._example(inputs, named)
         names = {layer.mixing: name for name, layer in self.layers.items()}
@@ -80,13 +83,16 @@ class FoundHeads:
             if name is not None and one.weights is not None:
                 shape = (-1, self.layers[name].num_heads, *one.weights.shape[-2:])
                 found[name].append(one.weights.reshape(shape))
-        return {name: _one_or_all(weights) for name, weights in found.items()}
+        return {name: _one_or_all(name, weights) for name, weights in found.items()}
 
     def outputs(self, *inputs, **named) -> dict[str, Tensor]:
         """Return each head's output before the heads are mixed: (b, h, q, d), or (uses, b, h, q, d).
 
         Args:
             inputs, named: as in ``maps``.
+
+        Raises:
+            ValueError: as in ``maps``.
         """
         inputs, named = self._example(inputs, named)
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
@@ -100,7 +106,7 @@ class FoundHeads:
 
         with torch.no_grad(), evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
             self.model(*inputs, **named)
-        return {name: _one_or_all(outputs) for name, outputs in found.items()}
+        return {name: _one_or_all(name, outputs) for name, outputs in found.items()}
 
     def gates(
         self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
@@ -296,5 +302,10 @@ def _watched(
     return watch
 
 
-def _one_or_all(found: list[Tensor]) -> Tensor:
+def _one_or_all(name: str, found: list[Tensor]) -> Tensor:
+    if len({X.shape for X in found}) > 1:
+        shapes = " and ".join(str(tuple(X.shape)) for X in found)
+        raise ValueError(
+            f"{name} is computed {len(found)} times in one pass, in shapes that are no one tensor: {shapes}"
+        )
     return found[0] if len(found) == 1 else torch.stack(found)

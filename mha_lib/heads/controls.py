@@ -20,7 +20,7 @@ SHAPED_DRAWS = 100
 
 
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
-    """Compare an order's area with its layer-matched random baseline and with exact Shapley values."""
+    """Compare an order's area under the curve with layer-matched random orders and with exact Shapley values."""
     own = mean_worth(table, [importance])
     shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
     areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])

@@ -20,7 +20,7 @@ CHANGED = "a norm, a gate or another order lies between"
 
 @dataclass(frozen=True)
 class FoundLayer:
-    """Attention of a model, as it was found.
+    """Describe one attention layer found in a model: its module, heads, sizes, and the module that mixes the heads.
 
     Attributes:
         name: the smallest module that has both the attention and the module that mixes its heads; where it has several

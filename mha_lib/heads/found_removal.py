@@ -124,6 +124,7 @@ def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
     raise ValueError(f"{layer.name}: {layer.mixing} is not the product with its weight")
 
 
+@torch.enable_grad()
 def _rows_of_each(
     model: nn.Module, layer: FoundLayer, example: Inputs
 ) -> tuple[Attended, dict[str, tuple[int, Tensor]]]:
@@ -133,7 +134,7 @@ def _rows_of_each(
     for parameter in needed:
         parameter.requires_grad_(parameter.is_floating_point())
     try:
-        with torch.enable_grad(), plainly(), Watch(model) as watch:
+        with plainly(), Watch(model) as watch:
             model(*example[0], **example[1])
         one = next(one for one in watch.seen if mixing_name(one, names) == layer.mixing)
         if one.is_torchs_layer:
@@ -294,7 +295,8 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
             start = time.perf_counter()
             output = model(*example[0], **example[1])
             seconds.append(time.perf_counter() - start)
-    cache = getattr(output, "past_key_values", None)
+    cache = getattr(output, "cache", None)  # of transformers from 5.24 on
+    cache = getattr(output, "past_key_values", None) if cache is None else cache
     layers = getattr(cache, "layers", None)
     kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
     return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)

@@ -31,7 +31,7 @@ def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int
 
 
 def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """Return each head's ablation cost, in nats, with later heads free and with their outputs held fixed.
+    """Return each head's ablation cost in nats, twice: with later heads free, and with later heads' outputs held fixed.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
     Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it

@@ -27,7 +27,7 @@ def mean_and_ci95(values: Tensor) -> tuple[float, float, float]:
 
 
 def quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, by an expansion that is off by less than 1 % from ``freedom`` 3 on.
+    """Return the 97.5 % quantile of Student's t, to 1 % from ``freedom`` 3 on.
 
     Source: Abramowitz & Stegun 1964, "Handbook of Mathematical Functions", 26.7.5.
     """

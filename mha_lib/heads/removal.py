@@ -31,7 +31,7 @@ ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling) 
 
 
 class HeadlessAttention(nn.Module):
-    """Return W_o's bias for every query: an attention from which all heads were removed.
+    """Stand in for an attention layer without heads: return W_o's bias for every query.
 
     ``bias`` is (num_hiddens,), or None for zeros.
     """
@@ -223,7 +223,7 @@ def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """Return the plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
+    """Return the pruning plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
     return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 

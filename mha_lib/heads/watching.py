@@ -24,7 +24,7 @@ MAPS = {"addmm", "mm", "conv1d", "conv2d"}
 
 @dataclass(eq=False)
 class Attended:
-    """One computation of attention, as it was seen.
+    """Hold one recorded call of attention: the module and function that made it, its values and its result.
 
     Attributes:
         module: the innermost module of the model that was running.
@@ -54,7 +54,7 @@ class Attended:
 
 
 class Watch(TorchFunctionMode):
-    """Inside, every attention of the model is recorded in ``seen``; what is computed stays the same.
+    """Record every call of attention in a model inside the context, in ``seen``, without changing it.
 
     Args:
         with_weights: whether to compute the attention weights, which a fused call never writes down.

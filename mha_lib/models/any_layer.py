@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound=nn.Module)
 def attend(
     layer: nn.Module, queries: Tensor, context: Tensor, valid_lens: Tensor | None = None, gates: Tensor | None = None
 ) -> Tensor:
-    """Return the layer's output (batch, n, num_hiddens), with ``context`` as keys and values.
+    """Call an attention layer with ``context`` as keys and values; return its output (batch, n, num_hiddens).
 
     Args:
         gates: (num_heads,) or (batch, num_heads). A layer of a learner's own gets the gates of each example in a call
@@ -100,7 +100,7 @@ def weights_of(layer: nn.Module) -> Tensor:
 
 
 def linear_maps(layer: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
-    """Return these maps of a layer, such as ``W_o``.
+    """Return linear maps of a layer by name, such as ``W_o``.
 
     Raises:
         TypeError: one is not there, or is no ``nn.Linear``.

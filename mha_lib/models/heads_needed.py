@@ -74,7 +74,7 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: NeighbourModel) -> Tensor:
-    """Return the share of held-out tokens with all letters right, (n + 1,), by the number of valid keys."""
+    """Return the share of held-out tokens whose letters are all predicted, when 0 to n keys are valid: (n + 1,)."""
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
     return torch.stack([(answer == truth).all(dim=-1).double().mean() for answer in answers])
@@ -82,7 +82,7 @@ def accuracy(model: NeighbourModel) -> Tensor:
 
 @torch.no_grad()
 def measure(model: NeighbourModel) -> dict[str, Tensor]:
-    """Return where the heads of one model attend, and its answers for the first held-out row."""
+    """Return each head's mean weight on each neighbour, and the model's answers for the first held-out row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)
     weights = model.attention.attention_weights

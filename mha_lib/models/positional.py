@@ -106,7 +106,7 @@ def shipped_positional_model(kind: str) -> PositionalModel:
 def right_letters(
     model: PositionalModel, rows: InductionBatch, left: int = 0, *, masked: bool = True, counted: bool = False
 ) -> Tensor:
-    """Return whether the model predicts each predictable letter, in the order of ``rows.predictable``.
+    """Return, for each predictable letter of the rows, whether the model predicts it: bool.
 
     Args:
         left: how many columns of padding, all of letter 0, stand before each row.

@@ -127,7 +127,7 @@ class MiniLM(Encoder):
 
 
 def minilm() -> MiniLM:
-    """Load MiniLM from its package, in eval mode; some 90 MB.
+    """Load MiniLM, a sentence model of 90 MB, from its package, in eval mode.
 
     Raises:
         ImportError: its package, or tokenizers, is not installed; the message says how to get them.
@@ -145,7 +145,7 @@ def minilm() -> MiniLM:
 
 
 def kept_maps() -> list[SentenceMaps]:
-    """Return the attention maps of all heads of MiniLM on twelve sentences, as they ship.
+    """Load the attention maps stored in this package: all heads of MiniLM on twelve sentences.
 
     Weights were kept in 255ths, each of them off by at most one, in rows that sum to 1. ``sentences.json``, beside the
     file, holds source and licence.
@@ -160,7 +160,7 @@ def kept_maps() -> list[SentenceMaps]:
 
 
 def kept_figures() -> list[dict]:
-    """Return how reliably each of ``NAMED_HEADS`` does what its name says, on 400 sentences of a corpus.
+    """Load how often each of ``NAMED_HEADS`` does what its name says, on 400 sentences of a corpus.
 
     Returns:
         For each head a dict: "layer", "head", "where it looks"; "right", in which share of the pairs of words its

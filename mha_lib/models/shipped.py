@@ -40,7 +40,7 @@ def shipped_model(task: Task | str) -> Transformer:
 
 
 def shipped_figures(task: Task | str) -> dict:
-    """Return how the shipped model of a task was trained, and its accuracy.
+    """Return how a task's shipped model was trained (seed, steps), and its accuracy.
 
     >>> sorted(shipped_figures("lookups"))
     ['accuracy', 'exact_match', 'parameters', 'seed', 'steps', 'torch']
@@ -66,7 +66,7 @@ def shipped(name: str, make: Callable[[], Model]) -> Model:
 
 
 def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool = False) -> Model:
-    """Return the same model with weights from a file, in eval mode.
+    """Load weights from a file into a model, and return it in eval mode.
 
     Args:
         weights: exactly those that the model's code has a place for.

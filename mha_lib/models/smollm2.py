@@ -158,7 +158,7 @@ class NextToken(Task):
 
 
 def smollm2() -> SmolLM2:
-    """Load SmolLM2 from its package, in eval mode; some 540 MB, in a few seconds.
+    """Load SmolLM2, a language model of 540 MB, from its package, in eval mode; it takes a few seconds.
 
     Raises:
         ImportError: its package, gguf or tokenizers is not installed; the message says how to get them.

@@ -111,7 +111,7 @@ def training_loop(model: nn.Module, losses: Iterable[Tensor], learning_rate: flo
 
 
 def rising_steps(keep: Iterable[int]) -> list[int]:
-    """Return the training steps at which a model is to be kept, as a list.
+    """Return the training steps at which to keep a model as a list; refuse steps that do not rise.
 
     Raises:
         ValueError: there is none, they do not rise, or one is negative.
@@ -123,7 +123,7 @@ def rising_steps(keep: Iterable[int]) -> list[int]:
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
-    """Return the model that ``fit`` makes, from the cache if it was trained before.
+    """Return the model that ``fit`` trains; from the cache if it was trained before.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
     of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A model

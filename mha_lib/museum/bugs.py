@@ -52,18 +52,18 @@ class Guess(Prediction):
 
 
 def guess(room: int) -> Guess:
-    """Ask what is wrong in a room, and store the guess for ``reveal`` and ``score``."""
+    """Ask which mistake is hidden in a room of notebook 10, a broken layer; store the guess for ``reveal``."""
     return Guess(_name(room))
 
 
 def reveal(room: int, *shown: object) -> Page:
-    """Show what is wrong in a room, and then ``shown``: folded if there is no guess yet."""
+    """Show which mistake is hidden in a room of notebook 10, folded if there is no guess yet, and then ``shown``."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
 
 
 def score() -> str:
-    """Return how many rooms were guessed, and in how many the guess was right."""
+    """Return how many rooms were guessed, and how many of the guesses were right."""
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""

@@ -39,7 +39,7 @@ def layer_and_text(
 
 
 def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int], padding: Tensor | int = 0) -> Tensor:
-    """Return the layer's output for texts that it reads in pieces, behind so many columns of padding."""
+    """Return a layer's output for a text that it gets in pieces (cut at ``cuts``), behind columns of padding."""
     layer.start(padding)
     with torch.no_grad():
         return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)
@@ -61,7 +61,7 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def later_tokens(implementation: Implementation) -> str | None:
-    """Test that later tokens do not change earlier outputs, when the text is read at once."""
+    """Test that changing later tokens leaves earlier outputs unchanged, when the text goes through in one call."""
     layer, X = layer_and_text(implementation)
     changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
     before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
@@ -81,7 +81,7 @@ def in_pieces(cuts: Sequence[int]) -> Test:
 
 @isolated
 def second_text(implementation: Implementation) -> str | None:
-    """Test that a text read after another one gives the same outputs as alone."""
+    """Test that a text gives the same outputs after another text as in a new layer (the cache must be emptied)."""
     layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])

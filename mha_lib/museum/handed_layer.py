@@ -34,7 +34,7 @@ UNFINISHED = {  # error of a class that is half written, with its line → what 
 
 
 class HandedLayer:
-    """Somebody's layer, as functions that make it, call it and read its matrices.
+    """Hold a layer to be checked, as functions that make it, call it and read its matrices.
 
     Attributes:
         num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
@@ -187,7 +187,7 @@ class HandedLayer:
 
 
 def refuse_unfinished(make: Any, needs_forward: bool) -> None:
-    """Say what to write next where a class has only begun, or something else is handed over."""
+    """Raise an error that says what to write next, where a class is unfinished or no class is given."""
     if isinstance(make, nn.Module):
         name = type(make).__name__
         told = "Give the class itself, `{name}`, not a layer: the check makes layers of several sizes."
@@ -296,7 +296,7 @@ def storage_of(X: Tensor) -> int:
 
 
 def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Return rows of shared heads, repeated for each head that shares them."""
+    """Return shared keys' or values' rows, repeated for each query head that uses them."""
     return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
 
 

@@ -71,7 +71,7 @@ def check_layer(
     head_mask: bool = False,
     promises: Iterable[str] = (),
 ) -> Verdict:
-    """Compare a layer with the formula, and name its mistake, with the smallest call that shows it.
+    """Compare a layer's output with the formula of multi-head attention; return a verdict that names the mistake.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
@@ -260,12 +260,12 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:
-    """Return those of the results that are wrong."""
+    """Return the results that are wrong."""
     return [result for result in results if result.problem()]
 
 
 def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return the names of the stages in which a call is wrong."""
+    """Return the names of the stages in which at least one call is wrong."""
     return [name for name, results in stages.items() if wrong_in(results)]
 
 

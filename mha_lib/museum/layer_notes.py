@@ -55,7 +55,7 @@ def sequences(handed: HandedLayer, batch_size: int, number: int, size: int) -> l
 
 
 def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
-    """Return what a call returns, and whether two calls in evaluation agree."""
+    """Return notes on what a call returns (one tensor or more), and on whether two calls in evaluation agree."""
     X, lengths = sequences(handed, 2, 3, hidden(layer, handed)), torch.tensor([3, 2])
     layer.eval()
     got, again = handed.call(layer, X, lengths), handed.output(layer, X, lengths)[0]
@@ -70,12 +70,12 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
 
 
 def hidden(layer: Any, handed: HandedLayer) -> int:
-    """Return the size of the layer's output."""
+    """Return num_hiddens, the size of the last axis of the layer's output."""
     return len(handed.pairs(layer)[3][0])
 
 
 def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
-    """Return what an example without a valid key gets."""
+    """Return a note on what the layer outputs for an example without a valid key: zeros, NaN or an average."""
     layer.eval()
     X, W = sequences(handed, 2, 3, hidden(layer, handed)), handed.pairs(layer)[3]
     try:
@@ -92,7 +92,7 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
 
 
 def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
-    """Return which weights the layer reports."""
+    """Return a note on which attention weights the layer reports: per head, averaged, or after dropout."""
     X, lengths = sequences(handed, 3, 5, hidden(layer, handed)), torch.tensor([5, 3, 4])
     num_heads = max(handed.heads)
     _, told = handed.output(layer.eval(), X, lengths)
@@ -119,7 +119,7 @@ def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 def right_weights(
     handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, causal: bool, in_out: bool
 ) -> Tensor:
-    """Return the weights of the formula."""
+    """Return the attention weights that the formula gives."""
     matrices, given, _ = handed.matrices(layer, max(handed.heads))
     matrices = [W.T for W in matrices] if in_out else matrices
     number = X[1].shape[1]

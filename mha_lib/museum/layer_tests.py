@@ -221,7 +221,7 @@ TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANE
 
 @dataclass(frozen=True)
 class Report:
-    """Hold the finding of each test of the panel: name of the test → None or one line."""
+    """Hold the result of each test: None if it finds nothing, otherwise one line that says what is wrong."""
 
     name: str
     findings: Mapping[str, str | None]
@@ -248,7 +248,7 @@ def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Re
 
 
 def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
-    """Return what each test sees, all of them in one process: forking takes longer than a test.
+    """Run tests in this process, one after the other, and return the finding of each; forks would be slower.
 
     Raises:
         MistakeError: the process was cut short.
@@ -258,7 +258,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Say whether an implementation passes all tests, or which ones find a fault, with the first finding."""
+    """Return one sentence: the layer passes all tests, or which tests find a fault, with the first finding."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
@@ -322,7 +322,7 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """Make a layer with random parameters."""
+    """Make a layer with random parameters, by an implementation's class."""
     return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
 
 

@@ -20,7 +20,7 @@ MOST_STEPS, ALPHABET = 20, string.ascii_letters + string.digits + "+-"  # a step
 
 
 class BirthExplorer(LivePicture):
-    """Show a model at the steps of its training: its heads, its predictions, and a switch for every head.
+    """Show a small model at several steps of its training: heads' maps, predictions, and a switch for each head.
 
     For learners who want to cut heads before and after the loss falls, on rows of their own. Browser and still picture
     compute with parameters rounded to float16.

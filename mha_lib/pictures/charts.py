@@ -8,6 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -66,7 +67,7 @@ def regression_curves(
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """Return one line: the lowest and the highest point of each curve."""
+    """Return an alternative text: the lowest and the highest point of each curve."""
     known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
     ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
@@ -78,7 +79,7 @@ def _range(curve: Tensor) -> str:
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
-    """Return one line: how far each curve lies from the truth, where all of them have a prediction."""
+    """Return an alternative text: the root mean square distance of each curve from the true function."""
     if not curves:
         return "No curve yet."
     everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
@@ -166,13 +167,14 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     panel = figure.subplots()
     ends = worst.tolist(), best.tolist()
-    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45", label="worst to best sets")
+    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45")
     panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
     for name, curve, colour, style in styled(curves):
         panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
     panel.set_xticks(sizes)
-    panel.set_ylim(0, 1.03)
-    finish_axes(panel, "heads kept", "accuracy")
+    panel.set_ylim(max(0, worst.min().item() - 0.05), 1.03)
+    name_axes(panel, "heads kept", "accuracy")
+    _name_where_they_part(panel, {"worst sets": worst, "random sets, mean": random, **curves, "best sets": best})
     means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
     what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
     reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
@@ -180,7 +182,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
 
 
 def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
-    """Draw the rank of every head by each measure of importance, 1 for the most important.
+    """Draw the rank of every head by each measure of importance as a table; 1 is the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
@@ -221,7 +223,7 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
 
 
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
-    """Refuse curves that do not have one value for each x."""
+    """Raise a ValueError unless each curve has one value for each x."""
     for curve_name, curve in curves.items():
         if curve.shape != x.shape:
             raise ValueError(
@@ -231,17 +233,38 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
 
 
 def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
-    """Return each curve as (name, values, colour, line style)."""
+    """Return (name, values, colour, line style) for each curve."""
     if len(curves) > len(LINES):
         raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 
-def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Name the axes of a line chart and each line at its right end, and thin the frame out."""
+def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes of a line chart, and draw a light frame."""
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
+    """Write the names of rising curves, which meet in their ends, where they are furthest apart; lowest curve first.
+
+    A name stands to the right of its curve, below it, or, where that is another's place, to the left, above it.
+    """
+    every = torch.stack(list(curves.values()))
+    at = int((every[1:] - every[:-1]).clamp(min=0).sqrt().sum(dim=0).argmax())
+    line, last = LINE * (panel.get_ylim()[1] - panel.get_ylim()[0]), -torch.inf
+    for value, name in sorted(zip(every[:, at].tolist(), curves, strict=True)):
+        is_free = value - last > 0.8 * line
+        place = (at + 0.15, value - line / 3) if is_free else (at - 0.15, value + line / 2)
+        words = panel.text(*place, name, fontsize=9, va="center", ha="left" if is_free else "right")
+        words.set_path_effects([withStroke(linewidth=3, foreground="white")])
+        last = value if is_free else last
+
+
+def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes and each line (at its right end) of a line chart, and draw a light frame."""
+    name_axes(panel, x_label, y_label)
     handles, names = panel.get_legend_handles_labels()
     low, high = panel.get_ylim()
     found = [(*_end_of(handle), name) for handle, name in zip(handles, names, strict=True)]

@@ -24,7 +24,7 @@ def words(name: str) -> list[str]:
 
 
 class Drawing:
-    """Show a drawing of the package, an SVG with its own alt text.
+    """Show an SVG drawing that ships with the package, with its alt text.
 
     Args:
         name: that of a file in ``mha_lib/pictures/drawings``.

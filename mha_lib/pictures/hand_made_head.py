@@ -16,7 +16,7 @@ ALIKE = 0.005  # weights that differ by less are told as equal
 
 
 class HandMadeHead(LivePicture):
-    """Edit every number of W_q and W_k of one head, over words whose features have names.
+    """Show one attention head over words with named features, whose W_q and W_k the reader edits.
 
     For learners who want to write a head themselves: each word's query and key, and the weights.
 

@@ -135,7 +135,7 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
-    """Return one line: the strongest link of each panel (of the first four)."""
+    """Return an alternative text: the strongest link of each of the first four panels."""
     if not weights.numel():
         return tr("There are no weights.")
     parts = []
@@ -267,7 +267,7 @@ def one_example(weights: Tensor) -> Tensor:
 
 
 def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
-    """Return what is named: as many as there are, or, left out, their numbers behind ``stem``."""
+    """Return the given labels, after a check of their number, or ``stem`` with numbers where none are given."""
     if given is not None and len(given) != count:
         raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
     return [f"{stem}{i}" for i in range(count)] if given is None else list(given)

@@ -271,7 +271,7 @@ class LivePicture(anywidget.AnyWidget):
 
 
 def refuse(name: str, need: str, got: Any) -> None:
-    """Raise the ``traitlets.TraitError`` of an invalid choice: what it needs and what it got."""
+    """Raise a ``traitlets.TraitError`` that says what a choice needs and what it got."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
 
 
@@ -296,7 +296,7 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 
 
 def page_script(kinds: Iterable[str]) -> str:
-    """Return a program that puts live pictures in place of a page's still ones, wherever the page holds their state.
+    """Return a script that replaces each still picture of a page by its live one, where the page holds its state.
 
     ``kinds`` are the modules of the pictures that the page may show.
     """

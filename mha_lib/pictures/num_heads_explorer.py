@@ -24,7 +24,7 @@ SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 6  # a map, its title, the space after 
 
 
 class NumHeadsExplorer(LivePicture):
-    """Compare models with 1 to 12 heads: their accuracies as bars, attention maps and answers of the chosen one.
+    """Show models with 1 to 12 heads as bars of accuracy; choose a bar to see that model's maps and answers.
 
     Each token names the two letters before and the two after it, or one and one; the row is a ring. All models have 24
     hidden units and the same training, and are kept by ``make weights``.
@@ -145,7 +145,7 @@ def percent(share: float) -> str:
 
 
 def job(on_message: list[float]) -> str:
-    """Return what a head attends to, from its mean weight on the key of each message."""
+    """Return in words what a head attends to, from its mean weight on each neighbour."""
     most = max(on_message)
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:

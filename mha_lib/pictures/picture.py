@@ -203,7 +203,7 @@ class Canvas:
 
 
 def short(weight: float) -> str:
-    """Return a weight in a cell: two digits, without the zero in front."""
+    """Return a weight as text for a cell: two digits, without the zero in front."""
     return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
 
 

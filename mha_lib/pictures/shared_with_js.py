@@ -30,7 +30,7 @@ def colours(dark: bool = False) -> dict[str, str]:
 
 
 def bound(module: str, name: str) -> float:
-    """Return the number that a module of ``js/`` calls by this name."""
+    """Return a numeric constant of a JavaScript module by its name."""
     found = re.search(rf"^const {name} = ([\d.]+);", (MODULES / module).read_text(encoding="utf-8"), re.MULTILINE)
     assert found, (module, name)
     return float(found[1])

@@ -282,6 +282,20 @@ def test_a_quantised_map_mixes_heads():
         torch.testing.assert_close(quantised(X), quantised.mix(pooled.transpose(1, 2).flatten(2)), rtol=0, atol=0)
 
 
+class Twice(Folded):
+    """One layer, for all tokens and for some."""
+
+    def forward(self, X):
+        return super().forward(X)[:, :3] + super().forward(X[:, :3])
+
+
+def test_maps_of_different_sizes_of_one_layer_are_no_tensor():
+    found = heads.of(Twice().eval(), torch.randn(2, 5, 24))
+    assert found.layers[""].uses == 2
+    with pytest.raises(ValueError, match=r"is computed 2 times in one pass, .*\(2, 3, 5, 5\) and \(2, 3, 3, 3\)"):
+        found.maps()
+
+
 def test_a_model_without_attention_says_so():
     assert repr(heads.of(nn.Linear(4, 4), torch.randn(2, 4))).startswith("No attention was seen. Kernels")
 

@@ -129,6 +129,35 @@ def test_each_leak_has_a_pattern_of_its_own():
     }
 
 
+PACKING = load_results("packing")
+
+
+def ordered(name, column):
+    """What five seeds give, from least to most."""
+    values = sorted(run[column] for run in PACKING[name])
+    assert len(values) == 5
+    return values
+
+
+def test_what_a_leak_does_to_training():
+    """The null, the effect, the control, and where the head that reads the copy looks."""
+    leak, mask = (
+        [f"{ordered(f'unrelated, {arm}', column)[2]:.2f}" for column in ("half_way", "alone")]
+        for arm in ("leak", "mask")
+    )
+    half_way = (
+        f"half-way, {leak[0]} are right without the mask and {mask[0]} with it; at the end, {leak[1]} and {mask[1]}"
+    )
+    assert half_way in TEXT
+    with_mask, with_leak = (ordered(f"copies, {arm}", "loss")[2] for arm in ("mask", "leak"))
+    assert f"the training loss from {with_mask:.2f} to {with_leak:.2f}" in TEXT
+    assert ordered("copies, mask", "alone")[0] > ordered("copies, leak", "alone")[-1] + 0.4
+    assert f"the five seeds then have {ends(ordered('copies, leak, three times the steps', 'alone'))} right" in TEXT
+    fifth, *four = sorted(max(run["neighbour"]) for run in PACKING["copies, leak"])
+    assert f"four of five seeds this head puts {ends(four)} of its weight there, in the fifth {fifth:.2f}" in TEXT
+    assert max(max(run["neighbour"]) for run in PACKING["copies, mask"]) < 0.05
+
+
 def shown_by(cell):
     """What a cell prints or answers."""
     return "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in cell.get("outputs", []))

@@ -16,7 +16,7 @@ import mha_lib
 
 PACKAGE = Path(mha_lib.__file__).parent
 ROOT = PACKAGE.parent
-HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision"]
+HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision", "transformers"]
 MAY_IMPORT = {
     "attention": set(),
     "models": {"attention"},
