@@ -19,6 +19,7 @@ COMMANDS = {
     "packing": "make research-packing",
     "head_writes": "make research-head-writes",
     "places": "make research-places",
+    "sinks": "make research-sinks",
     "real_heads": "make research-real",
     "next_word": "make research-next-word",
     "fresh_texts": "make research-fresh-texts",
@@ -49,7 +50,8 @@ def load_results(name: str) -> dict | list:
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.
             "next_word": what that model says next on texts that nobody chose, with heads cut, as
             ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
-            as ``research/fresh_texts.py`` says.
+            as ``research/fresh_texts.py`` says. "sinks": for each first token of ``research/sinks.py``, how much weight
+            that model puts on the first position.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.

@@ -158,6 +158,12 @@ def test_what_a_leak_does_to_training():
     assert max(max(run["neighbour"]) for run in PACKING["copies, mask"]) < 0.05
 
 
+def test_in_smollm2_the_sink_is_at_the_first_position_whatever_is_there():
+    for found in load_results("sinks").values():
+        assert found["first"] > 10 * found["uniform"] and found["second"] < found["uniform"]
+        assert f"uniform attention would put {found['uniform']:.2f} there" in TEXT
+
+
 def shown_by(cell):
     """What a cell prints or answers."""
     return "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in cell.get("outputs", []))
