@@ -213,7 +213,7 @@ def ratio(got: Tensor, right: Tensor) -> float:
 
 
 def shift(got: Tensor, right: Tensor) -> float:
-    """Return the constant difference between two tensors; NaN if there is none."""
+    """Return the number by which all entries of two tensors differ; NaN if they differ by several."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 

@@ -19,7 +19,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def bind(sending: Connection) -> None:
-    """Limit what an answer in this process may print, draw and use of memory; send its output through a pipe."""
+    """Limit the printing, pictures and memory of an answer in this process; send its output through a pipe."""
     sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
     builtins.input = refuse_input
     limit_memory()

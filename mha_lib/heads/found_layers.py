@@ -162,6 +162,6 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
 
 
 def common_name(first: str, second: str) -> str:
-    """Return the name of the smallest module that holds both."""
+    """Return the name of the smallest module that holds both named modules."""
     pairs = zip(first.split("."), second.split("."), strict=False)
     return ".".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -47,8 +47,10 @@ class Removal:
 def removed(
     found: "FoundHeads", plan: Mapping[str, Sequence[int]], second_inputs: tuple, second_named: dict[str, Any]
 ) -> tuple[nn.Module, Removal]:
-    """Return a copy without these heads, see ``FoundHeads.remove``."""
+    """Return a copy of the model without the heads in ``plan``; see ``FoundHeads.remove``."""
     found.ablated(plan)  # which names a layer or a head that is not there
+    if away := [name for name, parameter in found.model.named_parameters() if parameter.is_meta]:
+        raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
     example: Inputs = (found.inputs, found.named)
     second = (second_inputs, second_named) if second_inputs or second_named else _another(example)
     smaller, off = copy.deepcopy(found.model).eval(), {}

@@ -116,7 +116,7 @@ def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> 
 
 
 def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random queries and keys, and values that are one-hot in each head."""
+    """Return random queries and keys, and one-hot values, by which the output of a head is its weights."""
     generator = torch.Generator().manual_seed(0)
     queries, keys = torch.randn(2, batch_size, NUM_KEYS, NUM_HIDDENS, generator=generator).to(dtype)
     values = torch.eye(NUM_KEYS, dtype=dtype).repeat(batch_size, 1, NUM_HEADS)

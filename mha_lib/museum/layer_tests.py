@@ -280,7 +280,7 @@ def matrix(
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """Return the matrix in aligned columns: a line for each test, with the number that it catches at the end."""
+    """Return a table of which test catches which wrong layer: a line for each test, its number of catches last."""
     lines = {}
     for test in next(iter(caught.values()), {}):
         marks = {name: "×" if row[test] else "·" for name, row in caught.items()}
@@ -362,7 +362,7 @@ def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
 
 
 def difference(name: str, got: Any, right: Tensor) -> str | None:
-    """Return where two tensors, outputs or weights, differ first; NaN is equal to nothing."""
+    """Return a sentence on the first entry at which a tensor differs from the right one; NaN always differs."""
     check_shape(name, got, tuple(right.shape))
     place = first_difference(got, right, equal_nan=False)
     if place is None:

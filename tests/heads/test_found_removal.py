@@ -118,3 +118,10 @@ def test_torchs_layer_is_refused_with_the_way_out():
     found = heads.of(model, torch.randn(2, 5, 24))
     with pytest.raises(ValueError, match=r"convert it with converters\.from_torch, then heads\.prune"):
         found.remove({"layers.0.self_attn": [1]})
+
+
+def test_a_model_that_is_not_in_memory_is_refused():
+    model, _, found = made()
+    model.layers[1].to("meta")
+    with pytest.raises(ValueError, match=r"layers\.1\.into\.weight is not in memory, as after offloading: load"):
+        found.remove({"layers.0": [2, 3]})
