@@ -1,8 +1,8 @@
 """The page of terms in all languages, and translated paragraphs that lack one: both from translations/glossary.csv.
 
 A row has a term in English and in each language, where "/" parts the forms that may stand for it (the first is shown);
-then the part of the page, what the term means, where that is explained, and a note on the choice. Rows without a part
-are only looked for.
+then the part of the page, what the term means, where that is explained, a note on the choice, and words that are never
+said instead, as "vi: word/word; zh: word". Rows without a part are only looked for.
 """
 
 import csv
@@ -35,6 +35,14 @@ def page(language="en"):
     notes = [f"- **{shown(row, 'en')}**: {row['note']}" for row in entries if row["note"]]
     text = (CATALOGUES / "glossary.md").read_text(encoding="utf-8")
     return text.format(terms="\n\n".join(parts), notes="\n".join(notes))
+
+
+def never_said(other, language):
+    """The words in a translation that its language never has here, each with what is said instead."""
+    for row in rows():
+        for own in (row["never"] or "").split(";"):
+            where, _, words = own.strip().partition(": ")
+            yield from ((word, row[language]) for word in words.split("/") if where == language and word in other)
 
 
 def lacking(english, other, language):

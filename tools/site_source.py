@@ -176,13 +176,19 @@ def write_elsewhere(folder):
     (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 
 
-def write_languages(folder, stories):
-    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names."""
+def write_languages(folder, runs):
+    """The pages in other languages, whose first one has live pictures; where these are, by the languages' names.
+
+    ``runs`` are the notebooks as they ran for the site, by their paths.
+    """
     built, written = translations.all_built(), {}
     shown = front_page.live_pictures()
     for language, said in LANGUAGES.items():
         place, stems = notebooks.NOTEBOOKS / language, [stem for stem in built if language in built[stem]]
-        pages = {stem: translations.build(stem, language, built, stories.get(stem)) for stem in stems}
+        pages = {
+            stem: runs.get(translations.target(stem, language)) or translations.build(stem, language, built)
+            for stem in stems
+        }
         (folder / language).mkdir()
         for stem in pages.keys() - {"README"}:
             write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
@@ -221,13 +227,16 @@ def main(folder):
     for part in ("_static", "solutions"):
         (folder / part).mkdir(parents=True)
     paths = [path for path in notebooks.all_notebooks() if path.parent == notebooks.NOTEBOOKS]
+    in_languages = [path for language in LANGUAGES for path in sorted((notebooks.NOTEBOOKS / language).glob("*.ipynb"))]
     linked, stories, shown = linked_cells(), {}, {}
     with ProcessPoolExecutor(AT_ONCE) as pool:
+        others_run = pool.map(run, in_languages)
         for path, (notebook, its_pictures) in zip(paths, pool.map(run, paths), strict=True):
             stories[path.stem] = notebook
             shown |= its_pictures
             write(copy.deepcopy(notebook), folder / path.name, linked)
             print(f"{path.name}: {len(its_pictures)} live pictures", flush=True)
+        runs = {path: notebook for path, (notebook, _) in zip(in_languages, others_run, strict=True)}
     solutions = sorted((notebooks.NOTEBOOKS / "solutions").glob("*.ipynb"))
     for path in solutions:
         write(notebooks.read(path), folder / "solutions" / path.name)
@@ -240,7 +249,7 @@ def main(folder):
     library_pages.write(folder / "library")
     others = [*(name.removesuffix(".md") for name in PAGES), "elsewhere/README", "solutions/index", "library/index"]
     front_page.write(
-        folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, stories)
+        folder, stories, pages_alone(shown, folder / "extra" / "alone"), others, write_languages(folder, runs)
     )
     write_exercises(folder / "extra" / "write", stories)
     write_front_door(folder)

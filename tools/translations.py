@@ -2,35 +2,48 @@
 
     python -m tools.translations update    after the English has changed: bring the catalogues up to date
     python -m tools.translations build     write notebooks/<language>/ from the English and the catalogues
+    python -m tools.translations run       the same, and run these notebooks, so that their outputs are in the language
     python -m tools.translations check     count what is stale, missing or damaged; red where a page would be wrong
     python -m tools.translations stale     the English of each stale paragraph, old and new, word by word
     python -m tools.translations terms     paragraphs without a term of the glossary: to be read, not to be obeyed
     python -m tools.translations same NN_name-17                its English means the same: translations are not stale
     python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
-Only Markdown is translated. What has no translation, or one of an earlier English, is shown in English and says so; a
-page that would be more than a third English is not built. A catalogue that is withdrawn stands in
-``translations/memory/<language>/``: ``update`` takes from there what a new paragraph says again.
+Markdown is translated, and in a notebook's code its comments and texts; what the library says is in the catalogue
+``strings`` of each language, from which ``mha_lib/messages/<language>.json`` is made. What has no translation, or one
+of an earlier English, is shown in English and says so; a page that would be more than a third English is not built. A
+catalogue that is withdrawn stands in ``translations/memory/<language>/``: ``update`` takes from there what a new
+paragraph says again.
 """
 
 import argparse
 import copy
 import difflib
+import functools
 import itertools
+import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 
 import nbformat
 import polib
 
-from tools import glossary
+from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage, messages, translate
-from tools.notebooks import NOTEBOOKS, read
+from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
+from tools.strings import LIBRARY, strings
 
-FIRST_SCREEN = re.compile(r"(?ms)\A.*?(?=^## )")  # of README
+SPEAKS = '\n\nfrom mha_lib import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
+STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
+SHOWN = (  # of README: its first screen, the table of notebooks, and what to do when something fails
+    re.compile(r"(?ms)\A.*?(?=^## )"),
+    re.compile(r"(?ms)^## The notebooks$.*?\n\n(?=^[^#|\n])"),
+    re.compile(r"(?ms)^## When something fails$.*?(?=^## )"),
+)
 BUTTONS = re.compile(r"(?s)<!-- buttons.*?<!-- end of buttons -->\n\n")
 SWITCHER = re.compile(r"(?m)^\*\*English\*\* · .*\n\n")  # the links to other languages, under an English title
 LINK = re.compile(r'(\]\(|\b(?:src|srcset|href)=")(?!\w+:|#)([^)\s"#]+)')
@@ -51,8 +64,13 @@ def target(stem, language):
 
 
 def catalogues():
-    """A notebook's or page's name and a language, for all that is translated into any language."""
+    """A notebook's or page's name, or that of the strings, and a language, for all that is translated into any."""
     return itertools.product(sorted({path.stem for path in CATALOGUES.glob("*/*.po")}), LANGUAGES)
+
+
+def pages():
+    """The same for what is a page."""
+    return [(stem, language) for stem, language in catalogues() if stem != STRINGS]
 
 
 def whole(stem, language="en"):
@@ -70,20 +88,48 @@ def whole(stem, language="en"):
 
 
 def english(stem, language="en"):
-    """What is translated of it: of README the first screen, without what ``make notebooks`` writes there."""
+    """What is translated of it: of README some parts, without what ``make notebooks`` writes there."""
     notebook = whole(stem, language)
     if stem == "README":
-        notebook.cells[0].source = FIRST_SCREEN.match(BUTTONS.sub("", notebook.cells[0].source))[0]
+        text = BUTTONS.sub("", notebook.cells[0].source)
+        notebook.cells[0].source = "".join(found[0] for part in SHOWN if (found := part.search(text)))
     return notebook
 
 
+@functools.cache
+def strings_once():
+    """The strings of the code, read once."""
+    return strings()
+
+
 def wanted(stem):
-    """Each message of the English, with the ids of the cells that it stands in."""
+    """Each message of the English, with the ids of the cells, or the files of the code, that it stands in."""
+    if stem == STRINGS:
+        return strings_once()
     found = {}
     for cell in english(stem).cells:
-        for block in dict.fromkeys(messages(cell.source)) if cell.cell_type == "markdown" else ():
+        read = messages if cell.cell_type == "markdown" else code_messages.messages
+        for block in dict.fromkeys(read(cell.source)):
             found.setdefault(block, []).append(cell.id)
     return found
+
+
+def of_code(stem):
+    """The messages that are code's, or within code."""
+    if stem == STRINGS:
+        return set(strings_once())
+    cells = [cell for cell in english(stem).cells if cell.cell_type == "code"]
+    return {block for cell in cells for block in code_messages.messages(cell.source)}
+
+
+def lost(entry, language, code):
+    """What a translation has lost: pairs of a kind and of what is wrong; ``code`` are the messages of code."""
+    if entry.msgid in code:
+        yield from code_messages.damage(entry.msgid, entry.msgstr)
+    else:
+        yield from damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])
+    for word, better in glossary.never_said(entry.msgstr, language):
+        yield "never", f"{word!r} is never said, but {better!r}"
 
 
 def load(stem, language):
@@ -121,7 +167,7 @@ def update(stem, language):
     translated. What is not needed any more is kept at the end, in case the paragraph comes back. A paragraph without a
     translation gets that of a withdrawn page: as it is, if the English is the same, else marked as fuzzy.
     """
-    catalogue, blocks, withdrawn = load(stem, language), wanted(stem), memory(language)
+    catalogue, blocks, withdrawn, code = load(stem, language), wanted(stem), memory(language), of_code(stem)
     old = {entry.msgid: entry for entry in catalogue}
     spare = {block: entry for block, entry in old.items() if block not in blocks and entry.msgstr}
     came_back = {entry.previous_msgid: entry for entry in spare.values() if is_stale(entry)}
@@ -135,7 +181,7 @@ def update(stem, language):
         elif not entry.msgstr and block in withdrawn:
             entry.msgstr = withdrawn[block].msgstr
         elif not entry.msgstr:
-            for near in difflib.get_close_matches(block, spare | withdrawn, 1, 0.6):
+            for near in difflib.get_close_matches(block, spare if block in code else spare | withdrawn, 1, 0.6):
                 former = spare.pop(near, None) or withdrawn[near]
                 entry.msgstr, entry.flags = former.msgstr, ["fuzzy"]
                 entry.previous_msgid = former.previous_msgid or former.msgid
@@ -165,7 +211,7 @@ def left_in_english(stem, language):
 def all_built():
     """For each name the languages that it is built in: those in which at least two thirds are translated."""
     built = {}
-    for stem, language in catalogues():
+    for stem, language in pages():
         missing, total = left_in_english(stem, language)
         built.setdefault(stem, []).extend([language] if 3 * missing <= total else [])
     return built
@@ -191,17 +237,23 @@ def leads_on(text, stem, language, built):
     return LINK.sub(there, text)
 
 
-def build(stem, language, built, notebook=None):
-    """A page as a notebook. ``built`` is what ``all_built`` gives, ``notebook`` an English one other than the saved."""
-    out, words = copy.deepcopy(notebook or english(stem, language)), translated(stem, language)
+def build(stem, language, built):
+    """A page as a notebook, with the outputs of its own last run; ``built`` is what ``all_built`` gives."""
+    out, words, saved = copy.deepcopy(english(stem, language)), translated(stem, language), own_outputs(stem, language)
     for cell in out.cells:
         if cell.cell_type == "markdown":
             cell.source = leads_on(translate(SWITCHER.sub("", cell.source), words), stem, language, built)
+        else:
+            cell.source = code_messages.translate(cell.source, words)
+            if first_cell.is_first_cell(cell):
+                cell.source += SPEAKS.format(language=language)
+            cell.outputs, cell.execution_count = saved.get((cell.id, cell.source), ([], None))
     said, (missing, total) = LANGUAGES[language], left_in_english(stem, language)
     notice = said["stays"] if READ_BY in load(stem, language).metadata else said["stays"] + said["machine"]
     notice += said["left"].format(missing=missing, total=total) if missing else ""
     put_under_title(f"{switcher(stem, language, built)}\n\n> {notice.rstrip()}", out)
     if stem == "README":
+        out.cells[0].source += f"{said['index']}\n\n" if "index" in said else ""
         out.cells[0].source += f"## {said['name']}\n\n"
         for other in [other for other in built if other != stem and language in built[other]]:
             title = english(other).cells[0].source.partition("\n")[0]
@@ -210,6 +262,30 @@ def build(stem, language, built, notebook=None):
         out.cells[0].source += coming(language)
     out.metadata["language"] = said["code"]
     return out
+
+
+def own_outputs(stem, language):
+    """The outputs of a built notebook's cells, by their ids and sources."""
+    path = target(stem, language)
+    if path.suffix != ".ipynb" or not path.exists():
+        return {}
+    cells = (cell for cell in read(path).cells if cell.cell_type == "code")
+    return {(cell.id, cell.source): (cell.outputs, cell.execution_count) for cell in cells}
+
+
+def run():
+    """Build everything, and run the notebooks in other languages, so that their outputs are in these languages, too."""
+    write_all()
+    built = all_built()
+    for stem, language in pages():
+        path = target(stem, language)
+        if path.suffix == ".ipynb" and language in built[stem]:
+            page, start = build(stem, language, built), time.monotonic()
+            execute(page, path.parent, clean_environment())
+            normalise(page)
+            page.metadata["language"] = LANGUAGES[language]["code"]
+            path.write_text(as_text(page, path), encoding="utf-8", newline="\n")
+            print(f"{language}/{path.name}  {time.monotonic() - start:.1f} s", flush=True)
 
 
 def coming(language):
@@ -237,7 +313,15 @@ def files():
         if languages:
             put_under_title(switcher(stem, "en", built), pages[home(stem)])
         found |= {path: as_text(page, path) for path, page in pages.items()}
+    for language in LANGUAGES if (STRINGS, "vi") in catalogues() else ():
+        found[LIBRARY / "messages" / f"{language}.json"] = spoken(language)
     return found
+
+
+def spoken(language):
+    """What the library reads of the strings in a language: those that may be shown, and the language's code as ""."""
+    words = {"": LANGUAGES[language]["code"]} | LANGUAGES[language]["between"] | translated(STRINGS, language)
+    return json.dumps(words, ensure_ascii=False, indent=0) + "\n"
 
 
 def as_text(page, path):
@@ -248,7 +332,7 @@ def as_text(page, path):
 def write_all():
     """Write all files that are made of catalogues, and remove those that are made no more."""
     made = files()
-    for path in {target(*each) for each in catalogues()} - made.keys():
+    for path in {target(*each) for each in pages()} - made.keys():
         path.unlink(missing_ok=True)
     for path, text in made.items():
         path.parent.mkdir(exist_ok=True)
@@ -257,7 +341,7 @@ def write_all():
 
 def faults(stem, language):
     """What is wrong with a catalogue: pairs of a kind and a text."""
-    entries = {entry.msgid: entry for entry in load(stem, language) if not entry.obsolete}
+    entries, code = {entry.msgid: entry for entry in load(stem, language) if not entry.obsolete}, of_code(stem)
     for block, cells in wanted(stem).items():
         entry, where = entries.pop(block, None), f"{cells[0]}: {block[:60]!r}"
         if entry is None:
@@ -267,8 +351,7 @@ def faults(stem, language):
         elif not entry.msgstr:
             yield "missing", where
         else:
-            damaged = damage(block, entry.msgstr, LANGUAGES[language]["thousands"])
-            yield from ((kind, f"{where}: {what}") for kind, what in damaged)
+            yield from ((kind, f"{where}: {what}") for kind, what in lost(entry, language, code))
     yield from (("unmerged", f"{block[:60]!r} is English no more") for block in entries)
 
 
@@ -311,9 +394,9 @@ def same(cell):
     print(*dict.fromkeys(changes(entry) for *_, entry in entries), sep="\n")
     if entries and input("Does it mean the same? [y/N] ").lower() == "y":
         for stem, language, catalogue, entry in entries:
-            lost = [what for _, what in damage(entry.msgid, entry.msgstr, LANGUAGES[language]["thousands"])]
-            if lost:
-                print(f"{language}: stays stale, for its translation has {'; '.join(lost)}\n  {entry.msgstr}")
+            wrong = [what for _, what in lost(entry, language, of_code(stem))]
+            if wrong:
+                print(f"{language}: stays stale, for its translation has {'; '.join(wrong)}\n  {entry.msgstr}")
             else:
                 entry.flags, entry.previous_msgid = [], None
                 save(catalogue, stem, language)
@@ -357,7 +440,7 @@ def update_all():
         update(stem, language)
 
 
-VERBS = {"update": update_all, "build": write_all, "check": check, "stale": stale, "terms": terms}
+VERBS = {"update": update_all, "build": write_all, "run": run, "check": check, "stale": stale, "terms": terms}
 VERBS_OF_ONE = {"same": ("cell", same), "withdraw": ("page", withdraw)}
 
 if __name__ == "__main__":

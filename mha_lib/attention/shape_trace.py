@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib.attention import arguments, split_heads
+from mha_lib.language import tr
 
 __all__ = ["count_copies", "tagged_tokens", "trace_heads"]
 
@@ -110,4 +111,5 @@ def read_tag(tag: int) -> tuple[int, int, int, int]:
 def spell_out(tag: int) -> str:
     """Return in words what the digits of a number made by ``tagged_tokens`` mean."""
     example, token, head, feature = read_tag(tag)
-    return f"{tag:04d} = example {example}, token {token}, head {head}, feature {feature}"
+    words = {"tag": f"{tag:04d}", "example": example, "token": token, "head": head, "feature": feature}
+    return tr("{tag} = example {example}, token {token}, head {head}, feature {feature}", **words)

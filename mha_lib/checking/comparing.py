@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_lib.checking.running import Outcome, error_in_words
 from mha_lib.checking.wording import Foreign, kind_of, trimmed, two_numbers
+from mha_lib.language import listed, tr
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -66,19 +67,25 @@ class Result:
         """Return what is wrong with it, as far as one can see; None if nothing is."""
         got, right = self.numbers, self.expected
         if self.got.error:
-            line = f" at “{trimmed(self.got.line, 60)}”" if self.got.line else ""
-            return f"your code raises {': '.join(filter(None, self.got.error)).rstrip('.')}{line}"
+            error = ": ".join(filter(None, self.got.error)).rstrip(".")
+            line = trimmed(self.got.line, 60)
+            if line:
+                return tr("your code raises {error} at “{line}”", error=error, line=line)
+            return tr("your code raises {error}", error=error)
         if got is None or (got.dim() != right.dim() and not isinstance(self.right, Tensor)):
-            return f"{needed(self.right)} needed, your function returns {given(self.got.value)}"
+            words = {"needed": needed(self.right), "given": given(self.got.value)}
+            return tr("{needed}, your function returns {given}", **words)
         if got.shape != right.shape:
-            return f"the shape must be {tuple(right.shape)}, yours is {tuple(got.shape)}"
+            return tr("the shape must be {right}, yours is {own}", right=tuple(right.shape), own=tuple(got.shape))
         if (position := first_difference(got, right)) is not None:
             yours, other = in_words(got[tuple(position)].item(), right[tuple(position)].item())
-            return f"{f'position {position} holds' if position else 'the result is'} {yours} instead of {other}"
+            if not position:
+                return tr("the result is {own} instead of {right}", own=yours, right=other)
+            return tr("position {at} holds {own} instead of {right}", at=position, own=yours, right=other)
         if isinstance(self.right, Tensor) and right.is_floating_point() > got.is_floating_point():
-            return f"the result must be floating-point numbers, yours are {got.dtype}"
+            return tr("the result must be floating-point numbers, yours are {kind}", kind=got.dtype)
         if right.dtype == torch.bool and got.dtype != torch.bool:  # as a mask, 1.0 is not True
-            return f"the result must be bool, yours is {got.dtype}"
+            return tr("the result must be bool, yours is {kind}", kind=got.dtype)
         return None
 
 
@@ -115,12 +122,14 @@ def is_number(value: Any) -> bool:
 
 
 def needed(right: Any) -> str:
-    """Describe in words what an exercise asks for: "a tensor of shape (2, 3) is", "one number is"."""
+    """Return what is asked for: "one number is needed", "3 matrices of shape (6, 4) are needed"."""
     if isinstance(right, Tensor):
-        return f"{kind_of(right)} is"
+        return tr("{kind} is needed", kind=kind_of(right))
     if is_number(right):
-        return "one number is"
-    return f"{len(right)} {'numbers' if is_number(right[0]) else f'matrices of shape {tuple(right[0].shape)}'} are"
+        return tr("one number is needed")
+    if is_number(right[0]):
+        return tr("{count} numbers are needed", count=len(right))
+    return tr("{count} matrices of shape {shape} are needed", count=len(right), shape=tuple(right[0].shape))
 
 
 def given(value: Any) -> str:
@@ -128,10 +137,14 @@ def given(value: Any) -> str:
     if not isinstance(value, list | tuple) or not value:
         return kind_of(value)
     if all(map(is_number, value)):
-        return f"{kind_of(value)} number{'s' * (len(value) > 1)}"
+        return tr("{kind} number" if len(value) == 1 else "{kind} numbers", kind=kind_of(value))
     parts = sorted({kind_of(part) for part in value})
-    listed = f"{', '.join(parts[:3])}{' and more' * (len(parts) > 3)}"
-    return f"{kind_of(value)}{', each' if len(parts) == 1 < len(value) else ' that holds'} {listed}"
+    words = {"kind": kind_of(value), "parts": listed(parts[:3])}
+    if len(parts) > 3:
+        return tr("{kind} that holds {parts} and more", **words)
+    if len(parts) == 1 < len(value):
+        return tr("{kind}, each {parts}", **words)
+    return tr("{kind} that holds {parts}", **words)
 
 
 def equal(first: Tensor | None, second: Tensor) -> bool:

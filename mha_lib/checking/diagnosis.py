@@ -5,12 +5,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import starmap
 
 import torch
 from torch import Tensor
 
 from mha_lib.checking.comparing import Result, as_tensor, equal, plain
 from mha_lib.checking.running import Outcome
+from mha_lib.language import Said, english, listed, tr
 
 ERRORS = {  # how torch or Python puts it → what it means
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)": "the shapes of two tensors do not fit: "
@@ -60,23 +62,23 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
         return
     for number in range(len(results[0].trial)):
         if all(equal(as_tensor(result.trial[number]), got) for result, (got, _) in zip(results, pairs, strict=True)):
-            yield f"This is argument {number}, counted from 0, as it was given."
+            yield tr("This is argument {number}, counted from 0, as it was given.", number=number)
     for text, form in forms(pairs[0][1].dim(), several=isinstance(results[0].right, list | tuple)):
         if all(equal(got, form(right)) for got, right in pairs):
             yield text
     if all(equal(got.flatten(), right.flatten()) for got, right in pairs):
-        yield "All numbers are right, but the axes are split or merged in another way."
+        yield tr("All numbers are right, but the axes are split or merged in another way.")
     for found, text in (
-        (ratio, "Every number is {} times what it should be."),
-        (shift, "To every number {} is added."),
+        (ratio, tr("Every number is {} times what it should be.", "{}")),
+        (shift, tr("To every number {} is added.", "{}")),
     ):
         numbers = torch.tensor([found(*pair) for pair in pairs])
         if numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
-            yield text.format(f"{numbers[0]:.4g}")
+            yield tr(text, f"{numbers[0]:.4g}")
     if len(pairs) > 1 and len(torch.cat([got.flatten() for got, _ in pairs]).unique()) == 1:
-        yield "All numbers of the result are the same, in every call that was tried."
+        yield tr("All numbers of the result are the same, in every call that was tried.")
     if all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):
-        yield "Within a call all numbers of the result are the same."
+        yield tr("Within a call all numbers of the result are the same.")
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
@@ -84,10 +86,11 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
-            yield f"Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
+            told = "Several things are returned. Part {number}, counted from 0, is right; it alone is asked for."
+            yield tr(told, number=number)
     pairs = comparable(results)
     if isinstance(results[0].right, list | tuple):
-        yield from rearranged(pairs, 0, "The parts")
+        yield from rearranged(pairs, 0, tr("The parts"))
         yield from of_parts(results)
     else:
         yield from marks(pairs)
@@ -98,7 +101,7 @@ def random_results(results: Sequence[Result]) -> Iterator[str]:
     for one, other in itertools.combinations(results, 2):
         first, second = one.numbers, other.numbers
         if one.trial is other.trial and first is not None and second is not None and not equal(first, second):
-            yield (
+            yield tr(
                 "Two calls with equal arguments give different results. Some number is random, for example a parameter "
                 "that is not copied."
             )
@@ -115,10 +118,12 @@ def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[s
         seen = {(one.problem() is None, one.trial[number]) for one in results if isinstance(one.trial[number], int)}
         good, bad = (sorted(value for is_right, value in seen if is_right == asked) for asked in (True, False))
         if good and bad and len(results) > 2 and (good[-1] < bad[0] or bad[-1] < good[0]):
-            words = [" or ".join(map(str, some)) for some in (good, bad)]
-            told.append(f"Right with {name} = {words[0]}; wrong with {name} = {words[1]}.")
+            right, wrong = (listed(map(str, some), " or ") for some in (good, bad))
+            told.append(
+                tr("Right with {name} = {right}; wrong with {name} = {wrong}.", name=name, right=right, wrong=wrong)
+            )
     if len(stages) > 1 and all(stages):
-        yield f"Right {', '.join(stages[:-1])}, but not {stages[-1]}."
+        yield tr("Right {stages}, but not {stage}.", stages=listed(map(tr, stages[:-1])), stage=tr(stages[-1]))
     yield from told if len(told) == 1 else []
 
 
@@ -134,12 +139,16 @@ def of_parts(results: Sequence[Result]) -> Iterator[str]:
             text = next(itertools.chain(one_change(part), marks(comparable(part))), "")
             told.setdefault(text, []).append(str(number))
     if told and "" not in told:
-        wrong = [
-            f"part{'s' * (len(numbers) > 1)} {', '.join(numbers)} {'are' if len(numbers) > 1 else 'is'} wrong: "
-            f"{text[0].lower()}{text[1:]}".replace(", counted from 0", "")
-            for text, numbers in told.items()
-        ]
-        yield f"Counted from 0, {' And '.join(wrong)}"
+        yield tr("Counted from 0, {parts}", parts=listed(starmap(wrong_parts, told.items()), " And "))
+
+
+def wrong_parts(text: str, numbers: list[str]) -> str:
+    """Return which parts are wrong, and how."""
+    own = english(text)
+    how = Said(text[0].lower() + text[1:], f"{own[0].lower()}{own[1:]}".replace(", counted from 0", ""))
+    if len(numbers) == 1:
+        return tr("part {numbers} is wrong: {how}", numbers=numbers[0], how=how)
+    return tr("parts {numbers} are wrong: {how}", numbers=listed(numbers), how=how)
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
@@ -147,18 +156,19 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
-        yield "The result holds NaN or infinity. Check for a division by 0, a product of 0 and ∞, and overflow."
+        yield tr("The result holds NaN or infinity. Check for a division by 0, a product of 0 and ∞, and overflow.")
         return
-    for found, what in ((ratio, "factor"), (shift, "number that is added")):
+    for found, what in ((ratio, tr("factor")), (shift, tr("number that is added"))):
         numbers = [found(*pair) for pair in pairs]
         if all(map(math.isfinite, numbers)) and all(right.numel() > 1 for _, right in pairs):
-            listed = ", ".join(f"{number:.3g}" for number in numbers)
-            yield f"Within a call all numbers are off by one {what}, which changes from call to call: {listed}."
+            words = {"what": what, "numbers": ", ".join(f"{number:.3g}" for number in numbers)}
+            told = "Within a call all numbers are off by one {what}, which changes from call to call: {numbers}."
+            yield tr(told, **words)
     for axis in range(pairs[0][1].dim()):
-        yield from rearranged(pairs, axis, f"Along axis {axis} the entries")
+        yield from rearranged(pairs, axis, tr("Along axis {axis} the entries", axis=axis))
     for text, holds in PROPERTIES.items():
         if all(got.dim() and holds(got, right) for got, right in pairs):
-            yield text
+            yield tr(text)
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
@@ -175,15 +185,21 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
         twice |= not torch.equal(same.sum(dim=1), (same.float() @ same.float().T > 0).sum(dim=1))
         moved += [(position, row.float().argmax()) for position, row in enumerate(same) if not row[position]]
     if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):  # single numbers may be equal by chance
-        how = "some occur more than once" if twice else "in another order"
-        yield f"{what} are right, but {how}: position {moved[0][0]} holds what belongs at position {moved[0][1]}."
+        words = {"what": what, "at": moved[0][0], "right": moved[0][1]}
+        if twice:
+            told = (
+                "{what} are right, but some occur more than once: position {at} holds what belongs at position {right}."
+            )
+        else:
+            told = "{what} are right, but in another order: position {at} holds what belongs at position {right}."
+        yield tr(told, **words)
 
 
 def meanings(message: str) -> Iterator[str]:
     """Yield what an error message of Python or torch usually means."""
     for pattern, meaning in ERRORS.items():
         if found := re.search(pattern, message):
-            yield f"An error is raised: {meaning.format(*found.groups())}"
+            yield tr("An error is raised: {meaning}", meaning=tr(meaning, *found.groups()))
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
@@ -194,14 +210,14 @@ def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     """Yield the changes to try on right numbers: on single numbers, on several parts, or along a tensor's axes."""
-    yield from FORMS.items()
+    yield from ((tr(text), form) for text, form in FORMS.items())
     if several:
-        yield from OF_PARTS.items()
+        yield from ((tr(text), form) for text, form in OF_PARTS.items())
         return
     for i, j in itertools.combinations(range(count), 2):
-        yield f"Axes {i} and {j} are exchanged.", partial(torch.transpose, dim0=i, dim1=j)
+        yield tr("Axes {i} and {j} are exchanged.", i=i, j=j), partial(torch.transpose, dim0=i, dim1=j)
     for axis, (text, form) in itertools.product(range(count), ALONG_AN_AXIS.items()):
-        yield text.format(axis), partial(form, dim=axis)
+        yield tr(text, axis), partial(form, dim=axis)
 
 
 def ratio(got: Tensor, right: Tensor) -> float:

@@ -31,6 +31,7 @@ from mha_lib.checking.edits import rows_of, source_of_answer, with_edits
 from mha_lib.checking.running import NO_LIMIT, MistakeError, NotYetError, Outcome, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
 from mha_lib.checking.wording import as_sentence, call_in_words, names_of, two_numbers
+from mha_lib.language import english, listed, sentences, tr
 from mha_lib.models.training import seeded
 
 A_CLASS = "This is a class. Give a function, or an instance of the class."
@@ -59,7 +60,7 @@ class Exercise:
 
     def __call__(self, *answers: Any) -> Verdict:
         if any(answer is None or answer is ... for answer in answers):
-            return Verdict("not yet", "Put your answer in the place of the dots, then run both cells.")
+            return Verdict("not yet", tr("Put your answer in the place of the dots, then run both cells."))
         with seeded(0):
             verdict = self.verdict_on(answers)
         self.answer = source_of(answers[0]) if len(answers) == 1 else ""
@@ -76,7 +77,7 @@ class Exercise:
             if not all(map(callable, answers)):  # plain copies, made where no code of a learner can hold the check up
                 answers = tuple(run_safely(lambda given=answers: list(given), [()])[0].value)
             said = self.examine(*answers)
-            verdict = said if isinstance(said, Verdict) else Verdict("right", said)
+            verdict = said if isinstance(said, Verdict) else Verdict("right", tr(said))
         except NotYetError as reason:
             return Verdict("not yet", str(reason))
         except MistakeError as reason:
@@ -84,10 +85,16 @@ class Exercise:
         except KeyboardInterrupt:
             raise
         except BaseException as surprise:
-            verdict = Verdict("wrong", f"This check cannot make sense of it ({': '.join(error_in_words(surprise))}).")
-        offer = "Compare with a worked answer: `exercises.solution" if verdict else "Stuck? `exercises.hint"
-        note = "" if running.can_fork() else f". {NO_LIMIT}"
-        return dataclasses.replace(verdict, next_step=f'{offer}("{self.__name__}")`{note}')
+            error = ": ".join(error_in_words(surprise))
+            verdict = Verdict("wrong", tr("This check cannot make sense of it ({error}).", error=error))
+        step = (
+            tr('Compare with a worked answer: `exercises.solution("{name}")`', name=self.__name__)
+            if verdict
+            else tr('Stuck? `exercises.hint("{name}")`', name=self.__name__)
+        )
+        if not running.can_fork():
+            step = sentences([tr("{sentence}.", sentence=step), tr(NO_LIMIT)])
+        return dataclasses.replace(verdict, next_step=step)
 
     @property
     def solution(self) -> str:
@@ -157,8 +164,9 @@ class FunctionExercise(Exercise):
             if got.error or not self.parts:
                 results.append(Result(trial, got, right[0] if self.parts else right))
             elif not isinstance(got.value, list | tuple) or len(got.value) != len(right):
-                asked = f"Return {len(right)} things: the {' and the '.join(self.parts)}, in this order."
-                raise MistakeError(f"{asked} Your function returns {given(got.value)}.")
+                words = {"count": len(right), "parts": listed(map(tr, self.parts), " and the ")}
+                asked = tr("Return {count} things: the {parts}, in this order.", **words)
+                raise MistakeError(sentences([asked, tr("Your function returns {given}.", given=given(got.value))]))
             else:
                 parts = enumerate(zip(got.value, right, strict=True))
                 results += [Result(trial, Outcome(own), wanted, number) for number, (own, wanted) in parts]
@@ -172,15 +180,16 @@ class FunctionExercise(Exercise):
         failed = next((result for result in results if result.got.error), None)
         text = A_CLASS if isinstance(function, type) else next(self.named(results), "")
         shown = next(result for result in of_a_wrong_part(results) if result.problem())
-        if failed and (not text or "error" in text):
+        if failed and (not text or "error" in english(text)):
             shown, text = failed, text or next(self.errors(function, failed), "")
         text = text or next(self.described(function, results, stages), "")
-        call = ", ".join(filter(None, [call_in_words(function, shown.trial), stages[-1]]))
-        where = "" if shown.part is None else f"in the {self.parts[shown.part]}, "
-        seen = as_sentence(where + (shown.problem(self.numbers_in_words) or "")) + (f" Seen {call}." if call else "")
-        seen = f"{seen} {self.known(*shown.trial)}".rstrip()
+        call = listed(filter(None, [call_in_words(function, shown.trial), tr(stages[-1])]))
+        problem = shown.problem(self.numbers_in_words) or ""
+        if shown.part is not None:
+            problem = tr("in the {part}, {problem}", part=tr(self.parts[shown.part]), problem=problem)
+        seen = [as_sentence(problem), tr("Seen {call}.", call=call) if call else "", self.known(*shown.trial)]
         evidence = {"inputs": shown.trial, "got": shown.got.value, "expected": shown.right}
-        return Verdict("wrong", text or seen, seen if text else "", **evidence)
+        return Verdict("wrong", tr(text) if text else sentences(seen), sentences(seen) if text else "", **evidence)
 
     def named(self, results: Sequence[Result]) -> Iterator[str]:
         """Yield what explains every call: another form of the right numbers, or a mistake of the table."""
@@ -191,7 +200,8 @@ class FunctionExercise(Exercise):
         """Yield what the error of this call usually means."""
         kind, message = failed.got.error or ("", "")
         if kind == "TypeError" and "argument" in message and not failed.got.line:  # raised by the call itself
-            yield f"The function must take these arguments: {', '.join(names_of(self.right, len(failed.trial)))}."
+            names = ", ".join(names_of(self.right, len(failed.trial)))
+            yield tr("The function must take these arguments: {names}.", names=names)
         yield from diagnosis.meanings(message)
 
     def described(self, function: Callable, results: Sequence[Result], stages: Sequence[str]) -> Iterator[str]:
@@ -202,12 +212,13 @@ class FunctionExercise(Exercise):
         right = {one.part for one in results} - {one.part for one in results if one.problem()}
         told = [*diagnosis.random_results(own), *diagnosis.one_change(own), *diagnosis.traces(own)]
         if right:
-            good = " and ".join(name for number, name in enumerate(self.parts) if number in right)
-            yield " ".join([f"Right: {good}. Wrong: {self.parts[own[0].part or 0]}.", *told[:1]])
+            good = listed((tr(name) for number, name in enumerate(self.parts) if number in right), " and ")
+            words = {"right": good, "wrong": tr(self.parts[own[0].part or 0])}
+            yield sentences([tr("Right: {right}. Wrong: {wrong}.", **words), *told[:1]])
         yield from told
         for name, asked in zip(names_of(function, len(names)), names, strict=True):
             if name and asked in used_by(self.right) and name not in used_by(function):
-                yield f"Your code does not use `{name}`."
+                yield tr("Your code does not use `{name}`.", name=name)
         yield from diagnosis.boundary(results, names, stages)
 
 
@@ -221,16 +232,26 @@ def form(results: Sequence[Result]) -> Iterator[str]:
     """Yield a sentence where the numbers are right but come in another form (such as a list) than is asked for."""
     wrong = [result for result in results if result.problem()]
     came, right = wrong[0].got.value, wrong[0].right
-    start = "The number is right, but it comes" if is_number(right) else "The numbers are right, but they come"
     one_is_asked = not isinstance(right, list | tuple)
     if one_is_asked and all(type(one.got.value) is tuple and len(one.got.value) == 1 for one in wrong):
         parts = [dataclasses.replace(one, got=Outcome(one.got.value[0])) for one in wrong]
-        told = "The function returns" if any(part.problem() for part in parts) else f"{start} as"
-        yield f"{told} a tuple of 1 part, as a comma behind the returned value makes it. Return the part itself."
+        comma = tr("as a comma behind the returned value makes it. Return the part itself.")
+        if any(part.problem() for part in parts):
+            yield tr("The function returns a tuple of 1 part, {comma}", comma=comma)
+        elif is_number(right):
+            yield tr("The number is right, but it comes as a tuple of 1 part, {comma}", comma=comma)
+        else:
+            yield tr("The numbers are right, but they come as a tuple of 1 part, {comma}", comma=comma)
     if all(one.is_packed_otherwise for one in wrong):
-        yield f"{start} as {given(came)}; {needed(right)} needed."
+        words = {"given": given(came), "needed": needed(right)}
+        if is_number(right):
+            yield tr("The number is right, but it comes as {given}; {needed}.", **words)
+        else:
+            yield tr("The numbers are right, but they come as {given}; {needed}.", **words)
     if all(one.is_right_but_coarse for one in wrong):
-        yield f"The numbers are right, but only to the precision of {came.dtype}. Compute in torch.float32."
+        yield tr(
+            "The numbers are right, but only to the precision of {kind}. Compute in torch.float32.", kind=came.dtype
+        )
 
 
 def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:

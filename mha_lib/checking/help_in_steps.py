@@ -5,6 +5,7 @@ import html
 from mha_lib.checking import kept_work
 from mha_lib.checking.exercise import Exercise
 from mha_lib.checking.verdict import Page
+from mha_lib.language import lang, sentences, tr
 
 NEEDED_TRIES = 3  # after which the worked answer is shown, solved or not
 COURSE: dict[str, Exercise] = {}  # name → exercise, in the order of the course; filled by the room's __init__
@@ -15,28 +16,33 @@ def hint(name: str) -> Page:
     """Show the next hint for an exercise: the idea, the shapes, the first line."""
     exercise = find(name)
     _hints_given[name] = _hints_given.get(name, 0) + 1
-    steps = [*exercise.hints.items()][: _hints_given[name]]
+    steps = [(tr(step), tr(text)) for step, text in exercise.hints.items()][: _hints_given[name]]
     items = "".join(f"<li><b>{step}.</b> {html.escape(text)}</li>" for step, text in steps)
-    return Page("\n".join(f"{step}: {text}" for step, text in steps), f"<ol style='margin:0'>{items}</ol>")
+    return Page("\n".join(f"{step}: {text}" for step, text in steps), f"<ol{lang()} style='margin:0'>{items}</ol>")
 
 
 def solution(name: str) -> Page:
     """Show a worked answer beside yours, once you have solved the exercise or tried three times."""
     exercise = find(name)
     if kept_work.solutions_are_off():
-        return Page("Worked answers are switched off here (MHA_SOLUTIONS=off).")
+        return Page(tr("Worked answers are switched off here (MHA_SOLUTIONS=off)."))
     done = kept_work.kept().get(name, {})
     missing = NEEDED_TRIES - done.get("tries", 0)
     if not done.get("solved") and missing > 0:
-        return Page(
-            f"The worked answer is shown when the exercise is solved, or after {missing} more "
-            f'{"try" if missing == 1 else "tries"}. `exercises.hint("{name}")` helps in steps.'
+        told = (
+            tr("The worked answer is shown when the exercise is solved, or after 1 more try.")
+            if missing == 1
+            else tr(
+                "The worked answer is shown when the exercise is solved, or after {count} more tries.", count=missing
+            )
         )
-    columns = [("yours", exercise.answer)] * bool(exercise.answer) + [("worked answer", exercise.solution)]
+        return Page(sentences([told, tr('`exercises.hint("{name}")` helps in steps.', name=name)]))
+    columns = [(tr("yours"), exercise.answer)] * bool(exercise.answer) + [(tr("worked answer"), exercise.solution)]
     boxes = "".join(f"<div><b>{title}</b><pre>{html.escape(code)}</pre></div>" for title, code in columns)
     beside = f"<div style='display:flex;gap:2em'>{boxes}</div>"
     text = "\n".join(f"# {title}\n{code}" for title, code in columns)
-    return Page(text, f"<details><summary>A worked answer to {name}</summary>{beside}</details>")
+    title = tr("A worked answer to {name}", name=name)
+    return Page(text, f"<details{lang()}><summary>{title}</summary>{beside}</details>")
 
 
 def progress() -> Page:

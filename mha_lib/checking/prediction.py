@@ -6,6 +6,7 @@ from typing import Any
 
 from mha_lib.checking import kept_work
 from mha_lib.checking.verdict import Page
+from mha_lib.language import lang, tr
 
 
 class Prediction:
@@ -30,8 +31,10 @@ class Prediction:
     def page(self) -> Page:
         """Return the prediction as text."""
         if not self.predicted:
-            return Page("Your prediction: …", "<i>Your prediction:</i> …")
-        return Page(f"You predicted: {self.predicted}", f"<b>You predicted:</b> {html.escape(self.predicted)}")
+            title = tr("Your prediction:")
+            return Page(f"{title} …", f"<i{lang()}>{title}</i> …")
+        title = tr("You predicted:")
+        return Page(f"{title} {self.predicted}", f"<b{lang()}>{title}</b> {html.escape(self.predicted)}")
 
     def still(self) -> dict[str, str]:
         """Return the same as text and HTML, for pages on which nothing can be typed."""
@@ -45,8 +48,8 @@ class Prediction:
         import ipywidgets
 
         field = ipywidgets.Text(
-            placeholder="What do you expect? Type it, and press Enter",
-            tooltip="Where the notebook was opened again, run this cell first.",
+            placeholder=tr("What do you expect? Type it, and press Enter"),
+            tooltip=tr("Where the notebook was opened again, run this cell first."),
             continuous_update=False,
             layout={"width": "40em", "max_width": "100%"},
         )

@@ -31,7 +31,8 @@ import torch
 from torch import Tensor
 
 from mha_lib.checking import limits
-from mha_lib.checking.wording import Foreign, call_in_words, kind_of, names_of, trimmed
+from mha_lib.checking.wording import Foreign, as_sentence, call_in_words, kind_of, names_of, trimmed
+from mha_lib.language import Said, tr
 
 SECONDS = 10.0  # of computing that one call may take; time that a busy machine gives to others does not count
 PATIENCE = 60.0  # seconds on the clock, for code that waits and does not compute
@@ -80,7 +81,8 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
         MistakeError: it is no function, takes too long, ends its process or changes its arguments in place.
     """
     if not callable(function):
-        raise MistakeError(f"Give the function itself, without calling it; this is {kind_of(function)}.")
+        given = kind_of(function)
+        raise MistakeError(tr("Give the function itself, without calling it; this is {given}.", given=given))
     outcomes = in_a_fork(function, trials) if can_fork() else [attempt(function, trial) for trial in trials]
     for reason in outcomes:
         if isinstance(reason, Exception):
@@ -108,7 +110,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
     try:
         outcomes: list[Outcome | Exception] = []
         for trial in trials:
-            outcomes.append(receive(receiving, process, f" {call_in_words(function, trial)}".rstrip()))
+            outcomes.append(receive(receiving, process, call_in_words(function, trial)))
             if isinstance(outcomes[-1], MistakeError):
                 break
         return outcomes
@@ -118,7 +120,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
         receiving.close()
 
 
-def receive(receiving: Connection, process: int, where: str) -> Outcome | Exception:
+def receive(receiving: Connection, process: int, call: str) -> Outcome | Exception:
     """Return the outcome of one call from the forked process; print what it prints meanwhile."""
     deadline = time.monotonic() + PATIENCE
     while receiving.poll(max(0, deadline - time.monotonic())):
@@ -127,15 +129,20 @@ def receive(receiving: Connection, process: int, where: str) -> Outcome | Except
         except EOFError:
             end = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
             if end and (end.si_code, end.si_status) == (os.CLD_KILLED, signal.SIGPROF):  # see answer_trials
-                return MistakeError(f"Your code ran for more than {SECONDS:g} seconds{where}.")
-            return MistakeError(f"Your code ended the process that it ran in{where}.")
+                return cut_short(tr("your code ran for more than {seconds} seconds", seconds=f"{SECONDS:g}"), call)
+            return cut_short(tr("your code ended the process that it ran in"), call)
         if kind == "outcome":
             return content
         if kind == "picture":
             sys.modules["IPython"].display.display(content, raw=True)
         else:
             getattr(sys, kind).write(content)
-    return MistakeError(f"Your code did not come back within {PATIENCE:g} seconds{where}.")
+    return cut_short(tr("your code did not come back within {seconds} seconds", seconds=f"{PATIENCE:g}"), call)
+
+
+def cut_short(what: str, call: str) -> MistakeError:
+    """Return the mistake of a call that does not come back: what the code did, and with what arguments."""
+    return MistakeError(as_sentence(tr("{what} {call}", what=what, call=call) if call else what))
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
@@ -169,19 +176,23 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     except BaseException as error:
         words, line = error_in_words(error), line_of(error)
         if isinstance(error, MemoryError) or "can't allocate memory" in words[1]:
-            words = "MemoryError", f"it asks for more than {limits.MEMORY // 2**30} GB of memory"
+            words = "MemoryError", tr("it asks for more than {count} GB of memory", count=limits.MEMORY // 2**30)
         if isinstance(error, NotImplementedError) and ("NotImplementedError" in line or not words[1]):
-            return NotYetError("Write the function first, then run both cells.")
+            return NotYetError(tr("Write the function first, then run both cells."))
         return Outcome(error=words, line=line)
     for name, before, after in zip(names_of(function, len(arguments)), arguments, given, strict=True):
         if not same(before, after):
-            what = f"`{name}`" if name else "an argument"
             return MistakeError(
-                f"Your code changes {what} in place, which spoils the caller's tensor even where the result is right: "
-                "work on a new tensor."
+                tr(
+                    "Your code changes {what} in place, which spoils the caller's tensor even where the result is "
+                    "right: work on a new tensor.",
+                    what=f"`{name}`" if name else tr("an argument"),
+                )
             )
     if result is None or result is ...:
-        return NotYetError(f"The function returns nothing so far{' (printing is not returning)' * prints(function)}.")
+        if prints(function):
+            return NotYetError(tr("The function returns nothing so far (printing is not returning)."))
+        return NotYetError(tr("The function returns nothing so far."))
     return Outcome(PlainCopy().of(result))
 
 
@@ -203,7 +214,12 @@ class PlainCopy:
         """
         kind = type(value)
         try:
-            if value is None or value is ... or kind in (bool, complex) or (kind is str and self.fits(len(value))):
+            if (
+                value is None
+                or value is ...
+                or kind in (bool, complex)
+                or (kind in (str, Said) and self.fits(len(value)))
+            ):
                 return value
             if issubclass(kind, Real):
                 number = int(value) if issubclass(kind, Integral) else float(value)
@@ -214,7 +230,8 @@ class PlainCopy:
                 return tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
             if issubclass(kind, numpy.ndarray):
                 numbers = self.of(torch.from_numpy(numpy.array(value)))
-                return Foreign(f"a NumPy array of shape {value.shape}", numbers if type(numbers) is Tensor else None)
+                kind_in_words = tr("a NumPy array of shape {shape}", shape=value.shape)
+                return Foreign(kind_in_words, numbers if type(numbers) is Tensor else None)
             if issubclass(kind, dict):
                 return dict(self.of([*dict.items(value)], depth))
             for plain in (list, tuple):
@@ -246,9 +263,9 @@ def name_meant(error: BaseException) -> str:
         frame = [*traceback.walk_tb(error.__traceback__)][-1][0]
         known = {*frame.f_locals, *frame.f_globals, *frame.f_builtins}
         if name in MODULES:
-            return f" (first write: import {MODULES[name]})"
+            return tr(" (first write: import {module})", module=MODULES[name])
     near = difflib.get_close_matches(name, {other for other in known if not other.startswith("_")}, 1, 0.7)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    return tr(" (did you mean '{name}'?)", name=near[0]) if near else ""
 
 
 def line_of(error: BaseException) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-SIGNS = {"right": "✓ Right", "wrong": "✗ Not right", "not yet": "… Not yet"}
+from mha_lib.language import lang, sentences, tr
+
+SIGNS = {"right": "✓ Right.", "wrong": "✗ Not right.", "not yet": "… Not yet."}
 COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
     "right": "var(--jp-success-color1, #2e7d32)",
     "wrong": "var(--jp-warn-color1, #b26a00)",
@@ -55,23 +57,23 @@ class Verdict:
         return self.state == "right"
 
     def __repr__(self) -> str:
-        lines = f"{SIGNS[self.state]}. {self.text}", self.evidence, self.next_step
+        lines = sentences([tr(SIGNS[self.state]), self.text]), self.evidence, self.next_step
         return "\n".join(" ".join(line.split()) for line in lines if line)
 
     def _repr_html_(self) -> str:
         colour = COLOURS[self.state]
         evidence = f"<p style='margin:.3em 0'>{marked_up(self.evidence)}</p>{self.tables()}"
-        folded = f"<details><summary>What was seen</summary>{evidence}</details>" if self.evidence else ""
+        folded = f"<details><summary>{tr('What was seen')}</summary>{evidence}</details>" if self.evidence else ""
         step = f"<div style='opacity:.8;font-size:90%'>{marked_up(self.next_step)}</div>" if self.next_step else ""
         return (
-            f"<div role='status' style='border-left:4px solid {colour};padding:.5em .8em;max-width:46em;"
+            f"<div role='status'{lang()} style='border-left:4px solid {colour};padding:.5em .8em;max-width:46em;"
             f"background:color-mix(in srgb, {colour} 12%, transparent)'>"
-            f"<div><b>{SIGNS[self.state]}.</b> {marked_up(self.text)}</div>{folded}{step}</div>"
+            f"<div><b>{tr(SIGNS[self.state])}</b>{tr(' ')}{marked_up(self.text)}</div>{folded}{step}</div>"
         )
 
     def tables(self) -> str:
         """Return the answer's table beside the expected one, larger numbers darker; "" unless both are tables."""
-        pair = {"yours": self.got, "expected": self.expected}
+        pair = {tr("yours"): self.got, tr("expected"): self.expected}
         if not all(isinstance(X, Tensor) and X.dim() and X.numel() and not X.is_complex() for X in pair.values()):
             return ""
         corners = {title: X.reshape(-1, X.shape[-1])[:LARGEST, :LARGEST].double() for title, X in pair.items()}

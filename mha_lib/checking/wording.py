@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_lib.language import Said, english, tr
+
 FEW = 12  # whole numbers in a tensor that a message writes out
 SHORT = 40  # characters of any other argument that a message writes out
 MOST = 2  # arguments of a call that a message names
@@ -34,8 +36,8 @@ def call_in_words(function: Callable, arguments: tuple) -> str:
     names = names_of(function, len(arguments))
     pairs = sorted(zip(names, arguments, strict=True), key=lambda pair: isinstance(pair[1], Tensor) + is_large(pair[1]))
     shown = filter(None, itertools.starmap(argument_in_words, pairs))
-    listed = " and ".join(itertools.islice(shown, MOST))
-    return f"with {listed}" if listed else ""
+    one, other = [*itertools.islice(shown, MOST), "", ""][:MOST]
+    return tr("with {one} and {other}", one=one, other=other) if other else tr("with {one}", one=one) if one else ""
 
 
 def is_large(value: Any) -> bool:
@@ -46,9 +48,10 @@ def is_large(value: Any) -> bool:
 def argument_in_words(name: str, value: Any) -> str:
     """Return an argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
     if is_large(value):
-        return f"{name or 'a tensor'} of shape {tuple(value.shape)}"
+        shape = tuple(value.shape)
+        return tr("{name} of shape {shape}", name=name, shape=shape) if name else kind_of(value)
     if isinstance(value, Tensor):
-        return f"{name or 'the numbers'} {value.tolist()}"
+        return f"{name or tr('the numbers')} {value.tolist()}"
     if type(value) not in (bool, int, float, str, list, tuple):
         return ""
     written = f"{name} = {value!r}" if name else repr(value)
@@ -67,15 +70,21 @@ def kind_of(value: Any) -> str:
     if type(value) is Foreign:
         return value.kind
     if type(value) is Tensor and not (value.is_meta or value.is_nested):
-        return f"a tensor{' of complex numbers' * value.is_complex()} of shape {tuple(value.shape)}"
+        shape = tuple(value.shape)
+        if value.is_complex():
+            return tr("a tensor of complex numbers of shape {shape}", shape=shape)
+        return tr("a tensor of shape {shape}", shape=shape)
     name = trimmed(type(value).__name__, SHORT)
-    kind = f"{'an' if name[:1].lower() in [*'aeiou'] else 'a'} {name}"
-    return f"{kind} of {len(value):,}" if type(value) in (list, tuple, dict) else kind
+    kind = tr("an {kind}", kind=name) if name[:1].lower() in [*"aeiou"] else tr("a {kind}", kind=name)
+    if type(value) in (list, tuple, dict):
+        return tr("{kind} of {count}", kind=kind, count=f"{len(value):,}")
+    return kind
 
 
 def as_sentence(words: str) -> str:
     """Return words as a sentence, with a capital and a full stop."""
-    return f"{words[0].upper()}{words[1:]}."
+    own = english(words)
+    return tr("{sentence}.", sentence=Said(words[0].upper() + words[1:], own[0].upper() + own[1:]))
 
 
 def trimmed(text: str, length: int) -> str:

@@ -10,6 +10,7 @@ from mha_lib.checking.comparing import plain
 from mha_lib.checking.exercise import exercise, judged
 from mha_lib.checking.running import MistakeError, NotYetError
 from mha_lib.checking.wording import kind_of
+from mha_lib.language import sentences, tr
 from mha_lib.models import find_task, shipped_model
 
 BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 00
@@ -102,28 +103,35 @@ def five_heads(answer: list) -> str:
     """
     chosen = heads_from(answer)
     got = accuracy_without(tuple(sorted(chosen)))
-    told = f"{got:.3f} of the answers on the test set are still right; without the best five heads it is {BEST}."
+    words = {"share": f"{got:.3f}", "best": BEST}
+    told = [
+        tr("{share} of the answers on the test set are still right; without the best five heads it is {best}.", **words)
+    ]
     if got >= ENOUGH:
-        return told
+        return told[0]
     zero, four, five = ((0, head) in chosen for head in (0, 4, 5))
     if zero and (four or five):
-        told += " Heads 0 and 4 of layer 0 cover for each other, and head 0 covers for head 5 in part: keep head 0."
+        told.append(
+            tr("Heads 0 and 4 of layer 0 cover for each other, and head 0 covers for head 5 in part: keep head 0.")
+        )
     elif sum(layer for layer, _ in chosen) == 5:
-        told += " All five are in layer 1. Each of its heads costs little alone, but together they serve *count*."
-    raise MistakeError(f"{told} At least {ENOUGH} is needed.")
+        told.append(
+            tr("All five are in layer 1. Each of its heads costs little alone, but together they serve *count*.")
+        )
+    raise MistakeError(sentences([*told, tr("At least {share} is needed.", share=ENOUGH)]))
 
 
 def heads_from(answer: Any) -> set[tuple[int, int]]:
     """Return an answer as five different pairs (layer, head); raise a ``MistakeError`` if it is none."""
     answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
     if not isinstance(answer, list | tuple | set):
-        raise MistakeError(f"A list of five pairs (layer, head) is needed; this is {kind_of(answer)}.")
+        raise MistakeError(tr("A list of five pairs (layer, head) is needed; this is {given}.", given=kind_of(answer)))
     if any(pair is ... for pair in answer):
-        raise NotYetError("Put a pair (layer, head) in the place of each `...`.")
+        raise NotYetError(tr("Put a pair (layer, head) in the place of each `...`."))
     pairs = [tuple(pair) for pair in answer if isinstance(pair, list | tuple)]
     known = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
     if len(pairs) != len(answer) or not all(pair in known for pair in pairs):
-        raise MistakeError("Five pairs (layer, head) are needed: layer 0 or 1, head 0 to 5, such as (0, 4).")
+        raise MistakeError(tr("Five pairs (layer, head) are needed: layer 0 or 1, head 0 to 5, such as (0, 4)."))
     if len(pairs) != 5 or len(set(pairs)) != 5:
-        raise MistakeError(f"Five different heads are needed; these are {len(set(pairs))}.")
+        raise MistakeError(tr("Five different heads are needed; these are {count}.", count=len(set(pairs))))
     return set(pairs)

@@ -4,6 +4,7 @@ import importlib
 import sys
 
 from mha_lib.attention import converters
+from mha_lib.language import tr
 
 __all__ = ["check_setup"]
 
@@ -16,6 +17,7 @@ PACKAGES = {
     "sklearn": ("the digit images", "scikit-learn"),
     "einops": ("readable reshapes in 04", "einops"),
 }
+BOOK = "the book's own layer, in 03"
 
 
 def check_setup() -> bool:
@@ -24,18 +26,24 @@ def check_setup() -> bool:
     Returns whether everything is there that all notebooks need; without d2l, 03 lacks one comparison.
     """
     major, minor = sys.version_info[:2]
-    too_old = "" if (major, minor) >= (3, 11) else f"this is Python {major}.{minor}; 3.11 or newer is needed"
-    lines = [("python", "runs all of this", too_old)]
-    lines += [(name, purpose, problem_with(name, requirement)) for name, (purpose, requirement) in PACKAGES.items()]
+    asked = {"major": major, "minor": minor}
+    too_old = (
+        "" if (major, minor) >= (3, 11) else tr("this is Python {major}.{minor}; 3.11 or newer is needed", **asked)
+    )
+    lines = [("python", tr("runs all of this"), too_old)]
+    lines += [(name, tr(purpose), problem_with(name, requirement)) for name, (purpose, requirement) in PACKAGES.items()]
     for name, purpose, problem in lines:
         print(f"✗ {name}: {problem}" if problem else f"✓ {name} ({purpose})")
     try:
         converters.load_d2l()
-        print("✓ d2l (the book's own layer, in 03)")
+        print("✓ d2l", f"({tr(BOOK)})")
     except ImportError as error:
-        print(f"– d2l is needed for one comparison in 03 alone. {error}")
+        print("–", tr("d2l is needed for one comparison in 03 alone. {error}", error=error))
     everything = not any(problem for _, _, problem in lines)
-    print("Everything is here." if everything else "Mend the lines marked with ✗, restart the kernel, run this again.")
+    if everything:
+        print(tr("Everything is here."))
+    else:
+        print(tr("Mend the lines marked with ✗, restart the kernel, run this again."))
     return everything
 
 
@@ -44,5 +52,5 @@ def problem_with(name: str, requirement: str) -> str:
     try:
         importlib.import_module(name)
     except ImportError as error:
-        return f"{error}; run this in a cell: %pip install {requirement}"
+        return tr("{error}; run this in a cell: %pip install {requirement}", error=error, requirement=requirement)
     return ""

@@ -5,6 +5,7 @@ import torch
 from mha_lib.attention.shape_trace import read_tag, tagged_tokens
 from mha_lib.checking.exercise import exercise
 from mha_lib.checking.wording import two_numbers
+from mha_lib.language import tr
 
 TAGS = tagged_tokens(batch_size=2, num_tokens=4, num_heads=2, head_size=3).float()  # each number says where it is from
 FOLDED_TAGS = TAGS.unflatten(2, (2, 3)).transpose(1, 2).flatten(0, 1)  # (b, n, h · p) -> (b · h, n, p)
@@ -16,7 +17,7 @@ def tags_in_words(got: float, right: float) -> tuple[str, str]:
     if got == right or not {got, right} <= set(TAGS.flatten().tolist()):
         return two_numbers(got, right)
     digits = [row for row in zip(DIGITS, read_tag(int(got)), read_tag(int(right)), strict=True) if row[1] != row[2]]
-    wrong, belongs = (", ".join(f"{row[0]} {row[side]}" for row in digits) for side in (1, 2))
+    wrong, belongs = (", ".join(f"{tr(row[0])} {row[side]}" for row in digits) for side in (1, 2))
     return f"{got:.0f} ({wrong})", f"{right:.0f} ({belongs})"
 
 

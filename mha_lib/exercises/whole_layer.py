@@ -22,6 +22,7 @@ from mha_lib.checking.exercise import judged
 from mha_lib.checking.running import MistakeError, NotYetError, run_safely
 from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.exercises import transposing
+from mha_lib.language import english, tr
 from mha_lib.museum.layer_check import check_layer
 from mha_lib.museum.layer_notes import NO_DROPOUT
 
@@ -92,7 +93,10 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     The class is made by Layer(num_hiddens, num_heads, bias=…) and called with (queries, keys, values, valid_lens).
     """
     verdict = with_steps(Layer, head_mask=False)
-    return dataclasses.replace(verdict, text=verdict.text.replace(f"{NO_DROPOUT} ", "")) if verdict else verdict
+    if not verdict:
+        return verdict
+    told = [verdict.text.replace(text, "") for text in (tr(" ") + tr(NO_DROPOUT), tr(NO_DROPOUT) + tr(" "))]
+    return dataclasses.replace(verdict, text=min(told, key=len))
 
 
 @judged(
@@ -118,9 +122,9 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     """Return ``check_layer``'s verdict with the step of notebook 00 that it is about in front."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
-        raise MistakeError("Give the class itself, without calling it.")
+        raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
-        raise NotYetError("Put your code in the place of the dots, then run both cells.")
+        raise NotYetError(tr("Put your code in the place of the dots, then run both cells."))
     promises = PROMISES + ("dropout",) * head_mask
     verdict = check_layer(Layer, head_mask=head_mask, promises=promises)
     if verdict:
@@ -128,12 +132,12 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     step = step_of(verdict)
     if step == 8 and not (earlier := check_layer(Layer, promises=promises)):
         verdict, step = earlier, step_of(earlier)
-    return dataclasses.replace(verdict, text=f"Step {step}: {verdict.text}")
+    return dataclasses.replace(verdict, text=tr("Step {step}: {text}", step=step, text=verdict.text))
 
 
 def step_of(verdict: Verdict) -> int:
     """Return which step of notebook 00 a verdict is about."""
-    return next(step for words, step in STEP_OF.items() if re.search(words, verdict.text, re.I))
+    return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
@@ -154,23 +158,27 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
     (outcome,) = run_safely(outputs, [(torch.randn(2, 5, 12),)])
     if outcome.error:
         error = ": ".join(filter(None, outcome.error)).rstrip(".")
-        raise MistakeError(
-            "Step 2: Right with all heads. Section 7 keeps two of three heads: `num_heads` becomes 2, and `W_q`, `W_k` "
-            f"and `W_v` keep 8 of 12 rows. Then your class raises {error}. In each call, read `self.num_heads`, and "
-            "take sizes from the projected tensors (-1 in `reshape`)."
+        told = tr(
+            "Right with all heads. Section 7 keeps two of three heads: `num_heads` becomes 2, and `W_q`, `W_k` "
+            "and `W_v` keep 8 of 12 rows. Then your class raises {error}. In each call, read `self.num_heads`, and "
+            "take sizes from the projected tensors (-1 in `reshape`).",
+            error=error,
         )
+        raise MistakeError(tr("Step {step}: {text}", step=2, text=told))
     masked, smaller, rescaled = outcome.value
     if torch.allclose(masked, smaller, atol=1e-5):
         return
     if torch.allclose(masked, rescaled, atol=1e-5):
-        raise MistakeError(
-            "Step 4: Right with all heads, wrong when two of three heads are kept, as in section 7. Take p from "
+        told = tr(
+            "Right with all heads, wrong when two of three heads are kept, as in section 7. Take p from "
             "`Q.shape[-1]`, not from `num_hiddens // num_heads`."
         )
-    raise MistakeError(
-        "Step 2: Right with all heads, wrong when two of three heads are kept, as in section 7. In each call, read "
+        raise MistakeError(tr("Step {step}: {text}", step=4, text=told))
+    told = tr(
+        "Right with all heads, wrong when two of three heads are kept, as in section 7. In each call, read "
         "`self.num_heads`, and take sizes from the projected tensors."
     )
+    raise MistakeError(tr("Step {step}: {text}", step=2, text=told))
 
 
 def my_layer() -> type[nn.Module]:
@@ -192,9 +200,9 @@ def my_layer() -> type[nn.Module]:
 def complete_layer() -> Page:
     """Return the source of the complete class, folded; nothing of it where worked answers are switched off."""
     if kept_work.solutions_are_off():
-        return Page("A complete class is not shown here: worked answers are switched off (MHA_SOLUTIONS=off).")
-    source = source_of_answer(CompleteAttention)
-    return Page(source, f"<details><summary>A complete class</summary><pre>{html.escape(source)}</pre></details>")
+        return Page(tr("A complete class is not shown here: worked answers are switched off (MHA_SOLUTIONS=off)."))
+    source, title = source_of_answer(CompleteAttention), tr("A complete class")
+    return Page(source, f"<details><summary>{title}</summary><pre>{html.escape(source)}</pre></details>")
 
 
 def source_of(Layer: type) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mha_lib.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
 from mha_lib.checking.wording import kind_of
+from mha_lib.language import sentences, tr
 
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
@@ -49,10 +50,10 @@ class HandedLayer:
         self.residual, self.gated = residual, head_mask
         (outcome,) = run_safely(self.makes, [()])
         if outcome.error:
-            raise NotYetError(in_words("The layer could not be made", outcome.error, outcome.line))
+            raise NotYetError(in_words(tr("The layer could not be made"), outcome.error, outcome.line))
         self.heads, errors, of_forward = outcome.value
         if not self.heads:
-            raise NotYetError(in_words("The layer could not be made", *errors[0]))
+            raise NotYetError(in_words(tr("The layer could not be made"), *errors[0]))
         names = of_forward if call is None else parameters_of(call)
         names = names if call is None or "*inputs" in names else names[1:]
         names = [name for name in names if name != "head_mask"]
@@ -62,18 +63,20 @@ class HandedLayer:
         self.length_name, self.masks = lengths[0] if lengths else "", bool(lengths)
         self.num_inputs = len(names) - len(lengths)
         if self.num_inputs not in KINDS:
-            raise NotYetError(f"{HANDED} This one takes ({', '.join(names)}).")
+            raise NotYetError(sentences([tr(HANDED), tr("This one takes ({names}).", names=", ".join(names))]))
         if call is None and self.num_inputs == 3 and not self.masks:
             raise NotYetError(
-                "`forward` takes no valid_lens. Add it, or check the layer without padding: "
-                "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
+                tr(
+                    "`forward` takes no valid_lens. Add it, or check the layer without padding: "
+                    "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
+                )
             )
 
     @property
     def signature(self) -> str:
         """How the layer is called, in words."""
         lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
-        return f"It is called as layer({SEQUENCES[self.num_inputs]}{lengths}{gates})."
+        return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
     def makes(self) -> tuple[list[int], list[tuple], list[str]]:
         """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes."""
@@ -85,7 +88,7 @@ class HandedLayer:
                 errors.append((error_in_words(error), line_of(error)))
                 continue
             if not isinstance(layer, nn.Module):
-                raise NotYetError(f"`make` must give an nn.Module, this is {kind_of(layer)}.")
+                raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
             heads.append(number)
             names = parameters_of(layer.forward)
         return heads, errors, names
@@ -112,10 +115,10 @@ class HandedLayer:
             got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
         got = getattr(got, "last_hidden_state", got)
         if got is None:
-            raise NotYetError("`forward` returns nothing so far: `return` the output.")
+            raise NotYetError(tr("`forward` returns nothing so far: `return` the output."))
         if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
-            shape = tuple(inputs[0].shape)
-            raise ValueError(f"the output must be a tensor of shape {shape}, got {kind_of(got)}")
+            words = {"shape": tuple(inputs[0].shape), "given": kind_of(got)}
+            raise ValueError(tr("the output must be a tensor of shape {shape}, got {given}", **words))
         return got - inputs[0] if self.residual else got, weights
 
     def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
@@ -148,11 +151,13 @@ class HandedLayer:
         """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""
         given = list(self.given_matrices(layer) if self.given_matrices else by_name(layer))
         if len(given) not in (4, 5):
-            raise NotYetError(f"`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {len(given)}.")
+            told = "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {count}."
+            raise NotYetError(tr(told, count=len(given)))
         found = [pair(W, layer) for W in given]
         for name, (W, _) in zip(NAMES, found, strict=False):
             if not isinstance(W, Tensor) or W.dim() != 2:
-                raise NotYetError(f"{name} from `matrices` must be a matrix or an nn.Linear, this is {kind_of(W)}.")
+                told = "{name} from `matrices` must be a matrix or an nn.Linear, this is {given}."
+                raise NotYetError(tr(told, name=name, given=kind_of(W)))
         return found
 
     def stores_in_out(self, layer: Any) -> bool:
@@ -185,26 +190,30 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
     """Raise an error that says what to write next, where a class is unfinished or no class is given."""
     if isinstance(make, nn.Module):
         name = type(make).__name__
-        raise NotYetError(f"Give the class itself, `{name}`, not a layer: the check makes layers of several sizes.")
+        told = "Give the class itself, `{name}`, not a layer: the check makes layers of several sizes."
+        raise NotYetError(tr(told, name=name))
     if not callable(make):
-        raise NotYetError(f"`make` must be a class or a function that makes a layer, this is {kind_of(make)}.")
+        told = "`make` must be a class or a function that makes a layer, this is {given}."
+        raise NotYetError(tr(told, given=kind_of(make)))
     name = getattr(make, "__name__", "make").replace("<lambda>", "make")
     if isinstance(make, type):
         if not issubclass(make, nn.Module):
-            raise NotYetError(f"`{name}` must be an nn.Module: write `class {name}(nn.Module):`.")
+            raise NotYetError(tr("`{name}` must be an nn.Module: write `class {name}(nn.Module):`.", name=name))
         if needs_forward and make.forward is nn.Module.forward:
-            raise NotYetError(f"`{name}` has no `forward` so far.")
+            raise NotYetError(tr("`{name}` has no `forward` so far.", name=name))
         for method in ("__init__", *["forward"] * needs_forward):
             if is_empty(getattr(make, method)):
-                raise NotYetError(f"`{method}` of `{name}` is still empty. Write it, then run both cells.")
+                told = "`{method}` of `{name}` is still empty. Write it, then run both cells."
+                raise NotYetError(tr(told, method=method, name=name))
     try:
         inspect.signature(make).bind(4, 2, 0.0)
     except TypeError:
         takes = ", ".join(parameters_of(make))
-        raise NotYetError(
-            f"`{name}` is called with (num_hiddens, num_heads, dropout), and it takes ({takes}). Take all three, or "
-            f"hand over `make=lambda num_hiddens, num_heads, dropout: {name}(…)`."
-        ) from None
+        told = (
+            "`{name}` is called with (num_hiddens, num_heads, dropout), and it takes ({takes}). Take all three, or "
+            "hand over `make=lambda num_hiddens, num_heads, dropout: {name}(…)`."
+        )
+        raise NotYetError(tr(told, name=name, takes=takes)) from None
 
 
 def is_empty(function: Any) -> bool:
@@ -230,14 +239,15 @@ def parameters_of(function: Callable) -> list[str]:
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
     """Describe an error in a sentence, with the learner's line, and what to write next if that is known."""
-    where = f" at “{line}”" if line else ""
-    told = f"{': '.join(filter(None, error)).rstrip('.')}{where}"
+    said = ": ".join(filter(None, error)).rstrip(".")
+    seen = f"{said} at “{line}”" if line else said
     hints = [
-        hint.format(*found.groups(), call=call)
+        tr(hint, *found.groups(), call=call)
         for pattern, hint in UNFINISHED.items()
-        if (found := re.search(pattern, told))
+        if (found := re.search(pattern, seen))
     ]
-    return " ".join([f"{what}: {told}.", *hints[:1]])
+    told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
+    return sentences([tr(told, what=what, error=said, line=line), *hints[:1]])
 
 
 def by_name(layer: Any) -> Sequence[Any]:
@@ -248,10 +258,12 @@ def by_name(layer: Any) -> Sequence[Any]:
     if missing:
         linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
         names = linear if len(linear) == 4 else ["…"] * 4
-        raise NotYetError(
-            f"The layer has no {', '.join(missing)}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
-            f"`matrices=lambda layer: ({', '.join(f'layer.{name}' for name in names)})`."
+        told = (
+            "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
+            "`matrices=lambda layer: ({names})`."
         )
+        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
+        raise NotYetError(tr(told, **words))
     return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
 
 
@@ -291,4 +303,4 @@ def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
 def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
     """Raise a MistakeError if the layer has changed what it was given."""
     if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
-        raise MistakeError("The layer changes what it is given in place, which spoils the caller's tensor.")
+        raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))

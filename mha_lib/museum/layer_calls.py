@@ -6,6 +6,7 @@ import torch
 
 from mha_lib.checking.comparing import Result
 from mha_lib.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
+from mha_lib.language import tr
 from mha_lib.models.training import seeded
 from mha_lib.museum.handed_layer import HandedLayer, in_words, refuse_changed
 from mha_lib.museum.wrong_attention import attention
@@ -60,7 +61,7 @@ class LayerCalls:
         every = [outcome for stage in self.got.values() for outcome in stage]
         for outcome in every:
             if outcome.error:
-                raise NotYetError(in_words("The layer could not be made", outcome.error, outcome.line))
+                raise NotYetError(in_words(tr("The layer could not be made"), outcome.error, outcome.line))
         self.shares = any(outcome.value[3][0] < outcome.value[0][8] for outcome in every)
         self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
 

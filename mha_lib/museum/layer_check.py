@@ -23,6 +23,8 @@ from torch import Tensor
 from mha_lib.checking.comparing import Result, explains, first_difference
 from mha_lib.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.wording import as_sentence
+from mha_lib.language import listed, sentences, tr
 from mha_lib.models.training import seeded
 from mha_lib.museum.handed_layer import KINDS, HandedLayer, in_words
 from mha_lib.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
@@ -99,12 +101,12 @@ def check_layer(
         with seeded(0):
             return LayerCheck(HandedLayer(make, call, matrices, residual, head_mask), asked).verdict()
     except NotYetError as reason:
-        return Verdict("not yet", str(reason))
+        return Verdict("not yet", reason.args[0])
     except MistakeError as mistake:
-        return Verdict("wrong", str(mistake))
+        return Verdict("wrong", mistake.args[0])
     except Exception as surprise:
         error = ": ".join(filter(None, error_in_words(surprise)))
-        return Verdict("not yet", f"The check itself failed, which says nothing of the layer: {error}.")
+        return Verdict("not yet", tr("The check itself failed, which says nothing of the layer: {error}.", error=error))
 
 
 def assert_layer(*arguments: Any, **named: Any) -> None:
@@ -136,7 +138,7 @@ class LayerCheck:
         if all(result.got.error for result in every):
             got = every[0].got
             raise NotYetError(
-                in_words("The layer could not be called", got.error or (), got.line, self.handed.signature)
+                in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
             )
         if wrong:
             return self.what_is_wrong(readings, stages, wrong)
@@ -145,13 +147,14 @@ class LayerCheck:
         outcomes = run_safely(functools.partial(self.tried, is_causal, in_out), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome.error:
-                error = in_words(CANNOT[name], outcome.error, outcome.line, self.handed.signature)
+                error = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
-                    return self.praise(stages, [("", True, f"Dropout and weights could not be examined: {error}")], way)
-                raise NotYetError(f"The output is right. {error}")
+                    told = tr("Dropout and weights could not be examined: {error}", error=error)
+                    return self.praise(stages, [("", True, told)], way)
+                raise NotYetError(sentences([tr("The output is right."), error]))
             if name == "gradient" and outcome.value:
-                named = ", ".join(outcome.value)
-                return Verdict("wrong", f"The output is right, but no gradient reaches {named}: it cannot learn.")
+                told = "The output is right, but no gradient reaches {names}: it cannot learn."
+                return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
         return self.praise(stages, outcomes[-1].value, way)
@@ -168,24 +171,26 @@ class LayerCheck:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
-            return Verdict("wrong", f"The output is right. {broken[first]}")
+            return Verdict("wrong", sentences([tr("The output is right."), broken[first]]))
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
-        kind = f"{'Causal ' * ('causal' in way)}{KINDS[self.handed.num_inputs]}{', with biases' * biases}"
-        said = [f"{kind[0].upper()}{kind[1:]}.", *(text for _, _, text in notes if text)]
+        kind = tr(KINDS[self.handed.num_inputs])
+        kind = tr("causal {kind}", kind=kind) if "causal" in way else kind
+        kind = tr("{kind}, with biases", kind=kind) if biases else kind
+        said = [as_sentence(kind), *(text for _, _, text in notes if text)]
         if self.calls.shares:
-            said.append("Heads share keys and values, in groups.")
+            said.append(tr("Heads share keys and values, in groups."))
         if "in_out" in way:
-            said.append("The matrices are stored as (input, output).")
+            said.append(tr("The matrices are stored as (input, output)."))
         missing = {
-            "padding (no valid_lens)": self.handed.masks,
-            "keys other than queries": self.handed.num_inputs > 1,
-            "one head": 1 in self.handed.heads,
+            tr("padding (no valid_lens)"): self.handed.masks,
+            tr("keys other than queries"): self.handed.num_inputs > 1,
+            tr("one head"): 1 in self.handed.heads,
         }
         unchecked = [name for name, checked in missing.items() if not checked]
-        checked = f"Checked: gradients, {'gates, ' * self.handed.gated}{listed(stages)}."
-        said += [f"Not checked: {', '.join(unchecked)}."] * bool(unchecked)
-        return Verdict("right", " ".join(said), checked)
+        tried = listed([tr("gradients"), *[tr("gates")] * self.handed.gated, stages_in_words(stages)])
+        said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
+        return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
     def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
         """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
@@ -193,26 +198,27 @@ class LayerCheck:
         border, name = border_of(stages, wrong), ""
         for _, read in readings:
             every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-            name = name or next((text for text, program in known if explains(program, every)), "")
-        step = self.hand_over(stages, wrong) or ("" if name else NEXT[wrong[0].partition(", ")[0]])
+            name = name or next((tr(text) for text, program in known if explains(program, every)), "")
+        step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
-            name = "The layer keeps something from an earlier call, such as its mask."
+            name = tr("The layer keeps something from an earlier call, such as its mask.")
         if not name and run_safely(self.calls.is_random, [()])[0].value:
-            name = "In evaluation, the same call gives another output each time."
-            step = (
+            name = tr("In evaluation, the same call gives another output each time.")
+            step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
         if not name and first.got.error:
-            step = ROOM if wrong == ["many keys"] else step
-            where = f" at “{first.got.line}”" if first.got.line else ""
-            name = f"{border} It raises {': '.join(filter(None, first.got.error))}{where}."
-            return Verdict("not yet", name, next_step=step)
+            step = tr(ROOM) if wrong == ["many keys"] else step
+            words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
+            told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
+            return Verdict("not yet", sentences([border, tr(told, **words)]), next_step=step)
         if not name:
             alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
-            name = f"In some calls, but not in all, it looks like this: {alike}" if alike else border
+            told = "In some calls, but not in all, it looks like this: {alike}"
+            name = tr(told, alike=tr(alike)) if alike else border
             border = border if alike else ""
         first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
-        evidence = f"{border} {example_in_words(first)}".strip()
+        evidence = sentences([border, example_in_words(first)])
         trial = first.trial
         return Verdict("wrong", name, evidence, step, inputs=trial, got=first.got.value, expected=first.right)
 
@@ -241,12 +247,15 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
     if (place := first_difference(output, right)) is None:
         return None
     same = [text for text, gate in GATES.items() if first_difference(output, with_factors(gate(gates, size))) is None]
-    name = same[0] if same else "Right without `head_mask`, wrong with it."
-    evidence = (
-        f"With head_mask {[round(gate, 2) for gate in gates.tolist()]}, the output at {place} is "
-        f"{output[tuple(place)].item():.4g} instead of {right[tuple(place)].item():.4g}."
+    name = tr(same[0]) if same else tr("Right without `head_mask`, wrong with it.")
+    evidence = tr(
+        "With head_mask {gates}, the output at {place} is {own} instead of {right}.",
+        gates=[round(gate, 2) for gate in gates.tolist()],
+        place=place,
+        own=f"{output[tuple(place)].item():.4g}",
+        right=f"{right[tuple(place)].item():.4g}",
     )
-    step = "Multiply the output of head i, after the average and before W_o, by head_mask[i]."
+    step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
     return Verdict("wrong", name, evidence, step, inputs=trial, got=output, expected=right)
 
 
@@ -264,10 +273,16 @@ def example_in_words(result: Result) -> str:
     """Describe a failed call: the sizes of its arguments, and the first wrong number."""
     queries, keys, _, allowed, *_, num_heads, _ = result.trial
     place = tuple(first_difference(result.got.value, result.right) or ())
-    return (
-        f"Smallest example: queries {tuple(queries.shape)}, keys {tuple(keys.shape)}, valid_lens "
-        f"{allowed[:, 0, 0].sum(-1).tolist()}, num_heads {num_heads}. The output at {list(place)} is "
-        f"{result.got.value[place].item():.4g} instead of {result.right[place].item():.4g}."
+    return tr(
+        "Smallest example: queries {queries}, keys {keys}, valid_lens {lengths}, num_heads {num_heads}. "
+        "The output at {place} is {own} instead of {right}.",
+        queries=tuple(queries.shape),
+        keys=tuple(keys.shape),
+        lengths=allowed[:, 0, 0].sum(-1).tolist(),
+        num_heads=num_heads,
+        place=list(place),
+        own=f"{result.got.value[place].item():.4g}",
+        right=f"{result.right[place].item():.4g}",
     )
 
 
@@ -275,24 +290,31 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
     """Return which stages, or which ways to share sequences, are right and which are wrong."""
     good = [name for name in stages if name not in wrong]
     if not good:
-        return "Wrong in every call."
+        return tr("Wrong in every call.")
     ways_right, ways_wrong = (
         dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
     )
     if not ways_right.keys() & ways_wrong.keys():
-        return f"Right with {' and '.join(ways_right)}; wrong with {' and '.join(ways_wrong)}."
+        words = [listed(map(tr, ways), " and ") for ways in (ways_right, ways_wrong)]
+        return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
     mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
     words = []
     for names in (good, wrong):
         parts = [name.partition(", ") for name in names]
-        told = [f"{stage} ({way or SHARED[0]})" if stage in mixed else stage for stage, _, way in parts]
-        words.append(", ".join(dict.fromkeys(told)))
-    return f"Right with {words[0]}; wrong with {words[1]}."
+        told = [
+            tr("{stage} ({way})", stage=tr(stage), way=tr(way or SHARED[0])) if stage in mixed else tr(stage)
+            for stage, _, way in parts
+        ]
+        words.append(listed(dict.fromkeys(told)))
+    return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
 
 
-def listed(names: Iterable[str]) -> str:
+def stages_in_words(names: Iterable[str]) -> str:
     """Return a list of stages in words, then the ways in which sequences are shared."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
-    stages = ", ".join(dict.fromkeys(stage for stage, *_ in parts))
-    return f"{stages}; with {', '.join([SHARED[0] if len(ways) > 1 else SHARED[1], *ways])}" if ways else stages
+    stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))
+    if not ways:
+        return stages
+    ways = [SHARED[0] if len(ways) > 1 else SHARED[1], *ways]
+    return tr("{stages}; with {ways}", stages=stages, ways=listed(map(tr, ways)))

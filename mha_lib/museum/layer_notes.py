@@ -9,7 +9,8 @@ from torch import Tensor
 
 from mha_lib.checking.comparing import first_difference
 from mha_lib.checking.running import error_in_words
-from mha_lib.checking.wording import as_sentence, kind_of
+from mha_lib.checking.wording import kind_of
+from mha_lib.language import sentences, tr
 from mha_lib.museum.handed_layer import HandedLayer
 from mha_lib.museum.wrong_attention import attention
 
@@ -42,9 +43,8 @@ def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, 
     unread = [name for name in named if name in handed.unread(layer)]
     if unread:
         names = ", ".join(unread[:4])
-        notes.append(
-            Note("", True, f"Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias).")
-        )
+        told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
+        notes.append(Note("", True, tr(told, names=names)))
     return notes
 
 
@@ -61,11 +61,12 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
     got, again = handed.call(layer, X, lengths), handed.output(layer, X, lengths)[0]
     first = handed.output(layer, X, lengths)[0]
     if not torch.allclose(first, again, equal_nan=True):
-        return Note("output", False, "In evaluation, the same call gives another output each time.")
+        return Note("output", False, tr("In evaluation, the same call gives another output each time."))
     if first.dtype != X[0].dtype:
-        return Note("output", False, f"The output is {first.dtype} where the input is {X[0].dtype}.")
+        told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
+        return Note("output", False, told)
     is_kept = isinstance(got, Tensor) or not asked
-    return Note("output", is_kept, "" if is_kept else f"A call returns {kind_of(got)}, not one tensor.")
+    return Note("output", is_kept, "" if is_kept else tr("A call returns {given}, not one tensor.", given=kind_of(got)))
 
 
 def hidden(layer: Any, handed: HandedLayer) -> int:
@@ -80,11 +81,14 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
     try:
         output = handed.output(layer, X, torch.tensor([3, 0]))[0][1]
     except Exception as error:
-        return Note("empty_rows", False, f"An example without a valid key raises {type(error).__name__}.")
+        told = tr("An example without a valid key raises {error}.", error=type(error).__name__)
+        return Note("empty_rows", False, told)
     nothing = torch.zeros(()) if W[1] is None else W[1]
-    gives = "NaN" if output.isnan().any() else "an average of its padding"
-    gives = "zeros" if torch.allclose(output.float(), nothing.float().expand_as(output), atol=1e-6) else gives
-    return Note("empty_rows", gives == "zeros", f"An example without a valid key gets {gives}.")
+    if torch.allclose(output.float(), nothing.float().expand_as(output), atol=1e-6):
+        return Note("empty_rows", True, tr("An example without a valid key gets zeros."))
+    if output.isnan().any():
+        return Note("empty_rows", False, tr("An example without a valid key gets NaN."))
+    return Note("empty_rows", False, tr("An example without a valid key gets an average of its padding."))
 
 
 def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
@@ -93,21 +97,22 @@ def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
     num_heads = max(handed.heads)
     _, told = handed.output(layer.eval(), X, lengths)
     if not isinstance(told, Tensor):
-        return Note("weights", False, "It reports no weights: `attention_weights` is not there.")
+        return Note("weights", False, tr("It reports no weights: `attention_weights` is not there."))
     right = right_weights(handed, layer, X, lengths, causal, in_out)
     averaged = told.dim() == 3 and told.shape == right.mean(1).shape
     if averaged and first_difference(told, right.mean(1)) is None:
-        return Note("weights", False, "The weights that it reports are averaged over the heads.")
+        return Note("weights", False, tr("The weights that it reports are averaged over the heads."))
     if told.shape != right.shape:
-        shape = f"{tuple(told.shape)} instead of {tuple(right.shape)}, (batch, heads, queries, keys)"
-        return Note("weights", False, f"The weights that it reports have the shape {shape}.")
+        words = {"own": tuple(told.shape), "right": tuple(right.shape)}
+        said = "The weights that it reports have the shape {own} instead of {right}, (batch, heads, queries, keys)."
+        return Note("weights", False, tr(said, **words))
     if first_difference(told, right):
-        return Note("weights", False, "The weights that it reports are not those of the formula.")
+        return Note("weights", False, tr("The weights that it reports are not those of the formula."))
     X = sequences(handed, 3, 50, hidden(layer, handed))
     _, dropped = handed.output(layer.train(), X, torch.full((3,), 50))
     zeros = (dropped == 0).double().mean() if isinstance(dropped, Tensor) else torch.zeros(())
     if zeros - (0.5 * causal) > 0.1:
-        return Note("weights", False, "The weights that it reports are those after dropout.")
+        return Note("weights", False, tr("The weights that it reports are those after dropout."))
     return Note("weights", num_heads > 0, "")
 
 
@@ -147,16 +152,18 @@ def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
     right = handed.output(layer.eval(), X, lengths)[0].double()
     once = handed.output(layer.train(), X, lengths)[0].double()
     if torch.equal(once, right):
-        return Note("dropout", False, NO_DROPOUT)
+        return Note("dropout", False, tr(NO_DROPOUT))
     kept = once.abs() > 1e-9
     if kept.double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
-        return Note("dropout", False, f"Dropout acts on the output{'.' if alone else ' and on the weights.'}")
+        both = tr("Dropout acts on the output and on the weights.")
+        return Note("dropout", False, tr("Dropout acts on the output.") if alone else both)
     heads = ((once - b_o) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
     weights = right_weights(handed, layer, X, lengths, causal, in_out).double()
     factors = heads @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
-    wrong = in_what_way(factors, weights > 0.02)
-    return Note("dropout", not wrong, f"Dropout acts on the weights{f': {wrong}' * bool(wrong)}.")
+    if wrong := in_what_way(factors, weights > 0.02):
+        return Note("dropout", False, tr("Dropout acts on the weights: {how}.", how=wrong))
+    return Note("dropout", True, tr("Dropout acts on the weights."))
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
@@ -166,20 +173,22 @@ def in_what_way(factors: Tensor, sure: Tensor) -> str:
         return ""
     factor = factors[kept & sure].median().item() if (kept & sure).any() else math.nan
     if not torch.allclose(factors[kept & sure], torch.tensor(factor, dtype=torch.double), rtol=0.02):
-        return "but some are neither dropped nor multiplied by what all others are"
+        return tr("but some are neither dropped nor multiplied by what all others are")
     share, due = 1 - kept[sure].double().mean().item(), 1 / (1 - RATE)
     for axis, name in enumerate(("examples", "heads", "queries", "keys")):
         both = sure & sure.roll(1, axis)
         by_chance = share**2 + (1 - share) ** 2
         same = (kept == kept.roll(1, axis))[both].double()
         if factors.shape[axis] > 1 and len(same) > 100 and same.mean() > (1 + by_chance) / 2:
-            return f"those of different {name} are dropped together"
+            return tr("those of different {axis} are dropped together", axis=tr(name))
     error = 5 * math.sqrt(RATE * (1 - RATE) / sure.sum().item())
     if abs(share - RATE) > error:
-        return f"{share:.0%} of them are dropped where {RATE:.0%} is asked for"
-    return (
-        f"those that are kept are multiplied by {factor:.3f} instead of {due:.3f}" if abs(factor - due) > 0.01 else ""
-    )
+        words = {"share": f"{share:.0%}", "rate": f"{RATE:.0%}"}
+        return tr("{share} of them are dropped where {rate} is asked for", **words)
+    if abs(factor - due) > 0.01:
+        words = {"own": f"{factor:.3f}", "right": f"{due:.3f}"}
+        return tr("those that are kept are multiplied by {own} instead of {right}", **words)
+    return ""
 
 
 def on_lengths(handed: HandedLayer) -> Note:
@@ -190,10 +199,12 @@ def on_lengths(handed: HandedLayer) -> Note:
         without = handed.output(layer, X, None)[0]
     except Exception as error:
         told = ": ".join(filter(None, error_in_words(error))).rstrip(".")
-        needed = "Give valid_lens the default None." if "missing" in told else "Without lengths, valid_lens is None."
-        return Note("no_lengths", False, f"A call without valid_lens raises {told}. {needed}")
+        needed = tr("Without lengths, valid_lens is None.")
+        needed = tr("Give valid_lens the default None.") if "missing" in told else needed
+        raises = tr("A call without valid_lens raises {error}.", error=told)
+        return Note("no_lengths", False, sentences([raises, needed]))
     same = torch.allclose(without, handed.output(layer, X, torch.tensor([3, 3]))[0], atol=1e-5)
-    return Note("no_lengths", same, "" if same else "Without valid_lens, some keys are masked.")
+    return Note("no_lengths", same, "" if same else tr("Without valid_lens, some keys are masked."))
 
 
 def on_bias(handed: HandedLayer) -> Note:
@@ -202,18 +213,22 @@ def on_bias(handed: HandedLayer) -> Note:
     try:
         layer = handed.build(num_heads, 2, bias=True)
     except TypeError as error:
-        return Note("bias", False, as_sentence(f"with `bias=True` the layer cannot be made: {error}"))
+        return Note("bias", False, tr("With `bias=True` the layer cannot be made: {error}.", error=error))
     for made, wanted in ((layer, True), (handed.build(num_heads, 2), False)):
         has = [b is not None for _, b in handed.pairs(made)[:4]]
         wrong = [name for name, b in zip(("W_q", "W_k", "W_v", "W_o"), has, strict=True) if b != wanted]
         if wrong:
-            given = "With `bias=True`" if wanted else "Without `bias`"
-            has_or_have = "has" if len(wrong) == 1 else "have"
-            return Note("bias", False, f"{given}, {', '.join(wrong)} {has_or_have} {'no' if wanted else 'a'} bias.")
+            if wanted:
+                told = "With `bias=True`, {names} has no bias."
+                told = told if len(wrong) == 1 else "With `bias=True`, {names} have no bias."
+            else:
+                told = "Without `bias`, {names} has a bias."
+                told = told if len(wrong) == 1 else "Without `bias`, {names} have a bias."
+            return Note("bias", False, tr(told, names=", ".join(wrong)))
     X = sequences(handed, 2, 4, hidden(layer, handed))
     matrices, given_biases, _ = handed.matrices(layer, num_heads)
     allowed = torch.ones(1, 1, 1, 4, dtype=torch.bool)
     W_q, W_k, W_v, W_o = matrices
     right = attention(X[0], X[1], X[2], allowed, W_q, W_k, W_v, W_o, num_heads, **given_biases)
     same = first_difference(handed.output(layer, X, torch.tensor([4, 4]))[0], right) is None
-    return Note("bias", same, "" if same else "With `bias=True`, the output is not the formula's.")
+    return Note("bias", same, "" if same else tr("With `bias=True`, the output is not the formula's."))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_lib.language import tr
 from mha_lib.pictures.picture import PAD, Canvas, Picture, font, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
@@ -50,13 +51,19 @@ def heatmaps(
     num_heads, num_queries, num_keys = weights.shape
     query_labels = labels("query_labels", query_labels, num_queries)
     key_labels = labels("key_labels", key_labels, num_keys)
-    titles = labels("titles", titles, num_heads, "head ")
+    numbered = [tr("head {head}", head=head) for head in range(num_heads)]
+    titles = labels("titles", numbered if titles is None else titles, num_heads)
     masked = masked_keys(valid_lens, num_queries, num_keys)
     _, columns = grid_shape(num_heads, columns)
     side = min(250, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
     names = query_labels, key_labels
     canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers, scale=scale)
-    what = f"Heat maps of {scale}s, {num_heads} × ({num_queries} queries × {num_keys} keys)"
+    sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
+    what = (
+        tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
+        if scale == "attention weight"
+        else f"Heat maps of {scale}s, {num_heads} × ({num_queries} queries × {num_keys} keys)"
+    )
     return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
 
 
@@ -89,13 +96,13 @@ def draw_maps(
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
-    left = max((font(40).getlength(name) / 4 for name in queries), default=-8) + 8
-    longest = max((font(40).getlength(name) / 4 for name in keys), default=0)
+    left = max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
+    longest = max((font(40, name).getlength(name) / 4 for name in keys), default=0)
     step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)
     is_upright = bool(keys) and longest + 3 > cells[0] * step
     below = (longest + 8 if is_upright else 16) if keys else 0
     widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
-    pitch = max(*widths, *(font(40).getlength(title) / 4 for title in titles)) + GAP
+    pitch = max(*widths, *(font(40, title).getlength(title) / 4 for title in titles)) + GAP
     heights = [one.shape[0] * cell for one, cell in zip(maps, cells, strict=True)]
     rows = [max(heights[start : start + columns]) for start in range(0, len(maps), columns)]
     width = max(left + min(columns, len(maps)) * pitch - GAP, left + 340 if keys else 300)
@@ -111,10 +118,11 @@ def draw_maps(
             _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
     canvas.scale(left, y)
-    canvas.text(left + 176, y + 4, scale, size=10, anchor="lm")
+    name = tr("attention weight") if scale == "attention weight" else scale
+    canvas.text(left + 176, y + 4, name, size=10, anchor="lm")
     if keys:
-        canvas.text(left + 176, y + 18, "rows: queries", size=10, anchor="lm", colour="query")
-        canvas.text(left + 256, y + 18, "columns: keys", size=10, anchor="lm", colour="key")
+        canvas.text(left + 176, y + 18, tr("rows: queries"), size=10, anchor="lm", colour="query")
+        canvas.text(left + 256, y + 18, tr("columns: keys"), size=10, anchor="lm", colour="key")
     return canvas
 
 
@@ -129,14 +137,17 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
     """Return an alternative text: the strongest link of each of the first four panels."""
     if not weights.numel():
-        return "There are no weights."
+        return tr("There are no weights.")
     parts = []
     for title, matrix in list(zip(titles, weights, strict=True))[:4]:
         query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
-        holes = f" ({crossed} of {matrix.numel()} weights are NaN)" if crossed else ""
+        holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
         parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
-    return "Strongest link, query → key: " + "; ".join(parts) + ("; …" if len(weights) > 4 else ".")
+    links = "; ".join([*parts, "…"] if len(weights) > 4 else parts)
+    if len(weights) > 4:
+        return tr("Strongest link, query → key: {links}", links=links)
+    return tr("Strongest link, query → key: {links}.", links=links)
 
 
 def draw_over_image(
@@ -225,7 +236,7 @@ def draw_words(
     strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
     for layer, strips in enumerate(rows):
         y = line + 48 + 22 * layer
-        canvas.text(0, y + 8, f"layer {layer}", size=10, anchor="lm")
+        canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
         for number, shades in enumerate(strips):
             x, cell = 54 + number * strip, (strip - 6) / len(shades)
             for i, fill in enumerate(shades):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from mha_lib.language import listed, tr
 from mha_lib.pictures.charts import LINES, check_curves, finish_axes, styled
 from mha_lib.pictures.picture import Picture
 
@@ -80,7 +81,8 @@ def curves_and_chance(
     places, low, high = chance
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     panel = figure.subplots()
-    panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label="random orders")
+    random = tr("random orders")
+    panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label=random)
     for name, curve, colour, style in styled(curves):
         lengths = errors[name].tolist() if errors else None
         panel.errorbar(
@@ -91,5 +93,7 @@ def curves_and_chance(
     finish_axes(panel, x_label, y_label)
     ends = {name: f" ± {errors[name][-1]:.2f}" if errors else "" for name in curves}
     last = "; ".join(f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items())
-    reading = f"At {x[-1]}: {last}; random orders {low[-1]:.2f} to {high[-1]:.2f}."
-    return Picture(figure, f"{y_label} by {x_label}: {', '.join(curves)}, and random orders", reading, caption)
+    words = {"x": x[-1], "curves": last, "low": f"{low[-1]:.2f}", "high": f"{high[-1]:.2f}"}
+    reading = tr("At {x}: {curves}; random orders {low} to {high}.", **words)
+    words = {"y": y_label, "x": x_label, "curves": listed(curves)}
+    return Picture(figure, tr("{y} by {x}: {curves}, and random orders", **words), reading, caption)

@@ -8,6 +8,7 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
+from mha_lib.language import sentences, tr
 from mha_lib.models.shipped import shipped_model
 from mha_lib.models.tasks import find_task
 from mha_lib.models.transformer import Encoder
@@ -76,7 +77,7 @@ class LayerExplorer(LivePicture):
             "key_names": names_of("key_names", key_names, keys),
         }
         first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
-        super().__init__("Heads of one layer", data, **first)
+        super().__init__(tr("Heads of one layer"), data, **first)
 
     @classmethod
     def of_lookups(cls, **first: Any) -> "LayerExplorer":
@@ -128,12 +129,22 @@ class LayerExplorer(LivePicture):
         columns, side = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0), max(130, 11 * max(weights.shape[1:]))
         masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
         names = self.data["query_names"][self.example], self.data["key_names"][self.example]
-        canvas = draw_maps(list(weights), [f"head {head}" for head in range(num_heads)], columns, side, masks, names)
+        titles = [tr("head {head}", head=head) for head in range(num_heads)]
+        canvas = draw_maps(list(weights), titles, columns, side, masks, names)
         largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))
-        heads, keys = "head" if num_heads == 1 else "heads", "key" if length == 1 else "keys"
-        size = self.num_hiddens // num_heads
-        state = f"{num_heads} {heads} of {size} features; sequence {self.example} has {length} valid {keys}"
-        return canvas, f"{state}. Largest weight of each head: {largest}. Hatched keys are masked.", f"{state}."
+        words = {
+            "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
+            "size": self.num_hiddens // num_heads,
+            "example": self.example,
+            "valid": length,
+        }
+        state = (
+            tr("{heads} of {size} features; sequence {example} has 1 valid key.", **words)
+            if length == 1
+            else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
+        )
+        most = tr("Largest weight of each head: {weights}.", weights=largest)
+        return canvas, sentences([state, most, tr("Hatched keys are masked.")]), state
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:

@@ -22,6 +22,7 @@ import traitlets
 from IPython import get_ipython
 from torch import Tensor
 
+from mha_lib.language import lang_code, words_in
 from mha_lib.pictures.picture import Canvas, Picture
 from mha_lib.pictures.shared_with_js import MODULES, style
 
@@ -200,6 +201,8 @@ class LivePicture(anywidget.AnyWidget):
             self._read_module()
         # In the order in which they are declared, since the places of one may depend on another.
         ordered = {name: first.pop(name) for name in self.choices if name in first}
+        if words := words_in(self._esm):
+            data = data | {"words": words, "lang": lang_code()}
         super().__init__(title=title, data=data, **ordered, **first)
         self.on_msg(self._hear)
 

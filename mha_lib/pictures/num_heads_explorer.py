@@ -6,6 +6,7 @@ import torch
 import traitlets
 from torch import Tensor
 
+from mha_lib.language import sentences, tr
 from mha_lib.models.heads_needed import HEAD_COUNTS, NUM_MESSAGES, SEEDS, heads_needed
 from mha_lib.models.neighbours import NUM_HIDDENS, SHIFTS, held_out_rows
 from mha_lib.models.one_head import NUM_TOKENS
@@ -59,13 +60,13 @@ class NumHeadsExplorer(LivePicture):
             "truth": self.truth.tolist(),
             "counts": list(HEAD_COUNTS),
             "features": NUM_HIDDENS,
-            "names": list(NAMES),
+            "names": [tr(name) for name in NAMES],
             "order": sorted(
                 range(len(SHIFTS)), key=lambda message: -SHIFTS[message]
             ),  # as in the row, from left to right
             "jobs": {f"{m}.{h}": [job(own.tolist()) for own in kept.on_message] for (m, h), kept in self.kept.items()},
         }
-        super().__init__("How many heads does it take?", data, **{"valid_lens": NUM_TOKENS, "query": 4, **first})
+        super().__init__(tr("How many heads does it take?"), data, **{"valid_lens": NUM_TOKENS, "query": 4, **first})
 
     @traitlets.validate("num_heads")
     def _validate_num_heads(self, proposal):
@@ -101,22 +102,30 @@ class NumHeadsExplorer(LivePicture):
         masked = masked_keys(torch.tensor(self.valid_lens), NUM_TOKENS, NUM_TOKENS)
         for head, (own, name) in enumerate(zip(self.weights(), jobs, strict=True)):
             x, y = head % columns * (SIDE + GAP), BARS + ABOVE + head // columns * (SIDE + ABOVE + GAP)
-            canvas.heat_map(x, y, SIDE / NUM_TOKENS, own, title=f"head {head}  {name}", masked=masked)
+            canvas.heat_map(
+                x, y, SIDE / NUM_TOKENS, own, title=f"{tr('head {head}', head=head)}  {name}", masked=masked
+            )
         canvas.scale(0, canvas.height - 2 * PAD - 22)
-        canvas.text(176, canvas.height - 2 * PAD - 18, "weight (rows: queries, columns: keys)", size=10, anchor="lm")
+        scale = tr("weight (rows: queries, columns: keys)")
+        canvas.text(176, canvas.height - 2 * PAD - 18, scale, size=10, anchor="lm")
         rights = {heads: percent(self.accuracy(heads)[0].item()) for heads in HEAD_COUNTS}
-        state = (
-            f"{self.num_heads} {'head' if self.num_heads == 1 else 'heads'} of {NUM_HIDDENS // self.num_heads} "
-            f"features: {rights[self.num_heads]} of the tokens name all {self.num_letters} letters, "
-            f"{self.valid_lens} of {NUM_TOKENS} keys valid"
+        state = tr(
+            "{heads} of {size} features: {share} of the tokens name all {letters} letters, "
+            "{valid} of {keys} keys valid.",
+            heads=tr("1 head") if self.num_heads == 1 else tr("{count} heads", count=self.num_heads),
+            size=NUM_HIDDENS // self.num_heads,
+            share=rights[self.num_heads],
+            letters=self.num_letters,
+            valid=self.valid_lens,
+            keys=NUM_TOKENS,
         )
-        every = ", ".join(f"{heads} {right}" for heads, right in rights.items())
-        heads = "; ".join(f"head {head} {name}" for head, name in enumerate(jobs))
-        return canvas, f"{state}. By num_heads: {every}. Mean weights: {heads}.", f"{state}."
+        every = tr("By num_heads: {shares}.", shares=", ".join(f"{heads} {right}" for heads, right in rights.items()))
+        means = "; ".join(f"{tr('head {head}', head=head)} {name}" for head, name in enumerate(jobs))
+        return canvas, sentences([state, every, tr("Mean weights: {heads}.", heads=means)]), state
 
     def _draw_bars(self, canvas: Canvas) -> None:
-        title = f"num_heads, and the share of tokens that name all {self.num_letters} letters"
-        canvas.text(0, 0, f"{title} (line: {len(SEEDS)} seeds)", size=11, colour="text")
+        title = "num_heads, and the share of tokens that name all {letters} letters (line: {seeds} seeds)"
+        canvas.text(0, 0, tr(title, letters=self.num_letters, seeds=len(SEEDS)), size=11, colour="text")
         bottom = BARS - 34
         for i, heads in enumerate(HEAD_COUNTS):
             right, x, colour = self.accuracy(heads), i * BAR, "text" if heads == self.num_heads else "soft"
@@ -140,5 +149,5 @@ def job(on_message: list[float]) -> str:
     most = max(on_message)
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:
-        return f"{(NAMES if most >= 0.5 else SIGNS)[named[0]]} {most:.2f}".replace(" 0.", " .")
-    return " ".join(SIGNS[message] for message in named) or "spread"
+        return f"{tr(NAMES[named[0]]) if most >= 0.5 else SIGNS[named[0]]} {most:.2f}".replace(" 0.", " .")
+    return " ".join(SIGNS[message] for message in named) or tr("spread")

@@ -9,13 +9,16 @@ import functools
 import html
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont
+from matplotlib.font_manager import FontProperties, findfont, fontManager
+from matplotlib.text import Text
 from PIL import Image, ImageDraw, ImageFont
 
+from mha_lib.language import chosen, lang, sentences, tr
 from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
@@ -23,6 +26,8 @@ FINER = 2  # lines are drawn this many times larger and then made smaller, which
 PAD = 12  # around a drawing, in pixels of the page
 INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
+FONTS = Path(__file__).with_name("fonts")  # of languages whose letters matplotlib's font lacks
+FIRST_HAN = "\u2e80"
 GROUND = "white"
 STILL = "mha-still"  # the class of all images
 # JupyterLab, VS Code, Sphinx themes and Colab say which theme is dark.
@@ -49,6 +54,7 @@ class Picture:
         self.drawing, self.what, self.reading = drawing, what, reading
         self.caption = reading if caption is None else caption
         if isinstance(drawing, Figure):
+            write_han(drawing)
             buffer = io.BytesIO()
             drawing.savefig(buffer, format="png", dpi=SCALE * INCH, facecolor=GROUND)
             self.png, self.width = few_colours(Image.open(buffer)), round(drawing.get_figwidth() * INCH)
@@ -58,7 +64,7 @@ class Picture:
     @property
     def alt(self) -> str:
         """The text for those who cannot see the image."""
-        return f"{self.what}. {self.reading}"
+        return sentences([tr("{sentence}.", sentence=self.what), self.reading])
 
     def __repr__(self) -> str:
         return self.alt
@@ -76,7 +82,8 @@ def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str
     source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     live = f' data-mha-live="{html.escape(key)}"' if key else ""
     return (
-        f'<figure{live} style="margin:0">{IN_THE_DARK}<img alt="{html.escape(alt)}" class="{STILL}" width="{width}" '
+        f'<figure{live}{lang()} style="margin:0">{IN_THE_DARK}'
+        f'<img alt="{html.escape(alt)}" class="{STILL}" width="{width}" '
         f'style="max-width:100%;height:auto;border-radius:8px" src="{source}">'
         f"<figcaption>{html.escape(caption)}</figcaption></figure>"
     )
@@ -121,13 +128,13 @@ class Canvas:
 
     def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = "soft"):
         """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
-        (place,), own = _fine((x, y)), font(SCALE * FINER * size)
+        (place,), own = _fine((x, y)), font(SCALE * FINER * size, text)
         self.written.append((text, _coarse(self._draw.textbbox(place, text, own, anchor))))
         self._draw.text(place, text, fill=_named(colour), font=own, anchor=anchor)
 
     def upright(self, x: float, y: float, text: str, *, size: int = 10, colour: Colour = "soft") -> None:
         """Write a line that stands upright and ends at the top, with its middle at x."""
-        own = font(SCALE * FINER * size)
+        own = font(SCALE * FINER * size, text)
         left, top, right, bottom = own.getbbox(text)
         mask = Image.new("L", (round(right - left), round(bottom - top)))
         ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=own)
@@ -207,9 +214,20 @@ def signed(number: float, digits: int = 2) -> str:
 
 
 @functools.lru_cache
-def font(size: int) -> ImageFont.FreeTypeFont:
-    """Return the font that matplotlib brings along, which has the signs that pictures need."""
-    return ImageFont.truetype(findfont("DejaVu Sans"), size)
+def font(size: int, text: str = "") -> ImageFont.FreeTypeFont:
+    """Return the font that matplotlib brings along, which has the signs that pictures need, or one for Han text."""
+    own = FONTS / f"{chosen()}.otf"
+    is_han = any(letter >= FIRST_HAN for letter in text) and own.exists()
+    return ImageFont.truetype(str(own) if is_han else findfont("DejaVu Sans"), size)
+
+
+def write_han(figure: Figure) -> None:
+    """Give all words of a chart a font with the Han characters of the chosen language, where it needs one."""
+    own = FONTS / f"{chosen()}.otf"
+    if own.exists():
+        fontManager.addfont(own)
+        for words in figure.findobj(Text):
+            words.set_fontfamily(["DejaVu Sans", FontProperties(fname=own).get_name()])
 
 
 def _fine(*places: tuple[float, float]) -> list[tuple[int, int]]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import traitlets
 
+from mha_lib.language import sentences as as_text
+from mha_lib.language import tr
 from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
 from mha_lib.pictures.heat_maps import draw_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
@@ -60,12 +62,12 @@ class SentenceExplorer(LivePicture):
         self._model, self._own = model, dict[str, SentenceMaps]()
         data = {
             **packed(self.maps),
-            "named": [{"layer": layer, "head": head, "name": name} for (layer, head), name in named.items()],
+            "named": [{"layer": layer, "head": head, "name": tr(name)} for (layer, head), name in named.items()],
             "layers": layers,
             "heads": heads,
             "can_ask": sentences is None and (model is not None or PACKAGE.is_there()),
         }
-        super().__init__("Where the heads of a sentence model look", data, **first)
+        super().__init__(tr("Where the heads of a sentence model look"), data, **first)
 
     @traitlets.observe("example", "text")
     def _stay_among_the_words(self, _change: Any) -> None:
@@ -102,13 +104,14 @@ class SentenceExplorer(LivePicture):
         one = self.shown()
         weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
         own = weights[self.layer, self.head]
-        most, head = int(own.argmax()), f"Layer {self.layer}, head {self.head}"
+        most, head = int(own.argmax()), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
         looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({own[most]:.2f})"
-        titles = looks, f"{head}: {name}" if name else head
+        titles = looks, f"{head}: {tr(name)}" if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
         shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
-        alt = f"{one.sentence}. {head}, {looks}. All weights: {shown}."
-        return canvas, alt, f"{head}: {looks}. Darker is more weight; below, all heads from the same word."
+        alt = [f"{one.sentence}. {head}, {looks}.", tr("All weights: {weights}.", weights=shown)]
+        hint = tr("Darker is more weight; below, all heads from the same word.")
+        return canvas, as_text(alt), as_text([f"{head}: {looks}.", hint])
 
 
 def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
+from mha_lib.language import sentences, tr
 from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import PAD, Canvas
 from mha_lib.pictures.shared_with_js import head_colour, rgb
@@ -43,7 +44,8 @@ class TransposeStepper(LivePicture):
     step = Place(lambda _: 7)
 
     def __init__(self, **first: Any):
-        super().__init__("Numbers on their way through transpose_qkv", {"orders": list(ORDERS)}, **{"step": 2, **first})
+        title = tr("Numbers on their way through transpose_qkv")
+        super().__init__(title, {"orders": list(ORDERS)}, **{"step": 2, **first})
 
     def steps(self) -> list[Step]:
         """Return the start and what torch makes of it with every move, there and back."""
@@ -61,15 +63,18 @@ class TransposeStepper(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         step = self.steps()[self.step]
-        state = f"Step {self.step}, {step.operation}: shape {tuple(step.tensor.shape)}"
+        operation = tr("start") if step.operation == "start" else step.operation
+        words = {"step": self.step, "operation": operation, "shape": tuple(step.tensor.shape)}
+        state = tr("Step {step}, {operation}: shape {shape}.", **words)
         tables = tables_of(step)
         rows = [
             " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
         ]
-        wrong = f" With these axes {self.strangers()} numbers end in another's place." if self.strangers() else ""
-        caption = f"{state}.{wrong} A colour is a head; {spell_out(tables[-1][1][-1][-1][-1])}."
-        orders = {"X": self.steps()[0].tensor, "now": step.tensor}
-        return draw_tables(step, orders), f"{state}. Rows: {'; '.join(rows)}.", caption
+        wrong = tr("With these axes {count} numbers end in another's place.", count=self.strangers())
+        address = tr("A colour is a head; {address}.", address=spell_out(tables[-1][1][-1][-1][-1]))
+        caption = sentences([state, wrong if self.strangers() else "", address])
+        orders = {"X": self.steps()[0].tensor, tr("now"): step.tensor}
+        return draw_tables(step, orders), sentences([state, tr("Rows: {rows}.", rows="; ".join(rows))]), caption
 
 
 def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canvas:
@@ -89,7 +94,7 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):
         canvas.box(62 * place, height + 2, 12, 12, fill=head_colour(head), radius=3)
-        canvas.text(62 * place + 16, height + 8, f"head {head}", size=10, anchor="lm")
+        canvas.text(62 * place + 16, height + 8, tr("head {head}", head=head), size=10, anchor="lm")
     canvas.text(62 * len(heads) + 8, height + 8, spell_out(int(tags[-1])), size=10, anchor="lm")
     for row, (name, tensor) in enumerate((orders or {}).items()):
         draw_order(canvas, height + 28 + STRIP * row, name, tensor.flatten().tolist())

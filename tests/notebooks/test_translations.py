@@ -1,6 +1,7 @@
 """Pages in other languages: made of catalogues, never of a sentence that is gone; what a translation loses is red."""
 
-import json
+import ast
+import math
 import re
 from collections import Counter
 from urllib.parse import unquote
@@ -8,14 +9,22 @@ from urllib.parse import unquote
 import nbformat
 import notebook_checks as checks
 import pytest
+import torch.nn as nn
+from fontTools.ttLib import TTFont
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, TRANSLATED, make_notebooks
 
-from tools import glossary, translations
+from mha_lib import exercises, pictures
+from mha_lib import language as spoken_language
+from mha_lib.checking.verdict import Verdict
+from mha_lib.checking.wording import as_sentence
+from mha_lib.exercises import whole_layer
+from mha_lib.language import tr
+from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
-from tools.messages import damage
+from tools.messages import KEEP, damage
 
-MAX_BYTES = 900_000
+MAX_BYTES = 1_100_000  # 00 and what the library says of it take 90,000 in each language
 PAGES = [path for language in LANGUAGES for path in sorted((ROOT / "notebooks" / language).glob("*.md"))]
 STEM = "04_sample"
 LONG = (
@@ -41,25 +50,167 @@ def test_pages_are_what_their_catalogues_make_and_nothing_is_damaged(capsys):
 
 
 def test_a_translated_notebook_is_no_notebook_of_its_own():
-    """It is made from its English, and never run."""
+    """It is made from its English, and run by a verb of its own."""
     assert not set(TRANSLATED) & set(make_notebooks.all_notebooks())
 
 
-def without_text(path):
-    """A notebook's file without what its texts say, and in what language."""
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    notebook["metadata"].pop("language", None)
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "markdown":
-            cell["source"] = None
-    return notebook
+class WithoutTexts(ast.NodeTransformer):
+    """Code with all its texts emptied, those between the fields of f-strings too."""
+
+    def visit_Constant(self, node):
+        return ast.Constant("") if isinstance(node.value, str) else node
+
+    def visit_JoinedStr(self, node):
+        self.generic_visit(node)
+        node.values = [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        node.values.sort(key=ast.dump)
+        return node
 
 
-def test_a_notebook_differs_in_its_texts_alone_and_its_links_lead_somewhere(subtests):
+def computing(notebook):
+    """What the cells of a notebook compute, and which they are, without what is said of it."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and not first_cell.is_first_cell(cell)]
+    trees = [ast.dump(WithoutTexts().visit(ast.parse(cell.source))) for cell in code]
+    return [(cell.id, cell.cell_type, cell.metadata) for cell in notebook.cells], trees
+
+
+def test_a_notebook_computes_what_the_english_does_and_its_links_lead_somewhere(subtests):
     for path in TRANSLATED:
         with subtests.test(f"{path.parent.name}/{path.stem}"):
-            assert without_text(path) == without_text(ROOT / "notebooks" / path.name)
-            assert list(checks.links_resolve(make_notebooks.read(path), path)) == []
+            notebook, english = make_notebooks.read(path), make_notebooks.read(ROOT / "notebooks" / path.name)
+            assert computing(notebook) == computing(english)
+            shown = [[len(cell.get("outputs", [])) for cell in each.cells] for each in (notebook, english)]
+            assert shown[0] == shown[1], "run: python -m tools.translations run"
+            assert list(checks.links_resolve(notebook, path)) == []
+
+
+QUOTED = re.compile(
+    r"(?i)the queen thanked the old quiet waiter because she was late|`[^`]*`|\w+(-\w+)+|Run All Above Selected Cell"
+)
+ENGLISH_WORDS = re.compile(r"\b(the|of|is|are|was|with|and|for|that|which|this|not|from|has|have|its|one|all)\b")
+
+
+def english_in(text):
+    """What is English in a text of another language: runs of three words and more of which one is a small word."""
+    runs = re.findall(r"[A-Za-z’'-]+(?:[ ,]+[A-Za-z’'-]+){2,}", QUOTED.sub(" ", text))
+    return [run for run in runs if ENGLISH_WORDS.search(run.lower())]
+
+
+def seen_in(notebook):
+    """What a learner reads in a notebook, cell by cell: texts, code's comments and texts, outputs, alt texts."""
+    for cell in notebook.cells:
+        yield cell.id, KEEP.sub(" ", cell.source) if cell.cell_type == "markdown" else ""
+        if cell.cell_type == "code" and not first_cell.is_first_cell(cell):
+            yield cell.id, " · ".join(code_messages.messages(cell.source))
+        for output in cell.get("outputs", []):
+            text = output.get("text", "") or " ".join(output.get("data", {}).values())
+            alts = " · ".join(re.findall(r'alt="([^"]*)"', text))
+            yield cell.id, f"{alts} · {re.sub('<style>.*?</style>|<[^>]*>', ' ', text)}"
+
+
+def test_english_is_found_and_what_is_quoted_is_not():
+    assert english_in("这里 the weights of a head 是") == ["the weights of a head"]
+    assert english_in("Câu *The queen thanked the old quiet waiter because she was late* và `rows of W_q`") == []
+
+
+def test_no_english_sentence_is_left_in_a_notebook_of_another_language(subtests):
+    for path in TRANSLATED:
+        with subtests.test(f"{path.parent.name}/{path.stem}"):
+            left = [(cell, run) for cell, text in seen_in(make_notebooks.read(path)) for run in english_in(text)]
+            assert left == []
+
+
+@pytest.fixture
+def spoken(monkeypatch):
+    """A language of three messages."""
+    words = {
+        "the shape must be {right}, yours is {own}": "{own} statt {right}",
+        "{sentence}.": "{sentence}!",
+        "✗ Not right.": "✗ Falsch.",
+        " ": "",
+    }
+    monkeypatch.setattr(spoken_language, "catalogue", lambda code: words if code == "de" else {})
+    monkeypatch.setenv("MHA_LANGUAGE", "de")
+
+
+def test_a_message_is_said_whole_and_knows_its_english(spoken):
+    shape = tr("the shape must be {right}, yours is {own}", right=(2, 3), own=(3, 2))
+    assert shape == "(3, 2) statt (2, 3)" and shape.english == "the shape must be (2, 3), yours is (3, 2)"
+    missing = "Every number has the wrong sign."
+    both = spoken_language.sentences([as_sentence(shape), missing])
+    assert both == f"(3, 2) statt (2, 3)!{missing}"
+    assert both.english == f"The shape must be (2, 3), yours is (3, 2). {missing}"
+    assert repr(Verdict("wrong", both)) == f"✗ Falsch.{both}"
+
+
+def test_a_language_without_a_catalogue_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"language must be one of en, .*got 'xx'"):
+        spoken_language.use("xx")
+
+
+@pytest.fixture
+def speaking(monkeypatch):
+    """Choose a language for a moment: ``speaking("zh")``."""
+    return lambda code: monkeypatch.setattr(spoken_language, "_chosen", code)
+
+
+def wrong_qkv(X, num_heads):
+    return X.reshape(X.shape[0] * num_heads, X.shape[1], -1)
+
+
+class WithoutScale(whole_layer.CompleteAttention):
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        return super().forward(queries * math.sqrt(self.W_q.out_features // self.num_heads), keys, values, valid_lens)
+
+
+@every_language
+def test_a_wrong_answer_is_told_in_the_language_with_its_step(language, speaking):
+    speaking(language)
+    wrong = exercises.transpose_qkv(wrong_qkv)
+    layer = exercises.layer_by_formula(WithoutScale)
+    assert layer.text.startswith(tr("Step {step}: {text}", step=4, text=""))
+    for verdict in (wrong, layer, exercises.layer_by_formula(nn.Module)):
+        assert not verdict and english_in(repr(verdict)) == [], verdict
+        assert f'lang="{LANGUAGES[language]["code"]}"' in verdict._repr_html_()
+    assert "{" not in repr(wrong) + repr(layer) and not re.search(r"zh-Hans|\b(vi|ja)\b", repr(wrong))
+
+
+@every_language
+def test_a_live_picture_gets_the_words_that_its_module_says(language, speaking):
+    assert "words" not in pictures.TransposeStepper().data
+    speaking(language)
+    picture = pictures.TransposeStepper()
+    said = spoken_language.catalogue(language)
+    assert picture.data["words"]["features a head"] == said["features a head"]
+    assert "The weights that it reports are averaged over the heads." not in picture.data["words"]
+    assert english_in(f"{picture!r} {picture.still().caption}") == []
+
+
+@pytest.mark.parametrize("language", fonts.FACES)
+def test_the_fonts_of_pictures_have_all_letters_of_the_catalogues(language):
+    with TTFont(fonts.FOLDER / f"{language}.otf") as font:
+        known = font.getBestCmap()
+    assert [letter for letter in fonts.letters(language) if "\u2e80" <= letter and ord(letter) not in known] == []
+
+
+CELL = """\
+names = ["one head", "W_q", "she"]  # one for each model
+for name in names:
+    print(f"{name}: both letters right for {len(name):.1f}")
+task = find_task("lookups")  # (b, h, n)
+"""
+
+
+def test_messages_of_code_are_its_comments_and_texts_and_no_names():
+    told = ["one for each model", "one head", "she", "{name}: both letters right for {len(name):.1f}"]
+    assert sorted(code_messages.messages(CELL)) == sorted(told)
+    words = {"one head": '1 "頭"', told[-1]: "{len(name):.1f} … {name}", "one for each model": "一つずつ"}
+    other = code_messages.translate(CELL, words)
+    assert 'f"{len(name):.1f} … {name}"' in other and "# 一つずつ" in other
+    namespace = {"find_task": str}
+    exec(other, namespace)
+    assert namespace["names"] == ['1 "頭"', "W_q", "she"]
+    assert [kind for kind, _ in code_messages.damage(told[-1], "{name}: 1")] == ["fields"]
 
 
 def test_links_of_a_page_lead_somewhere(subtests):

@@ -357,7 +357,7 @@ def test_the_still_of_the_next_word_tells_what_comes_and_marks_what_is_cut():
     assert cut.still().drawing.words[0] == "Without 5 of 270 heads: “Obama”, not “Miller”"
     lines = [len(picture.still().drawing.shapes) for picture in (whole, cut)]
     assert lines[1] == lines[0] + 10, "two lines cross each head that is cut"
-    assert "Miller 0.30" in whole.still().alt and "Miller 0.00" in cut.still().alt
+    assert "“Miller” 0.30" in whole.still().alt and "“Miller” 0.00" in cut.still().alt
     assert "“Obama”, not “Miller”, 0.61" in cut.still().alt
 
 

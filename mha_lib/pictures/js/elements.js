@@ -29,6 +29,13 @@ export const drawn = (name, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, name), attributes, children);
 export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
+let dictionary = {}; // what messages are in the reader's language, by their English
+/** A message in the reader's language, with what its braces name put in: a text, or parts where one is a node. */
+export const tr = (message, named = {}) =>
+  (dictionary[message] ?? message).replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
+/** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
+export const parts = (message, named = {}) => tr(message, named).split("*");
+
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
@@ -148,13 +155,14 @@ function topLine() {
  */
 export function picture(build) {
   const render = ({ model, el }) => {
-    const name = model.get("title");
+    const name = model.get("title"), lang = model.get("data").lang ?? null;
+    dictionary = model.get("data").words ?? {};
     if (!CSS.supports("color", "color-mix(in oklab, light-dark(#000, #fff), #000)")) {
-      el.textContent = `${name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.`;
+      el.textContent = tr("{name}: this picture moves from Chrome 123, Firefox 120 and Safari 17.5 on.", { name });
       return;
     }
     let asked = 0, isStale = true, isHidden = false, isTouched = false;
-    const frame = element("section", { class: "mha-live", "aria-label": name }), pointer = {};
+    const frame = element("section", { class: "mha-live", "aria-label": name, lang }), pointer = {};
     const { node: top, headline } = topLine(), line = readingLine();
     const show = () => {
       // While the theme changes, JupyterLab hides a panel for a moment: what is measured then is 0, so wait a frame. What

@@ -1,7 +1,7 @@
 // The heads of one layer on a sequence: its projections split into more or fewer heads, and keys masked. All is computed here.
 
 import { attentionWeights, indexOfLargest, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import { element, number, picture, roving, set, times } from "./elements.js";
+import { element, number, parts, picture, roving, set, times, tr } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
@@ -11,12 +11,14 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
   const { divisors, num_hiddens: size, trained, query_names, key_names, sizes: [batch, numQueries, numKeys] } = data;
   const [Q, K] = [linear(queries, W_q, b_q), linear(keys, W_k, b_k)];
-  const sequences = Object.fromEntries(times(batch, (example) => [example, `sequence ${example}`]));
+  const sequences = Object.fromEntries(times(batch, (example) => [example, tr("sequence {example}", { example })]));
+  const headNamed = (head) => tr("head {head}", { head });
+  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
   let weights = [], cards = [], framed = null;
 
   const strip = controls({
     ...(batch > 1
-      ? { example: { label: "sequence", options: sequences, write: (i) => ({ example: Number(i) }) } }
+      ? { example: { label: tr("sequence"), options: sequences, write: (i) => ({ example: Number(i) }) } }
       : {}),
     num_heads: {
       max: divisors.length - 1,
@@ -28,13 +30,13 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       max: numKeys,
       read: () => state.valid_lens[state.example],
       write: (length) => ({ valid_lens: state.valid_lens.with(state.example, length) }),
-      words: (length) => `${length} of ${numKeys}`,
+      words: (length) => tr("{length} of {count}", { length, count: numKeys }),
     },
   }, { class: "controls layer-controls" });
   const maps = element("div", { class: "maps" });
   const onpick = (cell) => choose({ cell }), isWritten = numKeys <= MOST_WRITTEN;
   const onhover = (cell) => point(cell === null ? null : { head: state.head, cell });
-  const label = "weights of the chosen head";
+  const label = tr("weights of the chosen head");
   const large = heatMap(numQueries, numKeys, { numbers: isWritten, label, onpick, onhover });
   const title = element("p", { class: "title" }), barsTitle = element("p", { class: "title" });
   const bars = element("div", { class: "columns", "aria-hidden": "true" }), frame = element("div");
@@ -58,7 +60,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       const onhover = (cell) => point(cell === null ? null : { head, cell });
       const onpick = (cell) => choose({ head, cell }), gap = count > 10 ? 0 : 0.05;
       const map = heatMap(numQueries, numKeys, { gap, "aria-hidden": true, onpick, onhover });
-      return { map, node: card(count > 6 ? String(head) : `head ${head}`, map, () => choose({ head })) };
+      return { map, node: card(count > 6 ? String(head) : headNamed(head), map, () => choose({ head })) };
     });
     set(maps, {
       "--columns": count <= 6 ? 6 : Math.min(count, 12),
@@ -74,27 +76,29 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     cards.forEach(({ map, node }, h) => {
       map.show(weights[h].data, masked);
       map.mark("chosen", (i) => i === cell);
-      set(node, { "aria-pressed": h === head, "aria-label": `head ${h}` });
+      set(node, { "aria-pressed": h === head, "aria-label": headNamed(h) });
     });
     const own = weights[head].data;
     large.show(own, masked);
     large.mark("chosen", (i) => i === cell);
-    large.say((i, query, key) => `query ${query}, key ${key}: ${masked(i) ? "masked" : number(own[i])}`, cell);
-    set(title, { text: `head ${head} (rows: queries)` });
-    set(barsTitle, { text: "weight in the framed cell, by head" });
+    large.say((i, query, key) => {
+      const weight = masked(i) ? tr("masked") : number(own[i]);
+      return tr("query {query}, key {key}: {weight}", { query, key, weight });
+    }, cell);
+    set(title, { text: tr("head {head} (rows: queries)", { head }) });
+    set(barsTitle, { text: tr("weight in the framed cell, by head") });
     const bar = ({ data: own }, h) =>
       element("i", { "--h": own[cell], "data-head": count > 12 && h % 4 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights.map(bar));
-    const heads = count === 1 ? "1 head" : `${count} heads`, keyWord = valid === 1 ? "key" : "keys";
-    const again = count === trained
-      ? ""
-      : `The layer was trained with ${trained} heads. Split anew, it is not trained anew.`;
-    const note = element(
-      "small",
-      {},
-      again || `The layer was trained with ${trained === 1 ? "1 head" : `${trained} heads`}.`,
-    );
-    headline("", heads, ` of ${size / count} features; sequence ${example} has `, `${valid} valid ${keyWord}`, note);
+    const trainedWith = { heads: manyHeads(trained) };
+    const note = count === trained
+      ? tr("The layer was trained with {heads}.", trainedWith)
+      : tr("The layer was trained with {heads}. Split anew, it is not trained anew.", trainedWith);
+    const told = { heads: manyHeads(count), size: size / count, example, valid };
+    const seen = valid === 1
+      ? parts("*{heads}* of {size} features; sequence {example} has *1 valid key*", told)
+      : parts("*{heads}* of {size} features; sequence {example} has *{valid} valid keys*", told);
+    headline(...seen, element("small", {}, note));
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
   }
 
@@ -103,18 +107,38 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const places = [Math.floor(cell / numKeys), cell % numKeys], { example } = state;
     const [query, key] = [query_names, key_names].map((names, i) => {
       const name = names[example][places[i]];
-      return name === String(places[i]) ? name : `“${name}” (position ${places[i]})`;
+      return name === String(places[i]) ? name : tr("“{name}” (position {at})", { name, at: places[i] });
     });
     return { query, key };
   }
 
   function read({ head, cell }, valid) {
     const key = cell % numKeys, row = rowOf(weights[head], Math.floor(cell / numKeys)), at = namesAt(cell);
-    if (!valid) return `Head ${head}, query ${at.query}: no key is valid, so all weights are 0.`;
-    const weight = key >= valid ? "is masked and weighs 0" : `weighs ${number(row[key], 3)}`,
-      best = indexOfLargest(row);
-    const most = best === key ? "the largest of its row" : `the largest of its row is ${number(row[best], 3)}`;
-    return `Head ${head}: query ${at.query} → key ${at.key} ${weight}, ${most}; the row sums to ${number(sumOf(row))}.`;
+    if (!valid) return tr("Head {head}, query {query}: no key is valid, so all weights are 0.", { head, ...at });
+    const best = indexOfLargest(row),
+      told = {
+        head,
+        ...at,
+        weight: number(row[key], 3),
+        largest: number(row[best], 3),
+        sum: number(sumOf(row)),
+      };
+    if (key >= valid) {
+      return tr(
+        "Head {head}: query {query} → key {key} is masked and weighs 0, the largest of its row is {largest}; the row sums to {sum}.",
+        told,
+      );
+    }
+    if (best === key) {
+      return tr(
+        "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row; the row sums to {sum}.",
+        told,
+      );
+    }
+    return tr(
+      "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row is {largest}; the row sums to {sum}.",
+      told,
+    );
   }
 
   const inLarge = element("div", {}, title, frame), inAll = element("div", {}, barsTitle, bars, scale());
@@ -122,6 +146,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     nodes: [strip, maps, element("div", { class: "detail" }, inLarge, inAll)],
     compute,
     paint,
-    hint: "Choose a head, or a cell.",
+    hint: tr("Choose a head, or a cell."),
   };
 });

@@ -1,7 +1,7 @@
 // How many heads does it take? Bars for the models with 1 to 12 heads; of the chosen one the maps and the answers for a row.
 
 import { indexOfLargest, matrix, rowOf, softmax, unpack } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, number, parts, picture, roving, set, times, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 
 const LETTERS = "abcdefghij";
@@ -20,7 +20,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const every = times(rows, (seed) => shares[seed * (size + 1) + state.valid_lens]);
     return { own: every[0], least: Math.min(...every), most: Math.max(...every) };
   };
-  const manyHeads = (heads) => heads === 1 ? "1 head" : `${heads} heads`;
+  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
   let weights = [], cards = [];
 
   const bars = counts.map((heads) => {
@@ -36,7 +36,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const barsTitle = element(
     "p",
     { class: "title" },
-    "num_heads: choose a bar. Height: all letters right; line: five seeds",
+    tr("num_heads: choose a bar. Height: all letters right; line: five seeds"),
   );
   const chart = element("div", {}, barsTitle, element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node)));
 
@@ -51,11 +51,11 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const heading = element(
     "tr",
     {},
-    element("th", { scope: "row" }, "letter"),
+    element("th", { scope: "row" }, tr("letter")),
     ...tokens.map((one) => element("td", {}, one)),
   );
   const table = element("table", { class: "named-letters" }, heading, ...named.map(({ node }) => node));
-  set(table, { "aria-label": "letters, and what the model names", onpointerleave: () => point(null) });
+  set(table, { "aria-label": tr("letters, and what the model names"), onpointerleave: () => point(null) });
   const lengths = controls({ valid_lens: { max: size } }, { class: "lengths-of" });
   const row = element(
     "div",
@@ -66,9 +66,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   );
   const maps = element("div", { class: "head-maps" });
 
-  const choices = [2, 4].map((count) => button(`${count} letters`, () => choose({ num_letters: count })));
-  const hint = element("p", { class: "title" }, "rows: queries, columns: keys; hatched: masked");
-  const tools = element("div", { class: "tools", role: "group", "aria-label": "letters to name" }, ...choices);
+  const choices = [2, 4].map((count) => button(tr("{count} letters", { count }), () => choose({ num_letters: count })));
+  const hint = element("p", { class: "title" }, tr("rows: queries, columns: keys; hatched: masked"));
+  const tools = element("div", { class: "tools", role: "group", "aria-label": tr("letters to name") }, ...choices);
 
   function compute() {
     const { num_heads: count, valid_lens: valid } = state, scores = keptOf(count, "scores");
@@ -91,7 +91,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       const map = heatMap(size, size, { gap: 0.08, "aria-hidden": true, onpick, onhover });
       const band = drawn("path", { class: "query" }), end = drawn("path", { class: "edge" }), job = element("span");
       map.over.append(end, band);
-      const top = element("p", {}, element("b", {}, count > 6 ? String(head) : `head ${head}`), " ", job);
+      const top = element("p", {}, element("b", {}, count > 6 ? String(head) : tr("head {head}", { head })), " ", job);
       return { map, band, end, job, node: element("div", { class: "head-map" }, top, map.node) };
     });
     set(maps, { "--columns": Math.max(count > 6 ? count / 2 : count, 3), "--few": count > 4 ? 3 : 2 });
@@ -108,7 +108,12 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       set(share, { text: percent(own) });
       set(node, { "aria-pressed": heads === count, "--own": own, "--least": least, "--most": most });
       set(node, {
-        "aria-label": `${manyHeads(heads)}: ${percent(own)}, five seeds ${percent(least)} to ${percent(most)}`,
+        "aria-label": tr("{heads}: {share}, five seeds {least} to {most}", {
+          heads: manyHeads(heads),
+          share: percent(own),
+          least: percent(least),
+          most: percent(most),
+        }),
       });
     });
     const answers = keptOf(count, "answers").data;
@@ -121,7 +126,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       });
     });
     tokens.forEach((token, i) => {
-      set(token, { "aria-pressed": i === state.query, "aria-label": `${LETTERS[letters[i]]}, position ${i}` });
+      set(token, {
+        "aria-pressed": i === state.query,
+        "aria-label": tr("{letter}, position {i}", { letter: LETTERS[letters[i]], i }),
+      });
       token.classList.toggle("pointed", i === query);
       token.classList.toggle("masked", i >= valid);
     });
@@ -133,38 +141,49 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       set(end, { d: valid < size ? `M${valid},0V${size}` : "" });
       set(job, { text: jobs[`${asked}.${count}`][head] });
     });
-    const each = count === asked
-      ? ", one for each letter"
+    const told = { heads: manyHeads(count), share: percent(right.own), letters: asked, size: features / count };
+    const seen = count === asked
+      ? parts("*{heads}*, one for each letter: *{share} right*", told)
       : count < asked
-      ? ` for ${asked} letters`
-      : ` of ${features / count} features`;
-    const masked = valid < size ? `, ${valid} of ${size} keys valid` : "";
-    headline("", manyHeads(count), `${each}: `, `${percent(right.own)} right`, masked, told(asked));
+      ? parts("*{heads}* for {letters} letters: *{share} right*", told)
+      : parts("*{heads}* of {size} features: *{share} right*", told);
+    const [before, who, each, share, end] = seen;
+    const masked = valid < size ? tr(", {valid} of {size} keys valid", { valid, size }) : "";
+    headline(before, who, each, share, `${end}${masked}`, element("small", {}, task(asked)));
     say(read(query, right));
   }
 
-  const told = (asked) => {
-    const each = asked === 2 ? "the letter" : "the two letters", others = asked === 2 ? "the one" : "the two";
-    return element("small", {}, `Each token names ${each} before it and ${others} after it, on a ring of ${size}.`);
-  };
+  const task = (asked) =>
+    asked === 2
+      ? tr("Each token names the letter before it and the one after it, on a ring of {size}.", { size })
+      : tr("Each token names the two letters before it and the two after it, on a ring of {size}.", { size });
 
   function read(query, { least, most }) {
-    const { head, key } = pointer.pointed ?? {}, from = `${LETTERS[letters[query]]} (position ${query})`;
+    const { head, key } = pointer.pointed ?? {};
+    const named = (i) => tr("{letter} (position {i})", { letter: LETTERS[letters[i]], i }), from = named(query);
     if (key !== undefined && head < weights.length) {
-      const weight = key >= state.valid_lens ? "masked" : `weight ${number(rowOf(weights[head], query)[key], 3)}`;
-      return `Head ${head}, query ${from}, key ${LETTERS[letters[key]]} (position ${key}): ${weight}.`;
+      const told = { head, query: from, key: named(key), weight: number(rowOf(weights[head], query)[key], 3) };
+      return key >= state.valid_lens
+        ? tr("Head {head}, query {query}, key {key}: masked.", told)
+        : tr("Head {head}, query {query}, key {key}: weight {weight}.", told);
     }
     const [low, high] = [least, most].map(percent);
-    const seeds = `Five seeds: ${low === high ? `${low} each` : `${low} to ${high}`}. `;
-    if (!state.valid_lens) return `${seeds}No key is valid, so every weight is 0.`;
+    const seeds = low === high
+      ? tr("Five seeds: {low} each.", { low })
+      : tr("Five seeds: {low} to {high}.", { low, high });
+    if (!state.valid_lens) return `${seeds} ${tr("No key is valid, so every weight is 0.")}`;
     const best = weights.map((own) => indexOfLargest(rowOf(own, query)));
     const keys = times(size, (key) => key).filter((key) => best.includes(key));
-    const parts = keys.map((key) => {
+    const reached = keys.map((key) => {
       const heads = best.flatMap((own, head) => own === key ? [head] : []);
-      return `${LETTERS[letters[key]]} at ${key} (head${heads.length > 1 ? "s" : ""} ${heads.join(", ")})`;
+      const told = { letter: LETTERS[letters[key]], key, heads: heads.join(", ") };
+      return heads.length > 1
+        ? tr("{letter} at {key} (heads {heads})", told)
+        : tr("{letter} at {key} (head {heads})", told);
     });
-    const valid = `${state.valid_lens} of ${size} keys valid. `;
-    return `${seeds}${valid}From ${from} the most weight goes to ${parts.join(", ")}.`;
+    const valid = tr("{valid} of {size} keys valid.", { valid: state.valid_lens, size });
+    const goes = tr("From {query} the most weight goes to {keys}.", { query: from, keys: reached.join(", ") });
+    return `${seeds} ${valid} ${goes}`;
   }
 
   const below = element("div", { class: "below-maps" }, scale(), hint, tools);

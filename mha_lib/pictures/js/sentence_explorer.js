@@ -1,13 +1,15 @@
 // A real sentence and all heads of a real model: choose a word, see where every head looks from there.
 
 import { bytesOf, indexOfLargest } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, number, parts, picture, roving, set, times, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 import { ownText } from "./own_text.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 84, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
 const LARGEST = 18, DOTTED = 15, SMALLEST = 12; // pixels of letters; below the middle one [CLS] and [SEP] are dots
+
+const headAt = (layer, head) => tr("layer {layer}, head {head}", { layer, head });
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, ask }) => {
   const { sentences, named, layers, heads } = data, numbers = bytesOf(data.weights);
@@ -21,7 +23,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
   const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
-  const strip = controls({ example: { label: "sentence", options, write } });
+  const strip = controls({ example: { label: tr("sentence"), options, write } });
   const canAsk = Boolean(ask && data.can_ask), asked = new Set();
   /** Learn a sentence from Python; `tell` hears what is wrong, or nothing, and then `act` may show it. */
   function learn(text, tell = () => {}, act = repaint) {
@@ -31,16 +33,20 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       if (!error) all.set(text, { tokens, weights: bytesOf(weights) }) && act();
     });
   }
-  const own = ownText(canAsk, "a sentence of your own", (text, tell) => {
+  const own = ownText(canAsk, tr("a sentence of your own"), (text, tell) => {
     learn(text, tell, () => choose({ text, query: inside(all.get(text)) }));
   });
-  const line = element("div", { class: "words", role: "group", "aria-label": "words: choose the query" });
+  const line = element("div", { class: "words", role: "group", "aria-label": tr("words: choose the query") });
   const arcs = drawn("svg", { class: "arcs", "aria-hidden": true });
   const chips = named.map(({ layer, head, name }) =>
-    button(name, () => choose({ layer, head }), { class: "chip", title: `layer ${layer}, head ${head}` })
+    button(name, () => choose({ layer, head }), { class: "chip", title: headAt(layer, head) })
   );
-  const names = element("div", { class: "tools named", role: "group", "aria-label": "heads with a name" }, ...chips);
-  const grid = element("div", { class: "glyphs", role: "group", "aria-label": "all heads", "--heads": heads });
+  const names = element(
+    "div",
+    { class: "tools named", role: "group", "aria-label": tr("heads with a name") },
+    ...chips,
+  );
+  const grid = element("div", { class: "glyphs", role: "group", "aria-label": tr("all heads"), "--heads": heads });
   const from = element("p", { class: "title" });
 
   /** What one head attends to from one word: weights on all words. */
@@ -66,11 +72,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
     const numbered = times(heads, (head) => element("span", { "aria-hidden": true }, head));
     const rows = times(layers, (layer) => [
-      element("span", { class: "first", "data-of": "layer" }, layer),
+      element("span", { class: "first", "data-of": tr("layer") }, layer),
       ...glyphs.slice(layer * heads, (layer + 1) * heads).map(({ node }) => node),
     ]);
     grid.replaceChildren(
-      element("span", { class: "first", "data-of": "head", "aria-hidden": true }),
+      element("span", { class: "first", "data-of": tr("head"), "aria-hidden": true }),
       ...numbered,
       ...rows.flat(),
     );
@@ -123,30 +129,44 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(word, {
         "--w": weights[i].toFixed(3),
         "aria-pressed": i === query,
-        title: `${tokens[i]}, weight ${number(weights[i])}`,
+        title: tr("{token}, weight {weight}", { token: tokens[i], weight: number(weights[i]) }),
       });
       if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
     fit();
     drawArcs(weights, query);
     for (const { node, strip, ...place } of glyphs) {
-      const row = rowAt(place.layer, place.head, query), label = `layer ${place.layer}, head ${place.head}`;
+      const row = rowAt(place.layer, place.head, query), label = headAt(place.layer, place.head);
       const isChosen = place.layer === state.layer && place.head === state.head;
       strip.show(row);
-      set(node, { "aria-pressed": isChosen, "aria-label": `${label}: most on ${tokens[indexOfLargest(row)]}` });
+      const most = tr("{head}: most on {token}", { head: label, token: tokens[indexOfLargest(row)] });
+      set(node, { "aria-pressed": isChosen, "aria-label": most });
       if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
     named.forEach((entry, i) => set(chips[i], { "aria-pressed": entry.layer === layer && entry.head === head }));
     const name = named.find((entry) => entry.layer === layer && entry.head === head)?.name,
-      of = `layer ${layer}, head ${head}`;
-    const key = pointer.pointed?.key ?? indexOfLargest(weights),
-      most = pointer.pointed?.key === undefined ? "most" : "this";
-    const who = element("b", { class: "q" }, tokens[query]), share = `${(100 * weights[key]).toFixed(0)} %`;
-    const small = element("small", {}, name ? `${name}: ${of}` : of);
-    headline("", who, " attends to ", tokens[key], " with ", share, " of its weight", small);
-    from.textContent = `all ${layers * heads} heads, from “${tokens[query]}”`;
-    const weight = `puts ${most} weight, ${number(weights[key])}, on “${tokens[key]}”`;
-    say(`From “${tokens[query]}”, ${of}${name ? ` (${name})` : ""} ${weight}.`);
+      of = headAt(layer, head);
+    const key = pointer.pointed?.key ?? indexOfLargest(weights), isMost = pointer.pointed?.key === undefined;
+    const small = element("small", {}, name ? `${name}: ${of}` : of), share = (100 * weights[key]).toFixed(0);
+    const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", {
+      query: "\u0000",
+      key: "\u0001",
+      share,
+    });
+    const tokenFor = { "\u0000": element("b", { class: "q" }, tokens[query]), "\u0001": tokens[key] };
+    headline(...seen.map((part) => tokenFor[part] ?? part), small);
+    from.textContent = tr("all {count} heads, from “{token}”", { count: layers * heads, token: tokens[query] });
+    const told = {
+      query: tokens[query],
+      head: name ? `${of} (${name})` : of,
+      weight: number(weights[key]),
+      key: tokens[key],
+    };
+    say(
+      isMost
+        ? tr("From “{query}”, {head} puts most weight, {weight}, on “{key}”.", told)
+        : tr("From “{query}”, {head} puts this weight, {weight}, on “{key}”.", told),
+    );
   }
 
   const sentence = element("div", { class: "sentence" }, arcs, line);
@@ -154,6 +174,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   return {
     nodes: [sentence, names, element("div", { class: "texts" }, strip, own), heading, grid],
     paint,
-    hint: "Choose a word, or another head.",
+    hint: tr("Choose a word, or another head."),
   };
 });

@@ -1,13 +1,14 @@
 // Where numbers go in transpose_qkv and back: a rail of steps, tiles that move, and the order in which they are read.
 
-import { button, element, picture, roving, set, times } from "./elements.js";
+import { button, element, parts, picture, roving, set, times, tr } from "./elements.js";
 
 // Pixels: a tile's width at most, beside other tables, and at least, its height; gaps between groups and between tables;
 // the names of rows, a line of names above a table, and a letter of them.
 const WIDTH = 54, GOOD = 34, LEAST = 26, HEIGHT = 30, GROUP = 12, TABLE = 26, EDGE = 64, LINE = 16, LETTER = 6.6;
 const TOP = 4 * LINE;
 
-const AXES = ["batch", "tokens", "heads", "features"], ONE = ["example", "token", "head", "feature"];
+const axesInWords = () => [tr("batch"), tr("tokens"), tr("heads"), tr("features")];
+const namesOfOne = () => [tr("example"), tr("token"), tr("head"), tr("feature")];
 const RIGHT = "0, 2, 1, 3", UNMOVED = "0, 1, 2, 3";
 
 /** The address of the i-th number of a tensor. */
@@ -15,7 +16,7 @@ const addressOf = (i, shape) =>
   shape.map((size, axis) => Math.floor(i / shape.slice(axis + 1).reduce((product, own) => product * own, 1)) % size);
 const indexOf = (tag, { tags, shape }) =>
   tags.includes(tag) ? `[${addressOf(tags.indexOf(tag), shape).join(", ")}]` : "";
-const spelled = (tag) => ONE.map((name, axis) => `${name} ${tag[axis]}`).join(", ");
+const spelled = (tag) => namesOfOne().map((name, axis) => `${name} ${tag[axis]}`).join(", ");
 
 /** Numbers in a row as [table][row][group], the last axes as rows and groups; the first ones count the tables. */
 function tablesOf(tags, shape, inGroups) {
@@ -32,17 +33,17 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
     const place = addressOf(i, turned);
     return times(4, (axis) => place[axes.indexOf(axis)]).join("");
   });
-  const example = (i) => [`[${i}]`, `example ${i}`];
-  const own = (i) => [`[${i}]`, `example ${Math.floor(i / h)}, head ${i % h}`];
+  const one = namesOfOne(), example = (i) => [`[${i}]`, `${one[0]} ${i}`];
+  const own = (i) => [`[${i}]`, `${one[0]} ${Math.floor(i / h)}, ${one[2]} ${i % h}`];
   const pair = (i) => {
     const places = addressOf(i, turned.slice(0, 2));
-    return [`[${places.join(", ")}]`, places.map((at, k) => `${ONE[axes[k]]} ${at}`).join(", ")];
+    return [`[${places.join(", ")}]`, places.map((at, k) => `${one[axes[k]]} ${at}`).join(", ")];
   };
-  const start = { shape: [b, n, h * d], name: "X", tags, title: example, row: "token", column: "feature" };
+  const start = { shape: [b, n, h * d], name: "X", tags, title: example, row: one[1], column: one[3] };
   const cut = { ...start, shape: sizes, name: "reshape", inGroups: true };
   const permuted = order === UNMOVED
     ? { ...cut, name: "permute" }
-    : { shape: turned, name: "permute", tags: moved, title: pair, row: ONE[axes[2]], column: ONE[axes[3]] };
+    : { shape: turned, name: "permute", tags: moved, title: pair, row: one[axes[2]], column: one[axes[3]] };
   const folded = { ...start, shape: [b * h, n, d], name: "reshape", tags: moved, title: own, isFolded: true };
   const back = [permuted, cut, start].map((move, i) => ({ ...move, name: ["reshape", "permute", "reshape"][i] }));
   const all = [start, cut, permuted, folded, ...back];
@@ -50,7 +51,7 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
 }
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say }) => {
-  const rail = element("div", { class: "rail", role: "group", "aria-label": "steps" });
+  const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps") });
   const stations = times(7, (i) => {
     const [dot, name, shape, at] = ["i", "span", "code", "b"].map((kind) => element(kind));
     return { name, shape, at, node: button([dot, name, shape, at], () => choose({ step: i }), { class: "station" }) };
@@ -61,26 +62,30 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
   roving(stations.map(({ node }) => node), 7, (step) => choose({ step }));
 
-  const stage = element("div", { class: "travel", role: "group", "aria-label": "numbers: choose one to follow" });
+  const stage = element("div", { class: "travel", role: "group", "aria-label": tr("numbers: choose one to follow") });
   const width = () => stage.clientWidth || 900, names = element("div", { "aria-hidden": "true" });
   const orders = ["X", "now", RIGHT].map((name) => {
     const field = element("div", { class: "in-order" });
-    return { field, cells: [], node: element("div", { class: "order" }, element("span", {}, name), field) };
+    return {
+      field,
+      cells: [],
+      node: element("div", { class: "order" }, element("span", {}, name === "now" ? tr("now") : name), field),
+    };
   });
   const reading = element("div", { class: "orders", "aria-hidden": "true" });
-  const key = "read row by row (flatten). Colour: head. Darker: later token";
+  const key = tr("read row by row (flatten). Colour: head. Darker: later token");
   reading.append(element("p", { class: "title" }, key), ...orders.map(({ node }) => node));
   let shown = "", tiles = [], moves = [], right = [];
 
   const open = { sizes: false, order: false };
   const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
   const sizes = controls({
-    batch_size: { label: "batch", min: 1, max: 3 },
-    num_tokens: { label: "tokens", min: 1, max: 5 },
-    num_heads: { label: "heads", min: 1, max: 4 },
-    head_size: { label: "features a head", min: 1, max: 4 },
+    batch_size: { label: tr("batch"), min: 1, max: 3 },
+    num_tokens: { label: tr("tokens"), min: 1, max: 5 },
+    num_heads: { label: tr("heads"), min: 1, max: 4 },
+    head_size: { label: tr("features a head"), min: 1, max: 4 },
   });
-  const order = controls({ axes: { label: "order of axes", options } });
+  const order = controls({ axes: { label: tr("order of axes"), options } });
   const toggles = {
     sizes: button("", () => (open.sizes = !open.sizes, repaint())),
     order: button("", () => (open.order = !isOpen("order"), choose({ axes: RIGHT }), repaint())),
@@ -102,30 +107,43 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   /** What the present step does: parts of the headline. */
   function seen(step, count, wrong) {
     const { num_heads: h, batch_size: b } = state, isRight = state.axes === RIGHT;
-    const moved = (i) => `moves ${movedBy(i)} of ${count} numbers`;
-    const order = state.axes.split(", ").map((axis) => AXES[axis]).join(", "), many = `${wrong} of ${count} numbers`;
-    return [
-      () => ["X: ", "a row is a token", `, its ${h} heads side by side`],
-      () => ["reshape ", moved(1), `: it cuts each row into ${h} heads`],
-      () => ["permute ", moved(2), isRight ? ": each head’s tokens come together" : `: ${order}`],
-      () =>
-        wrong
-          ? ["reshape: ", element("b", { class: "wrong" }, many), " are in another’s place"]
-          : ["reshape ", moved(3), `: ${b * h} matrices, one head of one example each`],
-      () => ["back: reshape ", moved(4), ", the first axis is split again"],
-      () => ["back: permute ", moved(5), ", each token’s heads come together"],
-      () => ["back: ", "every number is where it was", wrong ? `, though ${many} were in another’s place` : ""],
-    ][step]();
+    const axes = axesInWords(), order = state.axes.split(", ").map((axis) => axes[axis]).join(", ");
+    const told = { h, wrong, count, order, matrices: b * h, moved: step && movedBy(step) };
+    if (step === 0) return parts("X: *a row is a token*, its {h} heads side by side", told);
+    if (step === 1) return parts("reshape *moves {moved} of {count} numbers*: it cuts each row into {h} heads", told);
+    if (step === 2 && isRight) {
+      return parts("permute *moves {moved} of {count} numbers*: each head’s tokens come together", told);
+    }
+    if (step === 2) return parts("permute *moves {moved} of {count} numbers*: {order}", told);
+    if (step === 3 && wrong) {
+      const [before, many, after] = parts("reshape: *{wrong} of {count} numbers* are in another’s place", told);
+      return [before, element("b", { class: "wrong" }, many), after];
+    }
+    if (step === 3) {
+      return parts(
+        "reshape *moves {moved} of {count} numbers*: {matrices} matrices, one head of one example each",
+        told,
+      );
+    }
+    if (step === 4) {
+      return parts("back: reshape *moves {moved} of {count} numbers*, the first axis is split again", told);
+    }
+    if (step === 5) {
+      return parts("back: permute *moves {moved} of {count} numbers*, each token’s heads come together", told);
+    }
+    return wrong
+      ? parts("back: *every number is where it was*, though {wrong} of {count} numbers were in another’s place", told)
+      : parts("back: *every number is where it was*");
   }
 
   function words(step, wrong) {
-    if (step === 0) return "A number is its own address: example, token, head, feature.";
-    if (step === 3 && wrong) return "Outlined numbers are where another head, example or token belongs.";
-    if (step === 6 && wrong) return "A wrong order comes back right, too: a round trip does not detect it.";
+    if (step === 0) return tr("A number is its own address: example, token, head, feature.");
+    if (step === 3 && wrong) return tr("Outlined numbers are where another head, example or token belongs.");
+    if (step === 6 && wrong) return tr("A wrong order comes back right, too: a round trip does not detect it.");
     if (moves[step].name === "permute") {
-      return "permute changes the order in which the numbers are read; their memory stays as it was.";
+      return tr("permute changes the order in which the numbers are read; their memory stays as it was.");
     }
-    return "reshape reads the numbers in the same order and only changes where a row ends.";
+    return tr("reshape reads the numbers in the same order and only changes where a row ends.");
   }
 
   /** The left upper corner of every number, the names at the edges, and the height of all, side by side as there is room. */
@@ -149,7 +167,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         kind: "table",
       });
       if (groups > 1) {
-        edges.push(...times(groups, (g) => ({ x: xOf(x, g * size), y: y + 2 * LINE, text: `head ${g}` })));
+        edges.push(
+          ...times(groups, (g) => ({ x: xOf(x, g * size), y: y + 2 * LINE, text: tr("head {head}", { head: g }) })),
+        );
       }
       edges.push(
         ...times(
@@ -224,23 +244,22 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(node, { "aria-pressed": i === step });
     });
     set(toggles.sizes, {
-      text: `sizes ${moves[1].shape.join(" · ")} ${open.sizes ? "▴" : "▾"}`,
+      text: `${tr("sizes")} ${moves[1].shape.join(" · ")} ${open.sizes ? "▴" : "▾"}`,
       "aria-expanded": open.sizes,
     });
     set(toggles.order, {
-      text: isOpen("order") ? "back to 0, 2, 1, 3 ▴" : "try another order ▾",
+      text: isOpen("order") ? tr("back to 0, 2, 1, 3 ▴") : tr("try another order ▾"),
       "aria-expanded": isOpen("order"),
     });
     set(sizes, { hidden: open.sizes ? null : "" });
     set(order, { hidden: isOpen("order") ? null : "" });
     headline(...seen(step, tags.length, wrong.length));
     const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
-    const where = about &&
-      `${about} (${spelled(about)}) is at ${indexOf(about, present)}, number ${
-        present.tags.indexOf(about)
-      } in reading order. `;
-    say(`${where ?? ""}${words(step, wrong.length)}`);
+    const told = about &&
+      { tag: about, address: spelled(about), at: indexOf(about, present), i: present.tags.indexOf(about) };
+    const where = about ? `${tr("{tag} ({address}) is at {at}, number {i} in reading order.", told)} ` : "";
+    say(`${where}${words(step, wrong.length)}`);
   }
 
-  return { nodes: [rail, stage, reading, more], compute, paint, hint: "Choose a step, or a number to follow it." };
+  return { nodes: [rail, stage, reading, more], compute, paint, hint: tr("Choose a step, or a number to follow it.") };
 });

@@ -1,0 +1,54 @@
+"""The Han characters that pictures of the course need, as a small font for each language: python -m tools.fonts
+
+Taken from Noto Sans CJK (SIL Open Font License 1.1), which must be installed; only the letters of the catalogues.
+"""
+
+import subprocess
+
+from fontTools import subset
+from fontTools.ttLib import TTCollection
+
+from tools import translations
+
+FOLDER = translations.LIBRARY / "pictures" / "fonts"
+FACES = {"zh": "Noto Sans CJK SC", "ja": "Noto Sans CJK JP"}  # language → face
+PLAIN = "".join(map(chr, range(32, 127))) + "·×→−√…“”（），：；、。%"
+
+
+def letters(language):
+    """All letters of what code says in a language."""
+    said = translations.translated(translations.STRINGS, language).values()
+    of_notebooks = (
+        text
+        for stem, other in translations.pages()
+        if other == language
+        for block, text in translations.translated(stem, language).items()
+        if block in translations.of_code(stem)
+    )
+    return "".join(sorted({*PLAIN, *"".join(said), *"".join(of_notebooks)}))
+
+
+def write(language):
+    """Write the font of a language."""
+    found = subprocess.run(
+        ["fc-match", "--format=%{file}", FACES[language]], capture_output=True, text=True, check=True
+    ).stdout
+    faces = TTCollection(found, lazy=True).fonts
+    (face,) = [
+        face
+        for face in faces
+        if face["name"].getDebugName(4) == FACES[language] + " Regular"
+        or face["name"].getDebugName(1) == FACES[language]
+    ]
+    options = subset.Options(layout_features=[], hinting=False, name_IDs=[0, 1, 2, 3, 4, 5, 6, 13, 14])
+    maker = subset.Subsetter(options)
+    maker.populate(text=letters(language))
+    maker.subset(face)
+    FOLDER.mkdir(exist_ok=True)
+    face.save(FOLDER / f"{language}.otf")
+    print(language, (FOLDER / f"{language}.otf").stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    for name in FACES:
+        write(name)

@@ -1,0 +1,100 @@
+"""Messages of the library's code: what ``tr`` is called with in Python and JavaScript, and what exercises are made of.
+
+A message is found where it is written: as the first argument of ``tr``, under the name that is handed to it in the same
+file, in the tables below, whose entries are handed to it one by one, and in the exercises of notebook 00.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from tools.notebooks import NOTEBOOKS
+
+ROOT = NOTEBOOKS.parent
+LIBRARY = ROOT / "mha_lib"
+OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "covering_head", "five_heads")
+IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
+
+
+def strings():
+    """Each message, with the files that it stands in."""
+    found = {}
+    for path in sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]):
+        for message in of_python(path) if path.suffix == ".py" else of_javascript(path):
+            if (file := str(path.relative_to(ROOT))) not in found.setdefault(message, []):
+                found[message].append(file)
+    for module, messages in of_tables():
+        path = str(Path(module.__file__).relative_to(ROOT))
+        for message in messages:
+            if path not in found.setdefault(message, []):
+                found[message].append(path)
+    return {message: files for message, files in found.items() if message.strip(" ,")}  # separators: languages.toml
+
+
+def of_python(path):
+    """What ``tr`` and ``listed`` are called with in a Python file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            named.setdefault(node.targets[0].id, []).extend(constants(node.value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            if node.func.id == "tr":
+                first = node.args[0]
+                assert not isinstance(first, ast.JoinedStr), f"{path.name}:{node.lineno}: a message is no f-string"
+                yield from named.get(first.id, []) if isinstance(first, ast.Name) else constants(first)
+            elif node.func.id == "listed" and path.name != "language.py":
+                yield from constants(node.args[1]) if len(node.args) > 1 else [", "]
+
+
+def constants(node):
+    """The texts that an expression may be, where it is a text or a choice between texts."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.IfExp):
+        return [*constants(node.body), *constants(node.orelse)]
+    return []
+
+
+def of_javascript(path):
+    """What ``tr`` is called with in a JavaScript file."""
+    text = path.read_text(encoding="utf-8")
+    other = re.search(r'\b(?:tr|parts)\((?!\s*").*', "" if path.name == "elements.js" else text)
+    assert not other, f"{path.name}: a message is written where it is said, not: {other[0]}"
+    return [re.sub(r'\\(["\\])', r"\1", message) for message in IN_JS.findall(text)]
+
+
+def of_tables():
+    """Messages that are handed to ``tr`` one by one: modules, and what they hold."""
+    from mha_lib import exercises
+    from mha_lib.checking import diagnosis, running, verdict
+    from mha_lib.exercises import first_pruning, setup_check, transposing, whole_layer
+    from mha_lib.models import pretrained
+    from mha_lib.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
+    from mha_lib.pictures import drawing, num_heads_explorer
+
+    yield verdict, verdict.SIGNS.values()
+    yield running, [running.NO_LIMIT]
+    yield diagnosis, [*diagnosis.ERRORS.values(), *diagnosis.FORMS, *diagnosis.ALONG_AN_AXIS, *diagnosis.OF_PARTS]
+    yield diagnosis, diagnosis.PROPERTIES
+    yield transposing, transposing.DIGITS
+    yield setup_check, [purpose for purpose, _ in setup_check.PACKAGES.values()]
+    yield layer_check, [*layer_check.NEXT.values(), *layer_check.CANNOT.values(), *layer_check.GATES]
+    yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]
+    yield layer_notes, [layer_notes.NO_DROPOUT, "examples", "heads", "queries", "keys"]
+    yield handed_layer, [*handed_layer.KINDS.values(), *handed_layer.UNFINISHED.values()]
+    yield wrong_attention, [text for text, _ in wrong_attention.wrong_attentions()]
+    yield pretrained, pretrained.NAMED_HEADS.values()
+    yield num_heads_explorer, num_heads_explorer.NAMES
+    yield drawing, drawing.words("multi_head_attention")
+    steps = ["The idea", "The shapes", "To begin with"]
+    for module, names in (
+        (transposing, OF_NOTEBOOK_00[:1]),
+        (whole_layer, OF_NOTEBOOK_00[1:3]),
+        (first_pruning, OF_NOTEBOOK_00[3:]),
+    ):
+        for name in names:
+            exercise = exercises.COURSE[name]
+            yield module, [*steps, *exercise.hints.values(), getattr(exercise, "praise", "")]
+            yield module, [text for text, _ in getattr(exercise, "mistakes", [])]
