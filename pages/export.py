@@ -10,13 +10,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CHECKING = HERE.parent / "mha_lib" / "checking"
 ROOMS = ("comparing", "diagnosis", "exercise", "running", "wording")
-KEY = re.compile(r'\bsay\(\s*"([^"]+)"|, "((?:times what|is added)[^"]*)"')  # the last two are in a table
+KEY = re.compile(r'\bsay\(\s*"([^"]+)"|(?:, |else )"((?:times what|is added|they come as)[^"]*)"')  # some are in tables
 
 
 def words():
     """The sentences that the verdict says, by the words it knows them by; and the tables it goes through."""
     trees = {name: ast.parse((CHECKING / f"{name}.py").read_text(encoding="utf-8")) for name in ROOMS}
-    known = {template for tree in trees.values() for template in templates(tree)}
+    known = {re.sub(r"\{\w+\}", "{}", template) for tree in trees.values() for template in templates(tree)}
     keys = {first or second for first, second in KEY.findall((HERE / "verdict.py").read_text(encoding="utf-8"))}
     tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
     lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}

@@ -104,7 +104,7 @@ def equal(got, right):
 
 def kind_of(value):
     if isinstance(value, T.Tensor):
-        return say("a tensor{} of shape", "", value.shape)
+        return say("a tensor of shape", value.shape)
     name = type(value).__name__
     name = ("an " if name[0].lower() in "aeiou" else "a ") + name
     return f"{name} of {len(value)}" if isinstance(value, (list, tuple, dict)) else name
@@ -203,16 +203,16 @@ class Result:
     def problem(self, words=two_numbers):
         got, right = self.numbers, self.right
         if self.error:
-            line = say("at “", trimmed(self.line, 60)) if self.line else ""
-            return say("your code raises", ": ".join([x for x in self.error if x]).rstrip("."), line)
+            error = ": ".join([x for x in self.error if x]).rstrip(".")
+            return say("at “", error, trimmed(self.line, 60)) if self.line else say("your code raises {}", error)
         if got is None:
-            return say("your function returns", kind_of(right) + " is", given(self.value))
+            return say("your function returns", kind_of(right) + " is needed", given(self.value))
         if got.shape != right.shape:
             return say("the shape must be", right.shape, got.shape)
         place = first_difference(got, right)
         if place is not None:
             yours, other = words(got[tuple(place)].item(), right[tuple(place)].item())
-            return say("{} {} instead of {}", say("position {} holds", place), yours, other)
+            return say("position {} holds {} instead of {}", place, yours, other)
         return say("must be floating-point numbers", got.dtype) if got.dtype.rank < 2 else None
 
     def is_packed_otherwise(self):
@@ -239,7 +239,7 @@ def form(results):
     start = "The numbers are right, but they come"
     if all([isinstance(result.value, tuple) and len(result.value) == 1 for result in wrong]):
         bad = [one for one in wrong if Result(one.trial, one.right, one.value[0]).problem()]
-        yield say("a tuple of 1 part", "The function returns" if bad else start + " as")
+        yield say("returns a tuple of 1 part" if bad else "they come as a tuple", say("as a comma behind"))
     if all([result.is_packed_otherwise() for result in wrong]):
         yield f"{start} as {given(wrong[0].value)}; {kind_of(wrong[0].right)} is needed."
 
@@ -320,9 +320,7 @@ def rearranged(pairs, axis, what):
         twice = twice or alike != [sum(row) for row in same]
         moved += [(place, row.index(True)) for place, row in enumerate(same) if not row[place]]
     if moved and not one_for_all and not (twice and pairs[0][1].dim() == 1):
-        yield say(
-            "what belongs at position", what, say("more than once") if twice else say("in another order"), *moved[0]
-        )
+        yield say("more than once", what, *moved[0]) if twice else say("in another order", what, *moved[0])
 
 
 def ratio(got, right):
@@ -391,7 +389,7 @@ class Checker:
             exec(source, names)
         except Exception as error:
             kind, said, line = error_in_words(error, source)
-            return verdict("error", f"{kind}: {said}" + (say("at “", line) if line else ""))
+            return verdict("error", f"{kind}: {said}" + (f" at “{line}”" if line else ""))
         try:
             answer = names.get(self.data["name"])
             if answer is None:
@@ -416,7 +414,7 @@ class Checker:
             if isinstance(before, T.Tensor) and not same_numbers(before, after):
                 raise Mistake(say("in place, which spoils", f"`{name}`"))
         if value is None or value is Ellipsis:
-            raise NotYet(say("The function returns nothing so far", say("printing is not") * ("print(" in source)))
+            raise NotYet(say("printing is not") if "print(" in source else say("nothing so far."))
         return Result(trial, right, value)
 
     def examine(self, answer, source):
@@ -436,7 +434,7 @@ class Checker:
             shown, text = failed[0], text or next(self.errors(failed[0]), "")
         text = text or ("" if failed else next(self.described(results, stages, source), ""))
         call = ", ".join([words for words in (call_in_words(self.data["names"], shown.trial), stages[-1]) if words])
-        seen = sentence(shown.problem(self.words)) + (say("Seen", call) if call else "")
+        seen = sentence(shown.problem(self.words)) + (" " + say("Seen", call) if call else "")
         return verdict("wrong", text or seen, seen if text else "")
 
     def named(self, results):
