@@ -111,7 +111,7 @@ def test_each_mistake_with_blocks_passes_a_weak_test_and_is_caught_by_the_strong
 def test_unchecked_guesses_pass_where_none_is_rejected(story):
     lines = [line.split(", ")[1].split() for line in shown_by("def test(guesses").splitlines()]
     assert lines == [["right", "passes"], ["unchecked", "passes"], ["right", "passes"], ["unchecked", "CAUGHT"]]
-    for guesses, gained in ((3, 4), (4, 4)):  # of four guesses one is rejected, and the large model's token stands there
+    for guesses, gained in ((3, 4), (4, 4)):  # of four guesses one is rejected
         text = [5]
         for _ in range(10):
             longer = story["speculate"](text, guesses)
