@@ -6,7 +6,7 @@ In comments letters as in ``watching``.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from mha_lib.heads.watching import Attended
 
 Layout = Callable[[Tensor], Tensor]
 CHANGED = "a norm, a gate or another order lies between"
+NOT_THE_BATCH = "the first axis is not the batch"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class FoundLayer:
     Attributes:
         name: the smallest module that has both the attention and the module that mixes its heads; where it has several
             of these, the module that mixes them.
-        kind: "self", or "cross" where there were other numbers of keys than of queries.
+        kind: "self", or "cross" where there were other numbers of keys than of queries: those of another sequence, or
+            some tokens of the same one, such as global tokens.
         num_heads, num_key_value_heads, head_size: neighbouring heads share the values of one key-value head.
         mixing: the name of the module that mixes the heads, W_o in the course.
         uses: how often the layer is computed in one pass of the model.
@@ -65,15 +67,18 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
         side_by_side = result.transpose(1, 2)  # (b, h, q, d) -> (b, q, h, d)
         if X.shape[-1] != num_heads * head_size or X.numel() != result.numel():
             continue
-        if not torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
-            reason = _between(one, X.reshape(side_by_side.shape), arrange)
+        if X.dim() == 3 and X.shape[:2] == (num_queries, len(result)) != (len(result), num_queries):
+            reason = NOT_THE_BATCH
+        elif torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
+            reason = ""
+        else:
+            reason = _between(one, X, arrange)
         if reason in ("", CHANGED) and num_queries < 2:
             return "the example has one query alone: give one of two tokens or more"
-        if not reason or torch.equal(X.reshape(-1), side_by_side.reshape(-1)):
+        if not reason:
             kind = "self" if values.shape[-2] == num_queries else "cross"
-            num_values = 1 + sum(not torch.equal(values[:, i], values[:, i - 1]) for i in range(1, values.shape[1]))
             name = common_name(names[one.module], names[module])
-            return FoundLayer(name, kind, num_heads, num_values, head_size, names[module])
+            return FoundLayer(name, kind, num_heads, _num_different(values), head_size, names[module])
     received = (
         f"{names[module]} receives {tuple(X.shape)}, which is not the heads {tuple(one.result.shape)} side by side"
     )
@@ -88,16 +93,28 @@ def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
     return "?" if isinstance(mixing, str) else names[mixing[0]]
 
 
-def _between(one: Attended, X: Tensor, arrange: Layout) -> str:
-    """What lies between heads and X (b, q, h, d): "" where each head is alone multiplied by what does not depend on it.
+def _num_different(values: Tensor) -> int:
+    """How many key-value heads are in values (b, g, k, d): neighbours are one where all have as many equal copies."""
+    new = [i for i in range(values.shape[1]) if not i or not torch.equal(values[:, i], values[:, i - 1])]
+    copies = {end - start for start, end in pairwise([*new, values.shape[1]])}
+    return len(new) if len(copies) == 1 else values.shape[1]
 
-    Then X is linear in what attention gave, and head h reaches its own slice and no other: both are asked of the
-    gradient.
+
+def _between(one: Attended, received: Tensor, arrange: Layout) -> str:
+    """What lies between heads and what is received, in the order (b, q, h, d).
+
+    It is "" where each head is alone multiplied by what does not depend on it. Then the tensor is linear in what
+    attention gave, head h reaches its own slice and no other, and so does an example: all are asked of the gradient.
     """
-    if not X.requires_grad or one.output is None:
+    if not received.requires_grad or one.output is None:
         return CHANGED
+    X = received.reshape(arrange(one.result).transpose(1, 2).shape)
     num_heads = X.shape[2]
     probe = torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).to(X)
+    if received.dim() == 3 and len(received) == len(X) > 1:
+        gradient = torch.autograd.grad((X[0] * probe[0]).sum(), one.output, retain_graph=True, allow_unused=True)[0]
+        if gradient is not None and arrange(gradient.reshape(one.result.shape))[1:].any():
+            return NOT_THE_BATCH
     for head in range(num_heads):
         part = (X[:, :, head] * probe[:, :, head]).sum()
         gradient = torch.autograd.grad(part, one.output, retain_graph=True, allow_unused=True)[0]

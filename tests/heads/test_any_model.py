@@ -244,6 +244,28 @@ class AsFunction(Folded):
         return F.linear(pooled, self.mix.weight)
 
 
+class PositionsFirst(Folded):
+    """Positions before examples, (n, b, w)."""
+
+    def forward(self, X):
+        Q, K, V = (W(X).unflatten(-1, (3, 8)).permute(1, 2, 0, 3) for W in (self.query, self.key, self.value))
+        return self.mix(F.scaled_dot_product_attention(Q, K, V).permute(2, 0, 1, 3).flatten(2))
+
+
+@pytest.mark.parametrize("shape", [(5, 2, 24), (5, 1, 24), (4, 4, 24)])
+def test_positions_before_examples_are_not_taken_for_examples(shape):
+    found = heads.of(PositionsFirst().eval(), torch.randn(shape))
+    assert not found.layers and found.unknown[""].endswith("side by side: the first axis is not the batch")
+
+
+def test_heads_of_zeros_are_not_one_key_value_head():
+    model = Folded().eval()
+    with torch.no_grad():
+        for parameter in model.value.parameters():
+            parameter[:16] = 0  # heads 0 and 1 of 3
+    assert heads.of(model, torch.randn(2, 5, 24)).layers[""].num_key_value_heads == 3
+
+
 @pytest.mark.parametrize(
     ("Model", "number", "reason"),
     [
