@@ -34,7 +34,9 @@ class Removal:
         parameters: their number.
         cache_bytes: of the keys and values that the model returns for the example; 0 where it returns none.
         seconds: of one pass over the example, the best of three.
-        difference: the largest difference between the smaller and the gated model's output, on two inputs.
+        difference: the largest difference between the smaller and the gated model's output, on two inputs; on one,
+            where the second is the example again (see ``FoundHeads.remove``).
+        sizes: the integers of modules that were changed, by module and attribute.
     """
 
     plan: dict[str, list[int]]
@@ -42,6 +44,7 @@ class Removal:
     cache_bytes: tuple[int, int]
     seconds: tuple[float, float]
     difference: float
+    sizes: dict[str, tuple[int, int]]
 
 
 def removed(
@@ -54,16 +57,17 @@ def removed(
     example: Inputs = (found.inputs, found.named)
     second = (second_inputs, second_named) if second_inputs or second_named else _another(example)
     smaller, off = copy.deepcopy(found.model).eval(), {}
+    sizes: dict[str, tuple[int, int]] = {}
     for name, heads in plan.items():
         if not heads:
             continue
         off[name] = list(heads)
-        _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
+        sizes |= _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
     difference = 0.0
     for inputs, named in (example, second):
         expected = _expected(found, off, (inputs, named))
         one = _difference(smaller, (inputs, named), expected)
-        if one > _tolerance(expected):
+        if not one <= _tolerance(expected):  # nor is NaN
             raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
         difference = max(difference, one)
     for module, whole in zip(smaller.modules(), found.model.modules(), strict=True):
@@ -71,7 +75,7 @@ def removed(
     both = (found.model, smaller)
     parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
     caches, seconds = zip(*(_cost(model, example) for model in both), strict=True)
-    return smaller, Removal(off, parameters, caches, seconds, difference)  # type: ignore[arg-type]
+    return smaller, Removal(off, parameters, caches, seconds, difference, sizes)  # type: ignore[arg-type]
 
 
 def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs) -> Tensor:
@@ -80,8 +84,10 @@ def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: In
         return first_tensor(found.model(*example[0], **example[1]))
 
 
-def _cut(model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], expected: Tensor) -> None:
-    """Take these heads out of one layer of the copy, or say why it cannot be done."""
+def _cut(
+    model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], expected: Tensor
+) -> dict[str, tuple[int, int]]:
+    """Take these heads out of one layer of the copy and return the sizes changed, or say why it cannot be done."""
     layer, example = found.layers[name], (found.inputs, found.named)
     mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
     if not kept:
@@ -101,7 +107,7 @@ def _cut(model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], e
     columns[kept] = True
     _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
     numbers = _names_of_numbers(found.model)
-    _fit_sizes(model, layer, one, (len(kept), num_groups), numbers, example, expected)
+    return _fit_sizes(model, layer, one, (len(kept), num_groups), numbers, example, expected)
 
 
 def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
@@ -190,8 +196,8 @@ def _fit_sizes(
     numbers: set[tuple[type, str]],
     example: Inputs,
     expected: Tensor,
-) -> None:
-    """Set the integers of the layer's modules to the new sizes, where that gives what is expected."""
+) -> dict[str, tuple[int, int]]:
+    """Set as few integers of the layer's modules to new sizes as give what is expected, and return these."""
     names = {module: name for name, module in model.named_modules()}
     old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
     (h, g), d = old, layer.head_size
@@ -211,7 +217,7 @@ def _fit_sizes(
         if (type(module), name) not in numbers
     ][:MOST_SIZES]
     why = "no size fits"
-    for chosen in sorted(product((True, False), repeat=len(places)), key=sum, reverse=True):
+    for chosen in sorted(product((True, False), repeat=len(places)), key=sum):
         for new, (module, name, before, after) in zip(chosen, places, strict=True):
             setattr(module, name, after if new else before)
         try:
@@ -220,7 +226,11 @@ def _fit_sizes(
             why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
         if difference <= _tolerance(expected):
-            return
+            return {
+                f"{names[module]}.{name}".lstrip("."): (before, after)
+                for new, (module, name, before, after) in zip(chosen, places, strict=True)
+                if new
+            }
         why = f"it is off by {difference:.1e}"
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
@@ -294,11 +304,19 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
     seconds = []
     with torch.no_grad(), evaluating(model):
         for _ in range(3):
+            _wait(model)
             start = time.perf_counter()
             output = model(*example[0], **example[1])
+            _wait(model)
             seconds.append(time.perf_counter() - start)
     cache = getattr(output, "cache", None)  # of transformers from 5.24 on
     cache = getattr(output, "past_key_values", None) if cache is None else cache
     layers = getattr(cache, "layers", None)
     kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
     return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)
+
+
+def _wait(model: nn.Module) -> None:
+    """Wait for the accelerator that a model is on, which computes while Python goes on."""
+    if (device := next(model.parameters()).device).type not in ("cpu", "meta"):
+        torch.accelerator.synchronize(device)

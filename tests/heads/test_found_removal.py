@@ -76,6 +76,38 @@ def test_heads_are_removed_as_gates_do_it_and_a_plan_fits_a_fresh_load():
     torch.testing.assert_close(fresh(other).X, smaller(other).X, rtol=0, atol=0)
 
 
+class Windowed(Layer):
+    """Tokens from the fourth before are not seen: a number that is that of the heads, and no size."""
+
+    def __init__(self):
+        super().__init__(groups=4)
+        self.window = 4
+
+    def forward(self, X):
+        Y, kept = super().forward(X)
+        return Y - F.pad(Y, (0, 0, self.window, 0))[:, : X.shape[1]], kept
+
+
+def test_an_integer_that_is_no_size_stays():
+    model, _, _ = made(Windowed)
+    ids = torch.randint(20, (2, 9))
+    found = heads.of(model, ids[:, :3])  # no longer than the window of the smaller layer would be
+    plan = {"layers.0": [1], "layers.1": [3]}
+    smaller, report = found.remove(plan)
+    with found.ablated(plan):
+        torch.testing.assert_close(smaller(ids).X, model(ids).X, rtol=0, atol=1e-6)
+    sizes = {"num_heads": (4, 3), "groups": (4, 3), "width": (12, 9)}
+    assert report.sizes == {f"layers.{layer}.{name}": size for layer in range(2) for name, size in sizes.items()}
+
+
+class Undefined(Layer):
+    """Not a number for five tokens, once heads have gone."""
+
+    def forward(self, X):
+        Y, kept = super().forward(X)
+        return (Y * torch.nan if X.shape[1] == 5 and self.out.in_features < 12 else Y), kept
+
+
 class Normed(Layer):
     """The query of each head is divided by a norm over all heads."""
 
@@ -102,6 +134,7 @@ class Frozen(Layer):
         (Layer, {"layers.1": [0, 1, 2, 3]}, "layers.1: all of its heads would go; leave that to a gate"),
         (Layer, {"layers.1": [4]}, r"layers.1 has heads 0 to 3, got \[4\]"),
         (Normed, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
+        (Undefined, {"layers.0": [2, 3]}, "heads cannot be removed: on another input the smaller model is off by nan"),
         (Frozen, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
     ],
 )
