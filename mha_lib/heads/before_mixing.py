@@ -33,11 +33,11 @@ def heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Ite
         return F.linear(output[0], mixing.weight, mixing.bias), *output[1:]
 
     with ExitStack() as hooks:
-        hooks.enter_context(layer.register_forward_hook(after, prepend=True))
-        if outermost:
+        if outermost:  # both before other hooks of the layer, which so get its output, and changes before the mixing
             layer._modules["out_proj"] = _Identity(mixing)
             hooks.callback(layer._modules.__setitem__, "out_proj", mixing)
-            hooks.enter_context(layer.register_forward_hook(mixed))
+            hooks.enter_context(layer.register_forward_hook(mixed, prepend=True))
+        hooks.enter_context(layer.register_forward_hook(after, prepend=True))
         yield
 
 
