@@ -1,4 +1,4 @@
-"""The heads of any model: found by one forward pass, read, and switched off. In comments letters as in ``watching``."""
+"""The heads of any model: found by a forward pass, read, and switched off. In comments letters as in ``watching``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -73,7 +73,7 @@ class FoundHeads:
             inputs, named: what the model is called with; left out, the example that the heads were found with.
 
         Raises:
-            ValueError: a layer is used again in one pass for another number of tokens.
+            ValueError: a layer is used again in one pass for another number of tokens, or these inputs skip it.
         """
         inputs, named = self._example(inputs, named)
         names = {layer.mixing: name for name, layer in self.layers.items()}
@@ -92,13 +92,15 @@ class FoundHeads:
             inputs, named: as in ``maps``.
 
         Raises:
-            ValueError: as in ``maps``.
+            ValueError: as in ``maps``, or the mixing module of a layer does not receive three axes, (b, q, h · d).
+            RuntimeError: these inputs skip a layer.
         """
         inputs, named = self._example(inputs, named)
         found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
 
         def keep(name: str) -> Change:
             def kept(heads: Tensor, _: int) -> Tensor:
+                self._need_batch(name, heads, "outputs are")
                 found[name].append(heads.detach().transpose(1, 2))  # (b, q, h, d) -> (b, h, q, d)
                 return heads
 
@@ -119,7 +121,8 @@ class FoundHeads:
             substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
 
         Raises:
-            ValueError: a layer is not there, or its gates have another shape.
+            ValueError: a layer is not there, or its gates have another shape; in the block, gates or substitutes do not
+                fit the batch, or are of each example where the mixing module does not receive (b, q, h · d).
             RuntimeError: the block ends, and a layer with gates was never computed in it.
         """
         others = substitutes or {}
@@ -135,7 +138,7 @@ class FoundHeads:
                 must be called with inputs of the same shape).
 
         Raises:
-            ValueError: a layer or a head is not there, or ``by`` is another word.
+            ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
             RuntimeError: as in ``gates``.
         """
         gates = {}
@@ -163,7 +166,8 @@ class FoundHeads:
     def gate_gradient(self, loss: Loss, by: str = "zero", signed: bool = True) -> dict[str, Tensor]:
         """Return minus the gradient of a loss by each head's gate, by layer, (num_heads,), float64.
 
-        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward.
+        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward (with ``signed=False``
+        the loss is computed once more, for its shape).
 
         Args:
             loss: as in ``leave_one_out``; differentiable.
@@ -185,8 +189,12 @@ class FoundHeads:
 
         Args:
             importance: by layer, as measures return it; ``permute_within_layers`` of it is a fair random baseline.
+            numbers: how many heads are off, each from 0 to all.
             loss, by, label: as in ``leave_one_out``.
             seed: draws which of equals goes first.
+
+        Raises:
+            ValueError: ``importance`` is not that of these layers, or there are not so many heads.
         """
         return losses_without(self, loss, importance, numbers, by, label, seed)
 
@@ -194,13 +202,15 @@ class FoundHeads:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
-        model, on two inputs, is refused. Layers that lose all heads stay gates. The plan applied to a fresh load of the
-        model gives the same shapes, so that a saved ``state_dict`` of the copy can be loaded.
+        model, on two inputs, is refused. So is a plan that takes all heads of a layer: ``ablated`` does that. Of the
+        copy's integers as few as possible get new sizes; ``Removal.sizes`` names them. The plan applied to a fresh load
+        of the model gives the same shapes, so that a saved ``state_dict`` of the copy can be loaded.
 
         Args:
             plan: as in ``ablated``, the heads that go.
             second_inputs, second_named: another input that it is checked on; left out, the example without its last
-                token where that can be, else noise in its shape.
+                token, or noise in its shape where it has no token ids. Token ids of one or two tokens are not
+                shortened: then it is the example again.
 
         Raises:
             ValueError: the layer cannot be cut, with the reason.
@@ -208,32 +218,59 @@ class FoundHeads:
         return removed(self, plan, second_inputs, second_named)
 
     def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
-        """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros."""
+        """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros.
+
+        Raises:
+            ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
+        """
         if by not in ABLATIONS:
             raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
         found = {}
         for name, outputs in ({} if by == "zero" else self.outputs()).items():
             heads = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
+            if by == "resample" and heads.shape[1] < 2:
+                raise ValueError(
+                    f"by='resample' takes the next example, and {name} was found with one: give two or more"
+                )
             found[name] = heads.mean(dim=(1, 2), keepdim=True) if by == "mean" else heads.roll(-1, dims=1)
         return found
 
     def _gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
         """What multiplies heads by gates, and puts the rest of ``other`` (uses, b or 1, q or 1, h, d) beside it."""
         layer = self._layer(name)
-        if gate.dim() not in (1, 2) or gate.shape[-1] != layer.num_heads:
+        if not isinstance(gate, Tensor) or gate.dim() not in (1, 2) or gate.shape[-1] != layer.num_heads:
+            got = tuple(gate.shape) if isinstance(gate, Tensor) else f"{gate!r}, which is no tensor"
             raise ValueError(
-                f"gates of {name} must have shape ({layer.num_heads},) or (batch, {layer.num_heads}), "
-                f"got {tuple(gate.shape)}"
+                f"gates of {name} must have shape ({layer.num_heads},) or (batch, {layer.num_heads}), got {got}"
             )
 
         def change(heads: Tensor, call: int) -> Tensor:
+            if gate.dim() == 2:
+                self._need_batch(name, heads, "gates of each example are")
+                if len(gate) != len(heads):
+                    raise ValueError(f"gates of {name} are of {len(gate)} examples, the batch has {len(heads)}")
             g = gate.to(heads)[..., None] if gate.dim() == 1 else gate.to(heads)[:, None, :, None]  # (b, 1, h, 1)
             if other is None:
                 return heads * g
+            self._need_batch(name, heads, "substitutes are")
             instead = other[call % len(other)].to(heads)
+            if any(size not in (1, whole) for size, whole in zip(instead.shape, heads.shape, strict=True)):
+                raise ValueError(
+                    f"substitutes of {name} have shape {tuple(instead.shape)}, its heads {tuple(heads.shape)}: call "
+                    "the model with inputs of the shape that the heads were found with"
+                )
             return instead + g * (heads - instead)
 
         return change
+
+    def _need_batch(self, name: str, heads: Tensor, what: str) -> None:
+        """Refuse heads that are not (b, q, h, d)."""
+        if heads.dim() != 4:
+            layer, received = self.layers[name], tuple(heads.flatten(start_dim=-2).shape)
+            raise ValueError(
+                f"{name}: {what} of a mixing module that receives (batch, queries, features), and {layer.mixing} "
+                f"receives {received}; gates of shape ({layer.num_heads},) towards zero are possible"
+            )
 
     def _layer(self, name: str) -> FoundLayer:
         if name not in self.layers:
@@ -242,7 +279,7 @@ class FoundHeads:
 
     @contextmanager
     def _changed(self, changes: Mapping[str, Change]) -> Iterator[nn.Module]:
-        """Inside, the layers' heads (b, q, h, d) are changed before they are mixed."""
+        """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed."""
         calls = dict.fromkeys(changes, 0)
 
         def counted(name: str, change: Change) -> Callable[[Tensor], Tensor]:
@@ -277,6 +314,8 @@ class FoundHeads:
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
     """Find the heads of a model by one forward pass, in eval mode and without gradients.
 
+    Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.
+
     >>> found = of(nn.TransformerEncoderLayer(8, 2, batch_first=True), torch.randn(1, 3, 8))
     >>> found.layers["self_attn"].num_heads, found.maps()["self_attn"].shape
     (2, torch.Size([1, 2, 3, 3]))
@@ -303,6 +342,8 @@ def _watched(
 
 
 def _one_or_all(name: str, found: list[Tensor]) -> Tensor:
+    if not found:
+        raise ValueError(f"{name} is not computed with these inputs: give inputs that use every layer found")
     if len({X.shape for X in found}) > 1:
         shapes = " and ".join(str(tuple(X.shape)) for X in found)
         raise ValueError(

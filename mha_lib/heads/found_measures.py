@@ -44,7 +44,7 @@ def gradients_at_one(found: "FoundHeads", loss: Loss, by: str, signed: bool) -> 
     shape: tuple[int, ...] = ()
     if not signed:
         with torch.no_grad(), evaluating(found.model):
-            shape = tuple(loss(found.model).shape)
+            shape = tuple(torch.as_tensor(loss(found.model)).shape)
         if len(shape) != 1:
             raise ValueError(
                 f"with signed=False, loss must give a number for each example, (batch,), got shape {shape}"
@@ -73,7 +73,10 @@ def losses_without(
         raise ValueError(f"importance must have (num_heads,) for each layer, {', '.join(found.layers)}")
     rows = [importance[name] for name in found.layers]
     rank = ranks(torch.cat(rows), seed).split([len(row) for row in rows])
-    substitutes, num_heads = found.substitutes(by), sum(map(len, rows))
+    num_heads = sum(map(len, rows))
+    if impossible := [number for number in numbers if number not in range(num_heads + 1)]:
+        raise ValueError(f"numbers must be from 0 to {num_heads}, all heads, got {impossible}")
+    substitutes = found.substitutes(by)
     steps: Iterable[int] = numbers if label is None else progress_bar(numbers, len(numbers), label)
     losses = []
     with torch.no_grad(), evaluating(found.model):

@@ -1,6 +1,7 @@
 """Heads of models that the library has never seen, held against columns of their mixing matrices set to 0."""
 
 import copy
+import re
 from operator import attrgetter
 
 import pytest
@@ -258,6 +259,68 @@ def test_positions_before_examples_are_not_taken_for_examples(shape):
     assert not found.layers and found.unknown[""].endswith("side by side: the first axis is not the batch")
 
 
+class Flat(ByEinsum):
+    """All tokens of all examples as one axis before the heads are mixed, or the positions as two."""
+
+    def forward(self, X):
+        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
+        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
+        if X.shape[1] == 5:
+            return self.mix(pooled.flatten(0, 1)).unflatten(0, X.shape[:2])
+        return self.mix(pooled.unflatten(1, (-1, 2))).flatten(1, 2)
+
+
+@pytest.mark.parametrize(("number", "received"), [(5, "(10, 24)"), (6, "(2, 3, 2, 24)")])
+def test_what_needs_examples_is_refused_where_the_mixing_module_gets_other_axes(number, received):
+    model, X = Flat().eval(), torch.randn(2, number, 24)
+    found = heads.of(model, X)
+    with found.ablated({"": [1]}):
+        changed = model(X)
+    torch.testing.assert_close(changed, without_columns(model, found.layers[""], [1])(X), rtol=0, atol=0)
+    why = re.escape(f"of a mixing module that receives (batch, queries, features), and mix receives {received}; gates")
+    for ask in (found.outputs, lambda: found.substitutes("mean"), lambda: found.ablated({"": [1]}, "resample")):
+        with pytest.raises(ValueError, match=f"outputs are {why}"):
+            ask()
+    with pytest.raises(ValueError, match=f"gates of each example are {why}"), found.gates({"": torch.rand(2, 3)}):
+        model(X)
+
+
+def test_examples_are_not_broadcast():
+    model, X = Folded().eval(), torch.randn(3, 5, 24)
+    with pytest.raises(ValueError, match="by='resample' takes the next example, and  was found with one: give two"):
+        heads.of(model, X[:1]).substitutes("resample")
+    found = heads.of(model, X)
+    with pytest.raises(ValueError, match=r"substitutes of  have shape \(3, 5, 3, 8\), its heads \(1, 5, 3, 8\): call"):
+        with found.ablated({"": [1]}, "resample"):
+            model(X[:1])
+    with pytest.raises(ValueError, match="gates of  are of 3 examples, the batch has 1"):
+        with found.gates({"": torch.rand(3, 3)}):
+            model(X[:1])
+
+
+def test_a_hook_on_torchs_layer_gets_its_output_inside_gates():
+    model, (X,), (own, _) = made("torch's encoder")
+    found, seen = heads.of(model, X), []
+    model.get_submodule(own).register_forward_hook(lambda _, __, output: seen.append(output[0]))
+    with found.ablated({own: [1]}), found.ablated({own: [2]}):
+        model(X)
+    without_columns(model, found.layers[own], [1, 2])(X)
+    torch.testing.assert_close(*seen, rtol=0, atol=0)
+
+
+class Skipping(Folded):
+    """A layer that is not always computed."""
+
+    def forward(self, X, second=True):
+        return super().forward(X) if second else X
+
+
+def test_maps_of_a_layer_that_is_skipped_name_it():
+    found = heads.of(Skipping().eval(), X := torch.randn(2, 5, 24))
+    with pytest.raises(ValueError, match="is not computed with these inputs: give inputs that use every layer found"):
+        found.maps(X, second=False)
+
+
 def test_heads_of_zeros_are_not_one_key_value_head():
     model = Folded().eval()
     with torch.no_grad():
@@ -335,6 +398,8 @@ def test_errors_name_what_is_there_and_leave_nothing_behind():
         ValueError, match=r"gates of layers.0.self_attn must have shape \(3,\) or \(batch, 3\), got \(4,\)"
     ):
         found.gates({own: torch.ones(4)})
+    with pytest.raises(ValueError, match=r"or \(batch, 3\), got \[1, 0, 1\], which is no tensor"):
+        found.gates({own: [1, 0, 1]})
     with pytest.raises(RuntimeError, match=r"layers.0.self_attn was never computed here, so that nothing was changed"):
         with found.ablated({own: [0]}):
             copy.deepcopy(made("torch's encoder")[0])(torch.randn(2, 5, 24))

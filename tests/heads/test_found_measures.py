@@ -60,6 +60,8 @@ def test_losses_without_the_least_important_heads_are_those_of_all_subsets():
     close(found.losses_without(loss, importance, range(7), by="mean"), expected)
     with pytest.raises(ValueError, match=r"importance must have \(num_heads,\) for each layer, blocks.layer 0.atten"):
         found.losses_without(loss, {name: torch.rand(2) for name in found.layers}, [1])
+    with pytest.raises(ValueError, match=r"numbers must be from 0 to 6, all heads, got \[-3, 99\]"):
+        found.losses_without(loss, importance, [-3, 2, 99])
 
 
 def test_a_layer_matched_random_baseline():
@@ -77,5 +79,7 @@ def test_a_loss_must_have_what_a_measure_needs():
         ValueError, match=r"with signed=False, loss must give a number for each example, \(batch,\), got"
     ):
         found.gate_gradient(lambda model: loss(model).mean(), signed=False)
+    with pytest.raises(ValueError, match=r"loss must give a number for each example, \(batch,\), got shape \(\)"):
+        found.gate_gradient(lambda model: loss(model).mean().item(), signed=False)
     with pytest.raises(ValueError, match=r"loss must give a tensor with a gradient: without torch\.no_grad"):
         found.gate_gradient(lambda model: loss(model).detach())
