@@ -228,11 +228,14 @@ class LayerCheck:
             return ""
         lengths = ", valid_lens" * self.handed.masks
         if not any(", " in label for label in wrong):
-            return f"If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
+            told = "If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
+            return tr(told, lengths=lengths)
         for read in (stages, self.calls.results(causal)):
             first, bad = "several heads", wrong_stages(read)
             if f"{first}, {SHARED[2]}" not in bad and first in bad:
-                return f"If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`."
+                return tr(
+                    "If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`.", lengths=lengths
+                )
         return ""
 
 

@@ -64,7 +64,8 @@ class Picture:
     @property
     def alt(self) -> str:
         """The text for those who cannot see the image."""
-        return sentences([tr("{sentence}.", sentence=self.what), self.reading])
+        what = self.what if self.what.endswith(("?", "？")) else tr("{sentence}.", sentence=self.what)
+        return sentences([what, self.reading])
 
     def __repr__(self) -> str:
         return self.alt
