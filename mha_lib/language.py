@@ -47,7 +47,8 @@ def use(language: str) -> None:
 
 def chosen() -> str:
     """Return the code of the chosen language; one that has no catalogue stays English."""
-    return _chosen or os.environ.get("MHA_LANGUAGE", "") or ENGLISH
+    code = _chosen or os.environ.get("MHA_LANGUAGE", "")
+    return code if catalogue(code) else ENGLISH
 
 
 @functools.cache

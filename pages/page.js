@@ -8,7 +8,7 @@ const OTHERWISE = [ // what MicroPython says, and what it means here
 ];
 const KEY = `mha.page.${SHOWN.name}`;
 const at = (id) => document.getElementById(id);
-let text = kept() ?? SHOWN.start, tries = 0, given = 0, parts, worker, ready, waiting, timer, view, box;
+let text = kept() ?? SHOWN.start, tries = 0, given = 0, parts, worker, ready, broken, waiting, timer, view, box;
 
 function kept() {
   try {
@@ -34,7 +34,7 @@ async function unpacked(base64) {
 function start() {
   ready = false;
   worker = new Worker(URL.createObjectURL(new Blob([parts.script], { type: "text/javascript" })));
-  worker.onerror = (event) => say({ state: "error", text: event.message, evidence: "" });
+  worker.onerror = ({ message }) => finish({ verdict: { state: "error", text: message, evidence: "" } });
   worker.onmessage = ({ data }) => {
     if (data.print !== undefined) at("prints").textContent += data.print + "\n";
     else if (data.verdict) finish(data);
@@ -49,6 +49,7 @@ function start() {
 
 function check() {
   if (timer) return; // it is running
+  if (broken) return say(broken);
   document.body.dataset.verdict = "";
   at("prints").textContent = "";
   at("verdict").textContent = "Running …";
@@ -60,16 +61,17 @@ function run() {
   waiting = false;
   timer = setTimeout(() => {
     worker.terminate();
-    start();
     finish({
       verdict: { state: "wrong", text: `Your code ran for more than ${LIMIT.seconds} seconds.`, evidence: "" },
     });
+    start();
   }, LIMIT.seconds * 1000);
   worker.postMessage({ source: text });
 }
 
 function finish({ verdict, left }) {
   timer = clearTimeout(timer); // undefined
+  if (!ready) broken = verdict; // Python has not started: no check can run, and none counts as a try
   if (left) at("prints").textContent += `… and ${left} more lines\n`;
   say(verdict);
 }
@@ -96,7 +98,7 @@ function say(verdict) {
     marked(details, verdict.evidence);
     shown.append(details);
   }
-  if (verdict.state !== "not yet") tries++;
+  if (verdict.state !== "not yet" && !broken) tries++;
   if (verdict.state === "right" || tries >= SHOWN.tries) at("answer").hidden = false;
   document.body.dataset.verdict = JSON.stringify(verdict);
 }

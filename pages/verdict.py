@@ -44,6 +44,8 @@ def decoded(value):
     """A value as mha_lib.exercises.on_a_page has written it."""
     if not isinstance(value, dict):
         return value
+    if "f" in value:
+        return float(value["f"])
     if "t" in value:
         numbers = [float(x) if isinstance(x, str) else x for x in value["v"]]
         return T._made(numbers, value["s"], T.DTYPES[value["t"]])

@@ -21,10 +21,10 @@ def strings():
     found = {}
     for path in sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]):
         for message in of_python(path) if path.suffix == ".py" else of_javascript(path):
-            if (file := str(path.relative_to(ROOT))) not in found.setdefault(message, []):
+            if (file := path.relative_to(ROOT).as_posix()) not in found.setdefault(message, []):
                 found[message].append(file)
     for module, messages in of_tables():
-        path = str(Path(module.__file__).relative_to(ROOT))
+        path = Path(module.__file__).relative_to(ROOT).as_posix()
         for message in messages:
             if path not in found.setdefault(message, []):
                 found[message].append(path)

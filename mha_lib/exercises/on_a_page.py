@@ -34,7 +34,9 @@ def masked_softmax(scores, valid_lens=None):
 
 
 def page(name: str, folder: str | Path = ".") -> Path:
-    """Write a page on which an exercise is written and checked in a browser, offline, and return where it is.
+    """Write a page on which an exercise is written and checked in a browser, offline; return where it is.
+
+    A missing folder is made.
 
     Raises:
         ValueError: the exercise has no page, with the names of those that have one.
@@ -43,13 +45,13 @@ def page(name: str, folder: str | Path = ".") -> Path:
     if name not in PAGES:
         raise ValueError(f"the exercise {name!r} has no page; those that have one: {', '.join(PAGES)}")
     path = Path(folder) / f"{name}.html"
-    path.write_text(page_of(name), encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page_of(name), encoding="utf-8", newline="\n")
     return path.resolve()
 
 
 def all_pages(folder: str | Path) -> list[Path]:
     """Write the pages of all exercises that have one into a folder, and return where they are."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
     return [page(name, folder) for name in PAGES]
 
 

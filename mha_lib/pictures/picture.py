@@ -214,12 +214,17 @@ def signed(number: float, digits: int = 2) -> str:
     return text if text.strip("−0.") else text.lstrip("−")
 
 
-@functools.lru_cache
 def font(size: int, text: str = "") -> ImageFont.FreeTypeFont:
     """Return the font that matplotlib brings along, which has the signs that pictures need, or one for Han text."""
     own = FONTS / f"{chosen()}.otf"
     is_han = any(letter >= FIRST_HAN for letter in text) and own.exists()
-    return ImageFont.truetype(str(own) if is_han else findfont("DejaVu Sans"), size)
+    return _face(str(own) if is_han else "", size)
+
+
+@functools.lru_cache
+def _face(path: str, size: int) -> ImageFont.FreeTypeFont:
+    """The font of a file; without a path, matplotlib's."""
+    return ImageFont.truetype(path or findfont("DejaVu Sans"), size)
 
 
 def write_han(figure: Figure) -> None:

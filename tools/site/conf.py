@@ -1,5 +1,6 @@
 """How Sphinx makes pages of the notebooks that tools/site_source.py has run."""
 
+import contextlib
 import html
 import re
 from pathlib import Path
@@ -8,9 +9,13 @@ from docutils.nodes import SkipNode, comment, paragraph, raw, reference
 from latex2mathml.converter import convert
 from sphinx.search.en import SearchEnglish
 
+from mha_lib.models import hugging_face
 from tools import address, front_page
 from tools.languages import LANGUAGES
 from tools.site_source import FOLDED, SHARED_IMAGE
+
+with contextlib.suppress(ImportError):  # it has to come before links from code follow its names
+    hugging_face.load_transformers()
 
 project = "Multi-head attention"
 html_title = "Multi-head attention, taught by running it"

@@ -85,8 +85,10 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     if (!valid) {
       return "masked_softmax gives zeros. A fill of −1e6 leaves equal scores, and a softmax shares the weight among them; −∞ leaves 0 divided by 0.";
     }
-    if (shift && valid < n) {
-      return "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row.";
+    if (onPadding(1) >= 0.005) {
+      return shift
+        ? "Adding −3,000,000 to every score changes no weight of a softmax. But now −1e6 is the highest score of the row."
+        : "For these scores −1e6 is not low enough.";
     }
     if (valid === half && !shift) {
       return "So far the three ways to write the mask agree.";
