@@ -47,7 +47,7 @@ def in_plain_call(X: Tensor) -> bool:
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Return whether a tensor's numbers can be read at once: not on ``meta``, nor on a GPU without waiting."""
+    """Return whether a tensor's numbers can be read without waiting: False on ``meta`` and on a GPU."""
     return tensor.is_cpu and in_plain_call(tensor)
 
 

@@ -56,7 +56,7 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for a change of the right numbers (sign, factor, order, …) that explains every call."""
+    """Yield a sentence for each simple change (sign, factor, …) that makes the given numbers of the right ones."""
     pairs = comparable(results)
     if not pairs:
         return

@@ -21,7 +21,7 @@ LARGEST = 8  # rows and columns of a table that is shown
 
 @dataclass(frozen=True)
 class Page:
-    """Hold a text for a learner, and its HTML."""
+    """Hold a message to a learner, shown as HTML in a notebook and as plain text elsewhere."""
 
     text: str
     html: str = ""

@@ -26,7 +26,7 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
 
 
 def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads, attention=attention):
-    """Compute multi-head attention with an ``attention`` that makes a mistake."""
+    """Compute multi-head attention with valid lengths by a given ``attention``, to make wrong answers."""
     allowed = torch.arange(keys.shape[1]) < valid_lens[:, None, None, None]
     return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads)
 

@@ -90,7 +90,7 @@ def attention_and_weights(queries, keys, values):
 
 
 def random_mask(batch_size: int, num_queries: int, num_keys: int) -> Tensor:
-    """Return a mask with one valid key or more for each query, not the same ones for all queries of an example."""
+    """Return a mask with at least one valid key for each query, different among the queries of an example."""
     order = torch.rand(batch_size, 1, num_keys).argsort(dim=-1)
     return (order + torch.arange(num_queries)[:, None]) % num_keys <= torch.arange(batch_size)[:, None, None]
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 
 def before(module: nn.Module, change: Callable[[Tensor], Tensor]) -> AbstractContextManager:
-    """Inside, the module receives what ``change`` makes of its first input."""
+    """Replace the first input of a module by ``change`` of it, in every call while the context is open."""
     return module.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]), *inputs[1:]))
 
 

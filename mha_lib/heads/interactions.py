@@ -59,7 +59,7 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
 def direct_effects(
     model: Transformer, batch: Batch, task: Task, head: tuple[int, int], receivers: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
-    """Measure which later heads depend on a head, by path patching: the loss of every answer, in nats.
+    """Return each answer's loss when one head's output is replaced on its way into ``receivers`` only (path patching).
 
     Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, with the head ablated; ``frozen``, with it
     ablated and the receivers' outputs held fixed; ``misled``, of the whole model, where the receivers are patched with

@@ -63,7 +63,7 @@ def load_results(name: str) -> dict | list:
 
 
 class SmallModelResults:
-    """Read the kept results of thirty small models of a task, as columns over the models.
+    """Read the stored results of thirty small models of a task, as columns over the models.
 
     >>> SmallModelResults("lookups").column("greedy").shape
     torch.Size([30])
@@ -101,7 +101,7 @@ class SmallModelResults:
 
 
 class LanguageModelResults:
-    """Read the kept results of pruning SmolLM2 on sixteen texts, in nats."""
+    """Read the stored results of pruning SmolLM2's heads on sixteen texts, in nats."""
 
     def __init__(self):
         self.real = cast(dict, load_results("real_heads"))

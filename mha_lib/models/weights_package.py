@@ -12,7 +12,7 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class WeightsPackage:
-    """Hold a package of weights that is installed separately or not at all; none of its code is run.
+    """Describe a package of weights that is installed separately or not at all; none of its code is run.
 
     Args:
         model: what the model is called in messages.

@@ -66,7 +66,7 @@ def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def candidates() -> dict[str, Candidate]:
-    """Return our layer and its peers; d2l only where it can be imported."""
+    """Return the layers to compare: ours and other implementations; d2l's only where it can be imported."""
     columns = {"ours": Candidate(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
         d2l = converters.load_d2l()

@@ -238,7 +238,7 @@ class Report:
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
-    """Run all tests of a panel: the nine of this module, or others, such as ``decoding_tests.TESTS``."""
+    """Run all tests of a panel on an implementation, and return their findings as a ``Report``."""
     name = getattr(implementation, "__name__", type(implementation).__name__)
     try:
         findings = in_one_process(implementation, list(tests.values()))
