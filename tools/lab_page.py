@@ -257,7 +257,7 @@ def answers(picture):
     """Whether a key that moves one of a live picture's controls changes the line that reads the picture."""
     line = picture.locator(".reading")
     before = line.text_content()
-    for control in picture.locator("input[type=range]:enabled, select:enabled").all():
+    for control in picture.locator("input[type=range]:enabled, select:enabled, .rail button:enabled").all():
         for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
             control.press(key)
             picture.page.wait_for_timeout(60)
