@@ -157,7 +157,7 @@ def test_what_is_shared_says_what_it_is():
         tags = [tag for tag in re.findall(r"<meta ([^>]*)>", text) if "content=" in tag]
         said = {re.search(name, tag)[1]: re.search(content, tag)[1] for tag in tags}
         assert said["description"] == said["og:description"] and len(said["description"]) >= 30
-        assert len(said["og:title"]) >= 10 and (path.parent / said["og:image"]).is_file()
+        assert len(said["og:title"]) >= 3 and (path.parent / said["og:image"]).is_file()
         assert any(target.endswith("_static/favicon.svg") for target in Links(path).targets)
         descriptions.add(said["description"])
     assert len(descriptions) > len(STORIES)
