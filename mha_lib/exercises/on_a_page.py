@@ -60,7 +60,7 @@ def page_of(name: str) -> str:
     empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
     data = exercise_data(find(name))
     shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
-    helper = ", and `masked_softmax(scores, valid_lens)`" * bool(data["helpers"])
+    helper = ", and notebook 00's `masked_softmax`" * bool(data["helpers"])
     shown["unchecked"] = " Gradients are not checked on this page." * ("gradient" in shown["doc"])
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
     shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{shown['unchecked']}"
