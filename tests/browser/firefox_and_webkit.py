@@ -25,7 +25,7 @@ FROM_ELSEWHERE = """
 PLACE = """
 (kind, number) => {
     const node = document.querySelectorAll(`.mha-live ${kind}`)[number];
-    if (!node) return null;
+    if (!node || !node.getClientRects().length) return null; // what is folded is not clicked
     node.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
     const { left, top, width, height } = node.getBoundingClientRect();
     return [left + width * (node.type === "range" ? 0.77 : 0.5), top + height / 2];
