@@ -122,7 +122,8 @@ class Masks:
         if self.valid_lens is not None:
             allowed.append(valid_keys(self.valid_lens, self.shape[-1], len(self.shape)))
         if self.causal:
-            allowed.append(causal(*indices(self.shape, self.device)))  # (q, k)
+            q, k = self.shape[-2:]
+            allowed.append(torch.ones(q, k, dtype=torch.bool, device=self.device).tril(k - q))  # `causal`
         if bias is not None and bias.dtype == torch.bool:
             allowed, bias = [*allowed, bias], None
         joined = reduce(torch.logical_and, allowed) if allowed else None

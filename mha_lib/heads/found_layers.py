@@ -53,7 +53,7 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
     if one.is_torchs_layer:
         name, head_size = names[one.module], one.result.shape[-1] // one.num_heads
         kind = "self" if one.result.shape[:-1] == one.values.shape[:-1] else "cross"
-        return FoundLayer(name, kind, one.num_heads, one.num_heads, head_size, f"{name}.out_proj".lstrip("."))
+        return FoundLayer(name, kind, one.num_heads, one.num_heads, head_size, mixing_name(one, names))
     mixing = _mixing_module(one)
     if isinstance(mixing, str):
         return mixing.format(modules=", ".join(names[module] for module, _ in one.fed))
