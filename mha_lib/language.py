@@ -75,8 +75,7 @@ def english(text: Any) -> Any:
 
 def sentences(parts: Iterable[str]) -> str:
     """Return sentences as one text, with the space between them that the language has; empty ones are left out."""
-    parts = [part for part in parts if part]
-    return Said(tr(" ").join(parts), " ".join(map(english, parts)))
+    return listed(filter(None, parts), " ")
 
 
 def listed(parts: Iterable[str], between: str = ", ") -> str:

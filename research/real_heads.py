@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from benchmarks.measure import cpu_seconds
 from mha_lib import heads
 from mha_lib.heads.ablation import constant_patch, eval_mode, hook_heads
 from mha_lib.heads.controls import OF_EACH, SIGNED
@@ -299,13 +300,6 @@ def speed(model: SmolLM2) -> dict:
             "pruned against masked": change,
         }
     return found
-
-
-def cpu_seconds(run: Callable) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
-    run()
-    return time.process_time() - start
 
 
 PARTS: dict[str, Callable] = {

@@ -4,7 +4,6 @@ import ast
 import io
 import re
 import tokenize
-from collections import Counter
 
 WORD = re.compile(r"[^\W\d_]{3}")
 CODE = re.compile(r"[\w.]*[_.][\w.]*|W_.")  # names of code, such as repeat_interleave
@@ -82,8 +81,8 @@ def names_in(node):
 def damage(english, other):
     """What a translation of code or of a string has lost: pairs of a kind and of what is wrong."""
     for kind, pattern in (("fields", FIELD), ("code", re.compile(r"`[^`\n]+`"))):
-        a, b = (Counter(pattern.findall(text)) for text in (english, other))
-        if set(a) != set(b):
-            yield kind, f"lost {sorted(set(a) - set(b))}, new {sorted(set(b) - set(a))}"
+        a, b = (set(pattern.findall(text)) for text in (english, other))
+        if a != b:
+            yield kind, f"lost {sorted(a - b)}, new {sorted(b - a)}"
     if '"' in other and "{" in other and '"' not in english:
         yield "quotes", 'has a ", which ends the text; use “…”'

@@ -17,15 +17,12 @@ PLAIN = "".join(map(chr, range(32, 127))) + "·×→−√…“”（），：�
 
 def letters(language):
     """All letters of what code says in a language."""
-    said = translations.translated(translations.STRINGS, language).values()
-    of_notebooks = (
-        text
-        for stem, other in translations.pages()
-        if other == language
-        for block, text in translations.translated(stem, language).items()
-        if block in translations.of_code(stem)
-    )
-    return "".join(sorted({*PLAIN, *"".join(said), *"".join(of_notebooks)}))
+    texts = [*translations.translated(translations.STRINGS, language).values()]
+    for stem, other in translations.pages():
+        if other == language:
+            words, code = translations.translated(stem, language), translations.of_code(stem)
+            texts += [words[block] for block in words.keys() & code]
+    return "".join(sorted({*PLAIN, *"".join(texts)}))
 
 
 def write(language):

@@ -75,10 +75,9 @@ def as_json(data: object) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def packed(data: str | bytes) -> str:
-    """Return a text or bytes, compressed, as base64."""
-    data = data.encode() if isinstance(data, str) else data
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+def packed(text: str) -> str:
+    """Return a text, compressed, as base64."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def exercise_data(exercise: Any) -> dict[str, Any]:
