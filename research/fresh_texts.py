@@ -40,7 +40,7 @@ from benchmarks.measure import cpu_seconds
 from mha_lib import heads
 from mha_lib.heads.ablation import eval_mode
 from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
-from mha_lib.models.next_words import GROUPS, NUM_HEADS, START
+from mha_lib.models.next_words import GROUPS, NUM_HEADS, START, gates_of
 from mha_lib.models.smollm2 import SmolLM2, smollm2
 from mha_lib.models.tasks import Batch
 from research import real_cuts as cuts
@@ -275,10 +275,7 @@ def log_p_without(
     model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor]
 ) -> Tensor:
     """log p of the next token where the heads of each cut give their means: (cuts, vocabulary)."""
-    gates = torch.ones(len(all_cuts), 30 * NUM_HEADS)
-    for row, cut in zip(gates, all_cuts, strict=True):
-        row[list(cut)] = 0
-    by_layer = gates.unflatten(1, SHAPE).transpose(0, 1)  # (cuts, layers, heads) -> (layers, cuts, heads)
+    by_layer = gates_of(all_cuts).transpose(0, 1)  # (cuts, layers, heads) -> (layers, cuts, heads)
     inputs = torch.tensor([ids]).expand(len(all_cuts), -1)
     with torch.no_grad(), cuts.substituted(model, by_layer, list(means)):
         return model(inputs)[:, -1].log_softmax(dim=-1)

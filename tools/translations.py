@@ -313,8 +313,9 @@ def files():
         if languages:
             put_under_title(switcher(stem, "en", built), pages[home(stem)])
         found |= {path: as_text(page, path) for path, page in pages.items()}
-    for language in LANGUAGES if (STRINGS, "vi") in catalogues() else ():
-        found[LIBRARY / "messages" / f"{language}.json"] = spoken(language)
+    for stem, language in catalogues():
+        if stem == STRINGS:
+            found[LIBRARY / "messages" / f"{language}.json"] = spoken(language)
     return found
 
 

@@ -68,13 +68,13 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
             yield text
     if all(equal(got.flatten(), right.flatten()) for got, right in pairs):
         yield tr("All numbers are right, but the axes are split or merged in another way.")
-    for found, text in (
-        (ratio, tr("Every number is {} times what it should be.", "{}")),
-        (shift, tr("To every number {} is added.", "{}")),
+    for found, told in (
+        (ratio, lambda number: tr("Every number is {} times what it should be.", number)),
+        (shift, lambda number: tr("To every number {} is added.", number)),
     ):
         numbers = torch.tensor([found(*pair) for pair in pairs])
         if numbers.max() - numbers.min() < 1e-3 * numbers.abs().max():
-            yield tr(text, f"{numbers[0]:.4g}")
+            yield told(f"{numbers[0]:.4g}")
     if len(pairs) > 1 and len(torch.cat([got.flatten() for got, _ in pairs]).unique()) == 1:
         yield tr("All numbers of the result are the same, in every call that was tried.")
     if all(len(got.unique()) == 1 < right.numel() and got.shape == right.shape for got, right in pairs):

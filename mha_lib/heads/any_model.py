@@ -32,9 +32,8 @@ class FoundHeads:
         self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
-        self.torchs_layers: dict[str, nn.Module] = {}  # layers whose mixing module torch never calls
+        self.torchs_layers: dict[str, nn.Module] = {}  # by the name of their mixing module, which torch never calls
         found: dict[str, list[FoundLayer]] = {}
-        torchs: dict[str, nn.Module] = {}
         for one in watch.seen:
             layer = described(one, self.names)
             if isinstance(layer, str):
@@ -42,13 +41,11 @@ class FoundHeads:
                 continue
             found.setdefault(layer.mixing, []).append(layer)
             if one.is_torchs_layer:
-                torchs[layer.mixing] = one.module
+                self.torchs_layers[layer.mixing] = one.module
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
             self.layers[name] = replace(layer, name=name, uses=1 + len(again))
-            if mixing in torchs:
-                self.torchs_layers[name] = torchs[mixing]
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
@@ -295,11 +292,11 @@ class FoundHeads:
         with ExitStack() as hooks:
             hooks.enter_context(plainly())
             for name, change in changes.items():
-                if name in self.torchs_layers:
-                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[name], counted(name, change)))
+                mixing = self.layers[name].mixing
+                if mixing in self.torchs_layers:
+                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[mixing], counted(name, change)))
                 else:
-                    mixing = self.model.get_submodule(self.layers[name].mixing)
-                    hooks.enter_context(before(mixing, counted(name, change)))
+                    hooks.enter_context(before(self.model.get_submodule(mixing), counted(name, change)))
             yield self.model
         if unused := [name for name, number in calls.items() if not number]:
             raise RuntimeError(

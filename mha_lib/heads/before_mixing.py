@@ -25,9 +25,9 @@ def heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Ite
     outermost = not isinstance(mixing, _Identity)
 
     def after(_: nn.Module, __: tuple, output: tuple) -> tuple:
-        heads = output[0] if layer.batch_first or output[0].dim() == 2 else output[0].transpose(0, 1)
-        heads = change(heads)
-        return (heads if layer.batch_first or output[0].dim() == 2 else heads.transpose(0, 1), *output[1:])
+        is_turned = not layer.batch_first and output[0].dim() == 3  # (q, b, h · d)
+        heads = change(output[0].transpose(0, 1) if is_turned else output[0])
+        return heads.transpose(0, 1) if is_turned else heads, *output[1:]
 
     def mixed(_: nn.Module, __: tuple, output: tuple) -> tuple:
         return F.linear(output[0], mixing.weight, mixing.bias), *output[1:]

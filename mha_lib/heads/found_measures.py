@@ -29,12 +29,10 @@ def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -
     costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in found.layers.items()}
     each = [(name, head) for name, layer in found.layers.items() for head in range(layer.num_heads)]
     with torch.no_grad(), evaluating(found.model):
-        with found.gates({}):
-            whole = _number(loss(found.model))
+        whole = _loss_at(found, loss, {}, {})
         for name, head in each if label is None else progress_bar(each, len(each), label):
             gates = 1 - torch.eye(found.layers[name].num_heads)[head]
-            with found.gates({name: gates}, substitutes):
-                costs[name][head] = _number(loss(found.model)) - whole
+            costs[name][head] = _loss_at(found, loss, {name: gates}, substitutes) - whole
     return costs
 
 
@@ -68,7 +66,8 @@ def losses_without(
     label: str | None, seed: int,
 ) -> Tensor:  # fmt: skip
     """Return the loss with so many of the least important heads off."""
-    wrong = [name for name, layer in found.layers.items() if _shape(importance.get(name)) != (layer.num_heads,)]
+    shapes = {name: tuple(row.shape) for name, row in importance.items()}
+    wrong = [name for name, layer in found.layers.items() if shapes.get(name) != (layer.num_heads,)]
     if wrong or len(importance) != len(found.layers):
         raise ValueError(f"importance must have (num_heads,) for each layer, {', '.join(found.layers)}")
     rows = [importance[name] for name in found.layers]
@@ -82,8 +81,7 @@ def losses_without(
     with torch.no_grad(), evaluating(found.model):
         for number in steps:
             gates = {name: (row <= num_heads - number).float() for name, row in zip(found.layers, rank, strict=True)}
-            with found.gates(gates, substitutes):
-                losses.append(_number(loss(found.model)))
+            losses.append(_loss_at(found, loss, gates, substitutes))
     return torch.tensor(losses, dtype=torch.float64)
 
 
@@ -100,9 +98,6 @@ def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[s
     return {name: row[~row.isnan()] for name, row in zip(importance, permute_within_blocks(padded, seed), strict=True)}
 
 
-def _number(value: Tensor) -> float:
-    return float(torch.as_tensor(value).double().mean())
-
-
-def _shape(row: Tensor | None) -> tuple[int, ...]:
-    return () if row is None else tuple(row.shape)
+def _loss_at(found: "FoundHeads", loss: Loss, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor]) -> float:
+    with found.gates(gates, substitutes):
+        return float(torch.as_tensor(loss(found.model)).double().mean())

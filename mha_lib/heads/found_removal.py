@@ -56,22 +56,21 @@ def removed(
         raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
     example: Inputs = (found.inputs, found.named)
     second = (second_inputs, second_named) if second_inputs or second_named else _another(example)
-    smaller, off = copy.deepcopy(found.model).eval(), {}
+    smaller, off = copy.deepcopy(found.model), {}
     sizes: dict[str, tuple[int, int]] = {}
-    for name, heads in plan.items():
-        if not heads:
-            continue
-        off[name] = list(heads)
-        sizes |= _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
     difference = 0.0
-    for inputs, named in (example, second):
-        expected = _expected(found, off, (inputs, named))
-        one = _difference(smaller, (inputs, named), expected)
-        if not one <= _tolerance(expected):  # nor is NaN
-            raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
-        difference = max(difference, one)
-    for module, whole in zip(smaller.modules(), found.model.modules(), strict=True):
-        module.training = whole.training
+    with evaluating(smaller):
+        for name, heads in plan.items():
+            if not heads:
+                continue
+            off[name] = list(heads)
+            sizes |= _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
+        for inputs, named in (example, second):
+            expected = _expected(found, off, (inputs, named))
+            one = _difference(smaller, (inputs, named), expected)
+            if not one <= _tolerance(expected):  # nor is NaN
+                raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
+            difference = max(difference, one)
     both = (found.model, smaller)
     parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
     caches, seconds = zip(*(_cost(model, example) for model in both), strict=True)

@@ -3,11 +3,8 @@
 import importlib
 from types import ModuleType
 
-import torch
-
 from mha_lib.attention.torchvision_operators import import_beside_torchvision
 from mha_lib.models import smollm2
-from mha_lib.models.weights_package import renamed
 
 THEIR_NAMES = {  # what a part is called in the file of weights, and in transformers
     r"token_embd": "model.embed_tokens",
@@ -51,8 +48,7 @@ def smollm2_of_transformers():
         ValueError: as in ``smollm2``.
     """
     transformers = load_transformers()
-    smollm2.PACKAGE.read(smollm2.FILE)
-    gguf = smollm2.PACKAGE.reader("gguf")
+    file = smollm2.weights_file()
     config = transformers.LlamaConfig(
         vocab_size=smollm2.VOCAB_SIZE,
         hidden_size=smollm2.NUM_HIDDENS,
@@ -65,13 +61,10 @@ def smollm2_of_transformers():
         tie_word_embeddings=True,
     )
     model = transformers.LlamaForCausalLM(config)
-    weights = {}
-    for tensor in gguf.GGUFReader(smollm2.PACKAGE.find(smollm2.FILE)).tensors:
-        weight = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
-        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):  # rows of a pair are neighbours; there, halves
-            head_size = smollm2.NUM_HIDDENS // smollm2.NUM_HEADS
-            weight = weight.unflatten(0, (-1, head_size // 2, 2)).transpose(1, 2).flatten(end_dim=2)
-        weights[renamed(tensor.name, THEIR_NAMES)] = weight
+    weights, head_size = smollm2.weights_in(file, THEIR_NAMES), smollm2.NUM_HIDDENS // smollm2.NUM_HEADS
+    for name, weight in weights.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):  # rows of a pair are neighbours; there, halves
+            weights[name] = weight.unflatten(0, (-1, head_size // 2, 2)).transpose(1, 2).flatten(end_dim=2)
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     model.load_state_dict(weights)
     return model.eval()

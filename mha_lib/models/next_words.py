@@ -136,14 +136,19 @@ def _whole_and_each(model: SmolLM2, ids: list[int], each: bool, progress: Callab
     return _last(model, X), torch.stack(maps)
 
 
-@torch.no_grad()
-def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Tensor:
-    """Return log p of the next token without each set of heads in ``cuts``: (cuts, vocabulary)."""
+def gates_of(cuts: Sequence[Cut]) -> Tensor:
+    """Return head masks that are 0 for the heads of each cut: (cuts, layers, heads)."""
     gates = torch.ones(len(cuts), NUM_LAYERS * NUM_HEADS)
     for row, cut in zip(gates, cuts, strict=True):
         row[list(cut)] = 0
+    return gates.unflatten(1, (NUM_LAYERS, NUM_HEADS))
+
+
+@torch.no_grad()
+def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Tensor:
+    """Return log p of the next token without each set of heads in ``cuts``: (cuts, vocabulary)."""
     found = []
-    for some in gates.unflatten(1, (NUM_LAYERS, NUM_HEADS)).split(AT_ONCE):
+    for some in gates_of(cuts).split(AT_ONCE):
         X = _embedded(model, ids).expand(len(some), -1, -1)  # (1, n, d) -> (cuts, n, d)
         for layer, block in enumerate(model.blocks.values()):
             X = block(X, X, None, some[:, layer].to(X.device))

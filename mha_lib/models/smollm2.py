@@ -12,7 +12,7 @@ Sources: Allal et al. 2025, "SmolLM2"; Touvron et al. 2023, "LLaMA", whose shape
 (rotations); Zhang & Sennrich 2019, "Root Mean Square Layer Normalization"; Shazeer 2020, "GLU Variants" (SwiGLU).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -164,20 +164,27 @@ def smollm2() -> SmolLM2:
         ImportError: its package, gguf or tokenizers is not installed; the message says how to get them.
         ValueError: the file of weights is not the one that this library was tested with.
     """
-    PACKAGE.read(FILE)
-    gguf = PACKAGE.reader("gguf")
-    file = gguf.GGUFReader(PACKAGE.find(FILE))
+    file = weights_file()
     tokens, merges = (file.fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
     with torch.device("meta"):  # no time and no random numbers for weights that are replaced at once
         model = SmolLM2(byte_tokenizer(tokens, merges))
-    arrays = {
-        renamed(tensor.name, OUR_NAMES): gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        for tensor in file.tensors
-    }
-    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
-    weights = {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
+    weights = weights_in(file, OUR_NAMES)
     weights["output.1.weight"] = weights["embedding.weight"]  # one table, read in both directions
     return filled(model, weights, PACKAGE.requirement, assign=True)
+
+
+def weights_file():
+    """Return the checked file of weights as gguf's reader gives it; errors as in ``smollm2``."""
+    PACKAGE.read(FILE)
+    return PACKAGE.reader("gguf").GGUFReader(PACKAGE.find(FILE))
+
+
+def weights_in(file, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return the weights of the file as floats, called by ``names`` (see ``renamed``)."""
+    dequantize = PACKAGE.reader("gguf").quants.dequantize
+    arrays = {renamed(tensor.name, names): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
+    # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
+    return {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
