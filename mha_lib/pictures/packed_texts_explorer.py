@@ -7,13 +7,13 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
+from mha_lib.pictures.cache_stepper import ALIKE
 from mha_lib.pictures.live import LivePicture, Place, choice, pack
 from mha_lib.pictures.picture import Canvas
 
 N, BORDER, SIZE = 12, 5, 16  # tokens of both texts, where the second begins, features
 CELL, LEFT, TOP = 30, 52, 30  # of the still picture, in pixels
 NAMES = [f"A{i}" for i in range(BORDER)] + [f"B{i}" for i in range(N - BORDER)]
-ALIKE = 1e-5  # outputs that differ by less are the same but for rounding
 AGAIN, ON = POSITIONS = ["start again", "go on"]
 
 

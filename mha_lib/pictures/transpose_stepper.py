@@ -70,9 +70,10 @@ class TransposeStepper(LivePicture):
         rows = [
             " | ".join(" ".join(f"{tag:04d}" for tag in group) for group in row) for _, rows in tables for row in rows
         ]
-        wrong = tr("With these axes {count} numbers end in another's place.", count=self.strangers())
+        count = self.strangers()
+        wrong = tr("With these axes {count} numbers end in another's place.", count=count)
         address = tr("A colour is a head; {address}.", address=spell_out(tables[-1][1][-1][-1][-1]))
-        caption = sentences([state, wrong if self.strangers() else "", address])
+        caption = sentences([state, wrong if count else "", address])
         orders = {"X": self.steps()[0].tensor, tr("now"): step.tensor}
         return draw_tables(step, orders), sentences([state, tr("Rows: {rows}.", rows="; ".join(rows))]), caption
 

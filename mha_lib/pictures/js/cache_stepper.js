@@ -1,7 +1,7 @@
 // A text read in pieces with a cache of keys and values: what each query sees, and which cut shows which mistake.
 
 import { attentionWeights, matrix, mix, rowOf, sumOf, unpack } from "./attention.js";
-import { button, drawn, element, number, picture, set, times } from "./elements.js";
+import { amount, button, drawn, element, number, picture, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const WHY = {
@@ -13,7 +13,6 @@ const WHY = {
 const LEAD = { "one by one": "One by one", "the whole at once": "All at once", "4, 3, 1": "In pieces of 4, 3, 1" };
 
 const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
-const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 
 /** Weights (null: masked, undefined: not in the cache), outputs, and the cache's order, of pieces with these `ends`. */
 function readPieces({ queries, keys, values }, ends, mistake) {

@@ -36,6 +36,8 @@ export const tr = (message, named = {}) =>
 /** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
 export const parts = (message, named = {}) => tr(message, named).split("*");
 
+/** A count with its noun. */
+export const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";

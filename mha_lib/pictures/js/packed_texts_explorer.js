@@ -1,13 +1,11 @@
 // Two texts in one row: the border that a program puts between them, and how far each output is from its text alone.
 
 import { attentionWeights, linear, matrix, mix, rowOf, rowsOf, unpack } from "./attention.js";
-import { drawn, element, heed, number, picture, set, times } from "./elements.js";
+import { amount, drawn, element, heed, number, picture, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 
 const AGAIN = "start again";
 const POSITIONS = { [AGAIN]: AGAIN, "go on": "go on" };
-
-const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 
 /** Weights (null: masked) and outputs of a causal head that reads the row with this border. */
 function readRow({ tokens, places, W_q, W_k }, border, masked, again) {

@@ -75,7 +75,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const reading = element("div", { class: "orders", "aria-hidden": "true" });
   const key = tr("read row by row (flatten). Colour: head. Darker: later token");
   reading.append(element("p", { class: "title" }, key), ...orders.map(({ node }) => node));
-  let shown = "", tiles = [], moves = [], right = [];
+  let shown = "", tiles = [], moves = [], right = [], wrong = new Set();
 
   const open = { sizes: false, order: false };
   const options = Object.fromEntries(data.orders.map((axes) => [axes, `permute(${axes})`]));
@@ -94,7 +94,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const more = element("div", { class: "tools more" }, ...Object.values(toggles), sizes, order);
 
   function compute() {
-    [moves, right] = [state.axes, RIGHT].map((axes) => movesOf(state, axes));
+    moves = movesOf(state, state.axes);
+    right = state.axes === RIGHT ? moves : movesOf(state, RIGHT);
+    wrong = new Set(strangers());
   }
 
   /** How many numbers are at another place in the order of reading than before the step. */
@@ -182,7 +184,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         edges.push(...rows.map((_, r) => ({ x: 0, y: y + TOP + r * HEIGHT + 5, text: `${row} ${r}`, kind: "row" })));
       }
       rows.forEach((own, r) =>
-        own.flat().forEach((tag, i) => places.set(tag, { x: xOf(x, i), y: y + TOP + r * HEIGHT, table: t, row: r }))
+        own.flat().forEach((tag, i) => places.set(tag, { x: xOf(x, i), y: y + TOP + r * HEIGHT }))
       );
     });
     return { places, edges, height: Math.ceil(tables.length / most) * tableHeight - TABLE + 8, w };
@@ -202,14 +204,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     stage.replaceChildren(names, ...tiles.map(({ node }) => node));
     for (const strip of orders) {
       strip.cells = new Map(tags.map((tag) => [tag, element("i", look(tag))]));
-      strip.field.replaceChildren(...strip.cells.values());
+      set(strip.field, { "--of": tags.length }).replaceChildren(...strip.cells.values());
     }
     shown = tags.join();
   }
 
   function paint() {
     const { step, axes } = state, present = moves[step], follow = String(state.follow).padStart(4, "0");
-    const { pointed } = pointer, { places, edges, height, w } = layout(present), tags = [...places.keys()].sort();
+    const { pointed } = pointer, { places, edges, height, w } = layout(present), tags = moves[0].tags;
     if (tags.join() !== shown) rebuild(tags); // else they stay, and so they travel
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     names.replaceChildren(
@@ -221,20 +223,19 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
         )
       ),
     );
-    const wrong = strangers();
     for (const { tag, node } of tiles) {
       const { x, y } = places.get(tag);
-      set(node, { ...at(x, y), "--cell": `${w - 2}px`, "aria-pressed": tag === follow });
+      set(node, { ...at(x, y), "aria-pressed": tag === follow });
       set(node, { text: tag === follow || tag === pointed ? tag : "" });
-      node.classList.toggle("stranger", Boolean(present.isFolded) && wrong.includes(tag));
+      node.classList.toggle("stranger", Boolean(present.isFolded) && wrong.has(tag));
     }
-    set(stage, { "--tall": `${height}px` });
+    set(stage, { "--tall": `${height}px`, "--cell": `${w - 2}px` });
     orders.forEach(({ cells, node }, i) => {
       const own = [moves[0], present, right[step]][i].tags;
       set(node, { hidden: i === 2 && axes === RIGHT ? "" : null });
       own.forEach((tag, place) => {
         const isMarked = tag === follow || tag === pointed;
-        set(cells.get(tag), { "--at": place / own.length, "--of": own.length, class: isMarked ? "marked" : null });
+        set(cells.get(tag), { "--at": place / own.length, class: isMarked ? "marked" : null });
       });
     });
     stations.forEach(({ name, shape, at, node }, i) => {
@@ -253,12 +254,12 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
     set(sizes, { hidden: open.sizes ? null : "" });
     set(order, { hidden: isOpen("order") ? null : "" });
-    headline(...seen(step, tags.length, wrong.length));
+    headline(...seen(step, tags.length, wrong.size));
     const about = pointed && places.has(pointed) ? pointed : places.has(follow) ? follow : null;
     const told = about &&
       { tag: about, address: spelled(about), at: indexOf(about, present), i: present.tags.indexOf(about) };
     const where = about ? `${tr("{tag} ({address}) is at {at}, number {i} in reading order.", told)} ` : "";
-    say(`${where}${words(step, wrong.length)}`);
+    say(`${where}${words(step, wrong.size)}`);
   }
 
   return { nodes: [rail, stage, reading, more], compute, paint, hint: tr("Choose a step, or a number to follow it.") };
