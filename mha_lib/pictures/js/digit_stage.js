@@ -68,6 +68,14 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     set(box, { x: (patch & 3) + inset, y: (patch >> 2) + inset, visibility });
   };
 
+  /** What is read without a head, beside what is read with all. */
+  const lostFrom = (whole) => ([logits]) => {
+    const read = indexOfLargest(whole), answer = indexOfLargest(logits), [less, more] = [logits, whole].map(softmax);
+    if (answer !== read) return `a ${answer}, not a ${read}`;
+    const percent = (shares) => `${(100 * shares[read]).toFixed(less[read] > 0.995 ? 1 : 0)} %`;
+    return `a ${read} with ${percent(less)}, not ${percent(more)}`;
+  };
+
   return {
     left: [element("div", { class: "paper" }, large.node), classToken],
     tools: [penButton],
@@ -137,7 +145,13 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const told = `${target ? `A ${wanted}` : "Your drawing"} is read as ${answer} (${
         number(probabilities[answer])
       }).`;
-      return { told, now: `a ${answer}`, before: `a ${indexOfLargest(before)}`, isWrong: !isRight };
+      return {
+        told,
+        now: `a ${answer}`,
+        before: `a ${indexOfLargest(before)}`,
+        lost: lostFrom(whole.laid[0]),
+        isWrong: !isRight,
+      };
     },
   };
 }

@@ -84,8 +84,8 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       title.textContent = `${blocks[layer]}, head ${head}`;
 
       const found = gated.laid.map(indexOfLargest), count = found.length;
-      const rightOf = ({ laid }) => laid.filter((logits, i) => indexOfLargest(logits) === target[i]).length;
-      const [right, before] = [rightOf(gated), rightOf(whole)];
+      const rightIn = (laid) => laid.filter((logits, i) => indexOfLargest(logits) === target[i]).length;
+      const [right, before] = [gated, whole].map(({ laid }) => rightIn(laid));
       found.forEach((answer, i) => {
         const isRight = answer === target[i], [given, wanted] = cells[i].children;
         cells[i].classList.toggle("wrong", !isRight);
@@ -94,7 +94,9 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       });
       const told = `${right} of ${count} answers on example ${state.example} are right.`;
       const share = `${right} of ${count} answers right`;
-      return { told, now: share, before: right === before ? share : before };
+      const lost = (laid) =>
+        `${rightIn(laid)} of ${count} answers right${rightIn(laid) === before ? " still" : `, not ${before}`}`;
+      return { told, now: share, before: right === before ? share : before, lost };
     },
   };
 }
