@@ -181,7 +181,8 @@ export default picture((parts) => {
     if (instead) return ["", instead];
     if (isWhole(gates)) {
       const { card, laid } = weighed.dearest;
-      return [`${nameOf(card)} matters most: `, `without it ${lost(laid)}`];
+      const name = nameOf(card);
+      return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(laid)];
     }
     const off = cards.filter(({ layer, head }) => !gates[layer][head]), changed = before !== now;
     const some = off.length < 3 ? off.map(nameOf).join(" and ") : `these ${off.length} heads`;
@@ -218,7 +219,7 @@ export default picture((parts) => {
   const test = element("div", { class: "test" }, meter, score);
   const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
   const right = element("div", { class: "right" }, tools, ...rows, stage.answer);
-  const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
+  const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return {
     nodes,

@@ -115,12 +115,12 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const { example } = state, at = [Math.floor(cell / numKeys), cell % numKeys];
     const [query, key] = [query_names, key_names].map((names, i) => {
       const name = names[example][at[i]];
-      return name === String(at[i]) ? name : `“${name}”`;
+      return name === String(at[i]) ? "qk"[i] + name : `“${name}”`;
     });
     if (!valid) return parts("With no valid key, every weight of every head is *0*");
-    if (at[1] >= valid) return parts("*No head* attends to key {key}: it is masked", { key });
+    if (at[1] >= valid) return parts("*No head* attends to {key}: it is masked", { key });
     const told = { head, query, key, share: percent(weights[head].data[cell]) };
-    return parts("Head {head}: query {query} attends to key {key} with *{share} %* of its weight", told);
+    return parts("Head {head}: {query} attends to {key} with *{share} %* of its weight", told);
   }
 
   /** What the other heads give to the same key; "" where that says nothing. */

@@ -249,9 +249,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     if (tried !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, tried)}${beside(text, tried)}`);
     else if (!cut.length) {
       const breaking = text.each().filter(({ changes }) => changes).length;
-      const alone = text.each().length ? ` ${breaking} of ${count} heads, each cut alone, change it.` : "";
+      const alone = text.each().length ? `${breaking} of ${count} heads, each cut alone, change it.` : "";
       const likeliest = `${quoted(found.first)} is likeliest, ${percent(found.firstNats)}.`;
-      say(`${likeliest}${alone} Cut heads, and see whether it holds.${unsure}`);
+      say(`${likeliest} Cut heads, and see whether it holds.${unsure}`, alone);
     } else if (!found) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
     else {
       const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;
