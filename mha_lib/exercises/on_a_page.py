@@ -57,7 +57,8 @@ def all_pages(folder: str | Path) -> list[Path]:
 
 def page_of(name: str) -> str:
     """Return the page of an exercise as HTML."""
-    empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
+    folder = resources.files("mha_lib") / "exercises"
+    empty, around = (folder / "page.html").read_text(encoding="utf-8"), folder / f"around_{name}.html"
     data = exercise_data(find(name))
     shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
     helper = ", and notebook 00's `masked_softmax`" * bool(data["helpers"])
@@ -65,6 +66,7 @@ def page_of(name: str) -> str:
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
     shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{shown['unchecked']}"
     parts = {"@@NAME@@": html.escape(name), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    parts["@@AROUND@@"] = around.read_text(encoding="utf-8") if around.is_file() else ""
     for mark, text in parts.items():
         empty = empty.replace(mark, text)
     return empty
