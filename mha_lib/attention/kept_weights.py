@@ -48,7 +48,7 @@ class KeptWeights(nn.Module):
 def lazy_weights(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
-    """Return a function without arguments that computes the attention weights of a call only when it is called."""
+    """Return a function without arguments that computes ``weights(queries, keys, mask)`` only when it is called."""
     queries, keys = queries.detach(), keys.detach()
     masks.keep()
 

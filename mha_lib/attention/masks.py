@@ -44,7 +44,7 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
 
 
 def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Return where key ``j`` is not later than query ``i``, as a bool tensor: the mask function of causal attention."""
+    """Return a bool mask, True where key index ``j`` is not later than query index ``i``: the causal mask function."""
     return j <= i
 
 

@@ -12,7 +12,7 @@ DENSE = (Tensor, nn.Parameter, nn.parameter.UninitializedParameter)
 
 
 def check_plain(layer: MultiHeadAttention, whose: str) -> None:
-    """Raise an error unless ``layer`` is multi-head attention without features that torch's or d2l's layer lacks.
+    """Raise an error unless ``layer`` is plain multi-head attention, with nothing that torch's or d2l's layer lacks.
 
     Raises:
         TypeError: ``layer`` is none of this library.

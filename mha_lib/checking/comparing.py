@@ -122,7 +122,7 @@ def is_number(value: Any) -> bool:
 
 
 def needed(right: Any) -> str:
-    """Describe in words the kind of result that is asked for, such as "one number is needed"."""
+    """Describe in words the type and shape of ``right``, the right result, such as "one number is needed"."""
     if isinstance(right, Tensor):
         return tr("{kind} is needed", kind=kind_of(right))
     if is_number(right):
@@ -133,7 +133,7 @@ def needed(right: Any) -> str:
 
 
 def given(value: Any) -> str:
-    """Describe in words the kind of value that a function returned, such as "a list of 12 numbers"."""
+    """Describe in words the type of ``value``, which a function returned, such as "a list of 12 numbers"."""
     if not isinstance(value, list | tuple) or not value:
         return kind_of(value)
     if all(map(is_number, value)):

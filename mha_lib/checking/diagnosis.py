@@ -153,7 +153,9 @@ def wrong_parts(text: str, numbers: list[str]) -> str:
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """Yield sentences on properties that wrong results of the right shape share, such as NaN or a constant factor."""
+    """Yield sentences on what all wrong tensors in ``pairs`` (given, right) have in common, such as NaN.
+    Their shapes are right.
+    """
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):

@@ -63,7 +63,7 @@ class PicturesPassedOn:
 
 
 def refuse_input(prompt: object = "") -> NoReturn:
-    """Raise a RuntimeError: a replacement for ``input`` while code runs that nobody can type an answer to."""
+    """Raise a RuntimeError in place of reading input: nobody can type while a learner's code is being checked."""
     raise RuntimeError("input() cannot be answered while the check runs")
 
 

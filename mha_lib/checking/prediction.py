@@ -81,7 +81,7 @@ def predict(name: str) -> Prediction:
 
 
 def answer(name: str, *shown: object) -> Page:
-    """Show the answer to a question beside the learner's stored prediction; fold it away if there is no prediction.
+    """Show ``shown``, the answer to a question, with the learner's stored prediction; folded if there is no prediction.
 
     It can be unfolded on a page without a kernel, too.
 

@@ -91,7 +91,7 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
 
 
 def can_fork() -> bool:
-    """Return whether a learner's code can run in a forked process: not on Windows or macOS, or beside a GPU.
+    """Return whether a learner's code can run in a forked process: not on Windows or macOS, nor if there is a GPU.
 
     Where torch has an accelerator, a forked process cannot compute gradients.
     """
@@ -141,7 +141,7 @@ def receive(receiving: Connection, process: int, call: str) -> Outcome | Excepti
 
 
 def cut_short(what: str, call: str) -> MistakeError:
-    """Return the ``MistakeError`` for a call that did not end: ``what`` the code did, and the arguments, ``call``."""
+    """Return a ``MistakeError`` for a call that was stopped; its message says ``what`` happened in which ``call``."""
     return MistakeError(as_sentence(tr("{what} {call}", what=what, call=call) if call else what))
 
 
@@ -164,7 +164,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     """Call a function with copies of the arguments; return what it returned or raised, as an ``Outcome``.
-    A missing or forbidden answer comes back as a ``NotYetError`` or ``MistakeError``.
+    An answer that is missing, or that changes its arguments, gives a ``NotYetError`` or ``MistakeError`` instead.
     """
     given = copy.deepcopy(arguments)
     try:

@@ -39,7 +39,7 @@ def to_grouped(model: Transformer, num_key_value_heads: int, how: How = "mean") 
 
 @torch.no_grad()
 def share_keys_and_values(layer: MultiHeadAttention, num_key_value_heads: int, how: How) -> None:
-    """Reduce the number of key/value heads of ``layer`` in place, by the mean or the first matrix of each group."""
+    """Reduce the key/value heads of ``layer`` in place: each group of heads gets the mean or first of its matrices."""
     arguments.check_groups(layer.num_heads, num_key_value_heads)
     if layer.num_key_value_heads != layer.num_heads:
         raise ValueError(f"the layer's heads share keys and values already: {layer}")

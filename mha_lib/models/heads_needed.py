@@ -84,7 +84,7 @@ def accuracy(model: NeighbourModel) -> Tensor:
 
 @torch.no_grad()
 def measure(model: NeighbourModel) -> dict[str, Tensor]:
-    """Return each head's mean weight on each neighbour, and scores and predictions for a single held-out row."""
+    """Return a dict of each head's mean weight on each neighbouring token, and scores and answers for one test row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)
     weights = model.attention.attention_weights

@@ -75,14 +75,16 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the cosine and signed sine factors of rotary position embeddings at the given positions: two (n, size)."""
+    """Return the factors cos and ±sin by which rotary position embeddings multiply features and their partners.
+    They are two tensors (n, size), for the positions ``places``.
+    """
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the cosine and signed sine factors of rotary position embeddings at positions 0, 1, 2, …, cached."""
+    """Return ``rope_factors``, cos and ±sin of rotary position embeddings, for positions 0, 1, 2, …, cached."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
@@ -284,8 +286,8 @@ def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, fl
 
 
 def weight_on_right_keys(weights: Tensor, rows: InductionBatch) -> Tensor:
-    """Return each head's mean attention weight on the key that shows the next letter, (num_layers, num_heads).
-    ``weights`` are (num_layers, b, num_heads, q, k).
+    """Return each head's mean attention weight on the token from which the next letter can be copied.
+    Shapes: (num_layers, b, num_heads, q, k) -> (num_layers, num_heads).
 
     The mean is over the queries after which the next letter can be predicted.
     """

@@ -183,8 +183,8 @@ def kept_next_words() -> list[NextWords]:
 
 
 def kept_draws() -> dict[str, list[list[int]]]:
-    """Load twenty random sets of five heads from the induction heads' layers, and twenty from all layers.
-    They are the random baselines of ``kept_next_words``.
+    """Load stored random sets of five heads of SmolLM2: from the layers of its induction heads, and from all layers.
+    There are twenty of each, the random baselines of ``kept_next_words``.
     """
     return _kept_about()["draws"]
 

@@ -110,7 +110,7 @@ def shipped_positional_model(kind: str) -> PositionalModel:
 def right_letters(
     model: PositionalModel, rows: InductionBatch, left: int = 0, *, masked: bool = True, counted: bool = False
 ) -> Tensor:
-    """Return a bool for each predictable letter of the test rows: whether the model predicts it.
+    """Return a bool tensor: whether the model predicts each letter of ``rows`` that continues a repeated sequence.
 
     Args:
         left: how many columns of padding, all of letter 0, stand before each row.

@@ -160,7 +160,7 @@ def kept_maps() -> list[SentenceMaps]:
 
 
 def kept_figures() -> list[dict]:
-    """Load stored measurements of how often each head in ``NAMED_HEADS`` attends to the token that its name says.
+    """Load stored measurements of how often some heads of MiniLM attend to a certain token, such as the previous one.
 
     Returns:
         For each head a dict: "layer", "head", "where it looks"; "right", in which share of the pairs of words its

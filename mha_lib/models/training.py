@@ -46,7 +46,7 @@ def seeded(seed: int) -> Iterator[torch.Generator]:
 
 
 def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
-    """Make a new model for a task, train it from the random numbers of ``seed``, and return it in eval mode.
+    """Make a new model for a task and train it, with all randomness from ``seed``; return it in eval mode.
 
     Args:
         task: a task, or the name of one.

@@ -106,7 +106,7 @@ def behind_padding(implementation: Implementation) -> str | None:
 
 @isolated
 def some_texts_end(implementation: Implementation) -> str | None:
-    """Test that texts keep their outputs when others of the batch have ended; return the fault found, or None."""
+    """Test that texts keep their outputs after others of the batch have ended; return the fault found, or None."""
     layer, X = layer_and_text(implementation, batch_size=4)
     padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
     got = read(layer, X[:, :5], [5], padding)

@@ -26,7 +26,7 @@ Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor
 
 @dataclass(frozen=True)
 class Candidate:
-    """Hold one of the attention implementations to compare: how it is built, called, and copied from our layer.
+    """Hold one attention implementation of a comparison: how it is built, called, and copied from this library's layer.
 
     Attributes:
         copy_of: makes it from ours.
@@ -97,7 +97,7 @@ def call_torch_output(peer, queries, keys, values, valid_lens):
 
 
 def call_kernel(layer, queries, keys, values, valid_lens):
-    """Compute a layer's output with its own projections and ``F.scaled_dot_product_attention``; return no weights."""
+    """Compute a layer's output by its own projections and ``F.scaled_dot_product_attention``; return (output, None)."""
     Q, K, V = (
         split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
     )
@@ -138,7 +138,7 @@ def judge_empty(weights: Tensor) -> str:
 
 
 def output_of(candidate: Candidate, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Run an attention implementation with identity matrices as weights, in eval mode; return its output."""
+    """Run ``candidate``, an attention implementation, with identity weight matrices on ``inputs``; return the output."""
     layer = candidate.copy_of(identity_layer(dtype).eval())
     with torch.no_grad():
         return candidate.call(layer, *inputs)[0]

@@ -242,7 +242,7 @@ class LayerCheck:
 
 
 def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
-    """Return a verdict on the effect of ``head_mask`` on a layer that is right without it; None if it is right, too."""
+    """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
     size = trial[7].shape[1] // len(gates)
 
     def with_factors(factors: Tensor) -> Tensor:
@@ -315,7 +315,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists test stages, and how their queries, keys and values were shared."""
+    """Return a phrase that lists test stages, and the ways in which their calls shared queries, keys and values."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

@@ -22,7 +22,7 @@ NO_DROPOUT = "`dropout` has no effect."
 
 @dataclass(frozen=True)
 class Note:
-    """Hold a remark on a layer whose output is right: its topic, whether all is as it should be, and a sentence."""
+    """Hold a remark on one property of a learner's layer: which property, whether it is as asked, and a sentence."""
 
     topic: str
     kept: bool
@@ -208,7 +208,7 @@ def on_lengths(handed: HandedLayer) -> Note:
 
 
 def on_bias(handed: HandedLayer) -> Note:
-    """Return a note on whether ``bias=True`` gives each projection a bias that is used, and the default gives none."""
+    """Return a note on whether ``bias=True`` gives a learner's layer biases that it uses, and the default none."""
     num_heads = max(handed.heads)
     try:
         layer = handed.build(num_heads, 2, bias=True)

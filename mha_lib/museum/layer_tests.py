@@ -98,14 +98,14 @@ def round_trip(implementation: Implementation) -> str | None:
 
 @isolated
 def all_ones(implementation: Implementation) -> str | None:
-    """Test a layer's output for inputs that are all 1 against the formula; return the fault found, or None."""
+    """Test a layer's output for inputs of ones against a reference computation; return the fault found, or None."""
     layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
     return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @isolated
 def random_reference(implementation: Implementation) -> str | None:
-    """Test a layer's output and weights for random inputs against the formula; return the fault found, or None.
+    """Test a layer's output and weights against a reference computation on random input; return a fault or None.
 
     One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
     that was asked for.
@@ -126,7 +126,7 @@ def random_reference(implementation: Implementation) -> str | None:
 
 @isolated
 def self_attention(implementation: Implementation) -> str | None:
-    """Test a layer's output for self-attention against the formula; return the fault found, or None."""
+    """Test a layer's output for self-attention against a reference computation; return the fault found, or None."""
     layer, (X, _, _) = build(implementation), random_inputs()
     inputs = X, X, X, RAGGED.clamp(max=NUM_QUERIES)
     return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])

@@ -44,7 +44,7 @@ def wrong_attentions() -> list[tuple[str, Callable]]:
 
 
 def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return a pair (message, function) for each known mistake: ``program`` with a wrong function as ``attention``."""
+    """Return a pair (message, function) for each known mistake: ``program`` with a wrong function for ``attention``."""
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
 
 
@@ -73,17 +73,19 @@ def counted(valid):
 
 
 def on_queries(valid):
-    """Return the mask applied to queries instead of keys, a typical mistake."""
+    """Return ``valid``, a mask of keys, applied to the queries instead: a typical mistake."""
     return (valid.mT if valid.shape[2] == valid.shape[3] else counted(valid)).expand_as(valid)
 
 
 def back(valid):
-    """Return how many positions each key is before each query, (q, k); the last query is at the last key."""
+    """Return how many positions before each query each key is, (q, k), for the sizes of a mask ``valid``.
+    The last query is at the last key.
+    """
     return torch.arange(valid.shape[3] - valid.shape[2], valid.shape[3])[:, None] - torch.arange(valid.shape[3])
 
 
 def by_length(valid, descending):
-    """Return the mask with the batch's examples sorted by length, a typical mistake."""
+    """Return ``valid``, a mask, with the batch's examples sorted by length: a typical mistake."""
     return valid[valid[:, 0, -1].sum(-1).argsort(descending=descending)]
 
 
