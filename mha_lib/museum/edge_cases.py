@@ -138,7 +138,7 @@ def judge_empty(weights: Tensor) -> str:
 
 
 def output_of(candidate: Candidate, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Run ``candidate``, an attention implementation, with identity weight matrices on ``inputs``; return the output."""
+    """Run ``candidate``, an attention implementation whose weight matrices are identities; return its output."""
     layer = candidate.copy_of(identity_layer(dtype).eval())
     with torch.no_grad():
         return candidate.call(layer, *inputs)[0]
