@@ -108,7 +108,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
 
 
 def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[str, Any]]:
-    """Run each known wrong answer on each test input; return its results and where they are wrong, without repeats."""
+    """Run known wrong answers on all test inputs; return results and where they are wrong, each once."""
     rows: dict[str, dict[str, Any]] = {}
     for text, program in mistakes:
         results = [Result(t, outcome_of(program, t), right) for t, right in zip(trials, rights, strict=True)]

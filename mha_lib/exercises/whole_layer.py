@@ -55,7 +55,7 @@ accepted: list[type] = []  # the class that was accepted last in this kernel
 
 
 class CompleteAttention(nn.Module):
-    """Compute multi-head attention with valid lengths, dropout and a head mask, with the names of d2l section 11.5."""
+    """Compute multi-head attention with valid lengths, dropout and a head mask, named as in the book d2l, 11.5."""
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """Check a learner's attention class, and add to the verdict which step of notebook 00's recipe is wrong."""
+    """Check a learner's attention class, and put the number of the step that is wrong in front of the verdict."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,12 +136,12 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """Return which step of notebook 00's recipe for the layer, 1 to 8, the message of ``verdict`` is about."""
+    """Return which of the eight steps of writing the attention layer the message of ``verdict`` is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
-    """Raise a ``MistakeError`` unless cutting a head out of such a layer's matrices gives the output of masking it."""
+    """Raise a ``MistakeError`` unless cutting a head out of the layer's weights gives the same output as masking it."""
 
     def outputs(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         layer: Any = Layer(12, 3, bias=True).eval()

@@ -266,7 +266,7 @@ def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[
 def hook_heads(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
-    """Call ``observers`` on their layers' head outputs before W_o inside a ``with`` block, and use what they return.
+    """Call each layer's observer with its head outputs before W_o inside a ``with`` block, and use what it returns.
 
     It gets (batch, num_heads, num_queries, head_size). What it returns replaces them; None leaves them as they are.
     """

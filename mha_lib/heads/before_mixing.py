@@ -55,7 +55,7 @@ class _Identity(nn.Linear):
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Switch off torch's Transformer fast path and compiled code inside a ``with`` block, so that hooks see all."""
+    """Disable torch's Transformer fast path and compiled code inside a ``with`` block, so that hooks see every call."""
     # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.
     has_compiler = "torch._dynamo" in sys.modules
     fast = torch.backends.mha.get_fastpath_enabled()

@@ -20,7 +20,7 @@ SHAPED_DRAWS = 100
 
 
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
-    """Compare the head order of ``importance`` with random orders within blocks and with Shapley values ``fair``."""
+    """Return figures that compare pruning by ``importance`` with random pruning, and with Shapley values ``fair``."""
     own = mean_worth(table, [importance])
     shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
     areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])

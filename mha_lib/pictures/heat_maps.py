@@ -211,7 +211,7 @@ def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts:
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
-    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and a strip for every head below.
+    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
 
     Args:
         words: n of them, in one line.

@@ -150,7 +150,7 @@ class Numbers(traitlets.Dict):
 
 
 class OwnText(traitlets.Unicode):
-    """Define a widget setting (a traitlet) that is a text typed by the user and accepted by the widget's ``read``."""
+    """Define a widget setting (a traitlet): a text typed by the user that the widget's method ``read`` accepts."""
 
     metadata = CHOICE
 
@@ -165,7 +165,7 @@ class OwnText(traitlets.Unicode):
 
 
 class LivePicture(anywidget.AnyWidget):
-    """Provide the base of all interactive figures: widgets drawn in the browser, with settings that Python can change.
+    """Provide the base class of interactive figures: widgets drawn in the browser, with settings Python can change.
 
     Args:
         title: what the picture is, for screen readers and alt texts.
