@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """Check a learner's attention class; add to the verdict which step of the notebook's instructions went wrong."""
+    """Check a learner's attention class; add to the verdict which of eight steps of writing it went wrong."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,7 +136,7 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """Return the number, 1 to 8, of the notebook's step that the message of ``verdict`` is about."""
+    """Return which step, 1 to 8, of writing an attention class the message of ``verdict`` is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
