@@ -6,7 +6,7 @@ Taken from Noto Sans CJK (SIL Open Font License 1.1), which must be installed; o
 import subprocess
 
 from fontTools import subset
-from fontTools.ttLib import TTCollection
+from fontTools.ttLib import TTFont
 
 from tools import translations
 
@@ -27,16 +27,9 @@ def letters(language):
 
 def write(language):
     """Write the font of a language."""
-    found = subprocess.run(
-        ["fc-match", "--format=%{file}", FACES[language]], capture_output=True, text=True, check=True
-    ).stdout
-    faces = TTCollection(found, lazy=True).fonts
-    (face,) = [
-        face
-        for face in faces
-        if face["name"].getDebugName(4) == FACES[language] + " Regular"
-        or face["name"].getDebugName(1) == FACES[language]
-    ]
+    asked = ["fc-match", "--format=%{file}\n%{index}", f"{FACES[language]}:style=Regular"]
+    file, number = subprocess.check_output(asked, text=True).split("\n")
+    face = TTFont(file, fontNumber=int(number), lazy=True)
     options = subset.Options(layout_features=[], hinting=False, name_IDs=[0, 1, 2, 3, 4, 5, 6, 13, 14])
     maker = subset.Subsetter(options)
     maker.populate(text=letters(language))
