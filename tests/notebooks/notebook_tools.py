@@ -28,6 +28,16 @@ def text_of(*names):
     return " ".join(cell.source for each in notebooks for cell in each.cells if cell.cell_type == "markdown")
 
 
+def output_of(cell):
+    """The text that the committed notebook shows below a cell; a text cell shows none."""
+    return "".join(map(text_of_output, cell.get("outputs", [])))
+
+
+def text_of_output(output):
+    """What nbval compares of an output, pictures aside."""
+    return output.get("text", "") + output.get("data", {}).get("text/plain", "")
+
+
 def run_cells(notebook):
     """Everything that a notebook's cells define, after all of them have run in order, here and now."""
     namespace = {"__name__": "notebook"}
