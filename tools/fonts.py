@@ -17,8 +17,8 @@ PLAIN = "".join(map(chr, range(32, 127))) + "·×→−√…“”（），：�
 
 def letters(language):
     """All letters of what code says in a language."""
-    texts = [*translations.translated(translations.STRINGS, language).values()]
-    for stem, other in translations.pages():
+    texts = []
+    for stem, other in translations.catalogues():
         if other == language:
             words, code = translations.translated(stem, language), translations.of_code(stem)
             texts += [words[block] for block in words.keys() & code]

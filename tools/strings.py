@@ -5,6 +5,7 @@ file, in the tables below, whose entries are handed to it one by one, and in the
 """
 
 import ast
+import functools
 import itertools
 import re
 import sys
@@ -18,6 +19,7 @@ OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "
 IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 
 
+@functools.cache
 def strings():
     """Each message, with the files that it stands in."""
     files, found = sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]), {}
