@@ -98,7 +98,7 @@ def found_by_greedy_search():
     begin="Begin with the cost of each head on the calibration set, when all others are on.",
 )
 def five_heads(answer: list) -> str:
-    """Check five heads, pairs (layer, head), that a learner would remove from a model, by the test accuracy left.
+    """Check five heads, pairs (layer, head), that a learner would remove from a model, by its accuracy without them.
 
     answer: five pairs (layer, head). At least 0.905 of the answers on the test set must stay right.
     """

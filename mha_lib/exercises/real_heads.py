@@ -44,7 +44,7 @@ from mha_lib.checking.exercise import exercise
         """,
 )
 def resample_pairs(first, second):
-    """Ablate a head by resampling its outputs over text pairs: ``first`` gets the next pair's, ``second`` the previous.
+    """Replace a head's outputs in each text pair by another pair's: ``first`` by the next, ``second`` by the previous.
 
     first, second (pairs, size): the head's outputs for the first and the second text of each pair → two tensors of
     these shapes. A first text gets the output of the first text of the next pair, a second text that of the second

@@ -196,13 +196,13 @@ def out_of_torch(peer, X, padding):
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:
-    """Return random tokens, in_proj_weight and in_proj_bias of ``nn.MultiheadAttention``, num_heads and ``padding``."""
+    """Return a test input of ``every_map``: random tokens, in_proj_weight, in_proj_bias, num_heads and ``padding``."""
     d = num_heads * head_size
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
 def low_trial(padding: Tensor) -> tuple:
-    """Return inputs like ``packed_trial`` for two heads, with scores near −1e6 that are lowest at padding keys.
+    """Return a test input of ``every_map`` for two heads, with scores near −1e6 that are lowest at padding keys.
 
     They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
     """

@@ -105,7 +105,7 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     begin="Begin with `__init__`: make an `nn.Dropout` with the rate that is asked for.",
 )
 def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
-    """Check a learner's complete attention class, with dropout and head mask; store it for ``my_layer`` if it is right.
+    """Check a learner's complete attention class, with dropout and head mask; if it is right, ``my_layer`` returns it.
 
     The class is made by Layer(num_hiddens, num_heads, dropout, bias) and called with (queries, keys, values,
     valid_lens, head_mask), head_mask (num_heads,). It must also work with fewer heads than it was made with.
@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """Check a learner's attention class, and put the number of the step that is wrong in front of the verdict."""
+    """Check a learner's attention class; add to the verdict which of eight steps of writing it went wrong."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,7 +136,7 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """Return which of the eight steps of writing the attention layer the message of ``verdict`` is about."""
+    """Return which step, 1 to 8, of writing an attention class the message of ``verdict`` is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 

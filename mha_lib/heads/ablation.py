@@ -101,9 +101,9 @@ def losses_without_each(
 ) -> Tensor:
     """Return the loss at every target position with one head ablated (zeros), for each head of every layer.
 
-    They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
-    for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
-    which heads are there at all; left out, all of them.
+    The losses are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs
+    once for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads)
+    says which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept

@@ -150,7 +150,7 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
     >>> greedy(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0., 1.], dtype=torch.float64)
 
-    It is 0 for the head that went first, N − 1 for the one that was left; ``seed`` draws among equal costs.
+    ``seed`` draws among equal costs.
     """
     num_heads = _num_heads(values)
     generator = torch.Generator().manual_seed(seed)

@@ -89,7 +89,7 @@ def draw_maps(
     numbers: bool = False,
     scale: str = "attention weight",
 ) -> Canvas:
-    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, the longer side of each ``side`` pixels.
+    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
     cells, ``scale`` beside the scale.

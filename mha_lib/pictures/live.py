@@ -289,7 +289,7 @@ def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
 def save_html(picture: LivePicture, path: str | Path) -> Path:
     """Write an interactive figure to one HTML file that works without Python and without network; return the path.
 
-    The page opens in the picture's present state; a file of that name is replaced. Returns the path.
+    The page opens in the picture's present state; a file of that name is replaced.
     """
     path, state = Path(path), state_of("picture", picture.page_data())
     parts = {"title": html.escape(picture.title), "style": style(), "script": page_script([picture.module])}
