@@ -203,9 +203,9 @@ def write_languages(folder, runs):
 
 
 def write_front_door(folder):
-    """The sign of the site, the image that stands beside a link to it, and the page for addresses that it lacks."""
-    shutil.copy(HERE / "favicon.svg", folder / "_static")
-    shutil.copy(ROOT / "img" / SHARED_IMAGE, folder / "_static")
+    """The sign of the site, its style, the image beside a link to it, and the page for addresses that it lacks."""
+    for file in (HERE / "favicon.svg", HERE / "site.css", ROOT / "img" / SHARED_IMAGE):
+        shutil.copy(file, folder / "_static")
     here = address.site(address.project()) or ""  # the page is shown at every address, so that relative links may fail
     page = (HERE / "404.html").read_text(encoding="utf-8")
     missing = page.format(start=f"{here}index.html", search=f"{here}search.html")
@@ -252,7 +252,6 @@ def main(folder):
     )
     write_exercises(folder / "extra" / "write", stories)
     write_front_door(folder)
-    shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)
     script = live.page_script(kinds)
