@@ -8,8 +8,7 @@ const OTHERWISE = [ // what MicroPython says, and what it means here
 ];
 const KEY = `mha.page.${SHOWN.name}`;
 const at = (id) => document.getElementById(id);
-let text = kept() ?? SHOWN.start, tries = 0, given = 0, printed, mine, parts, worker, ready, broken, waiting, timer;
-let view, box;
+let text = kept() ?? SHOWN.start, tries = 0, printed, mine, parts, worker, ready, broken, waiting, timer, view, box;
 
 function kept() {
   try {
@@ -128,30 +127,23 @@ function put(source) {
 }
 
 function hint() {
-  const [step, words] = Object.entries(SHOWN.hints)[given++] ?? [];
-  const item = document.createElement("li");
-  if (step) item.append(...marked(`${step}: ${words}`));
-  if (step) at("hints").append(item);
-  at("hint").ariaDisabled = given >= Object.keys(SHOWN.hints).length; // it keeps the focus
+  const left = Object.entries(SHOWN.hints).slice(at("hints").children.length), item = document.createElement("li");
+  if (!left.length) return;
+  item.append(...marked(left[0].join(": ")));
+  at("hints").append(item);
+  at("hint").ariaDisabled = left.length < 2; // and not disabled, which would lose the focus
 }
 
 function again() { // and back to what was written, for a phone has no Ctrl+Z
   const next = text === SHOWN.start ? mine ?? text : SHOWN.start;
   mine = text;
   put(next);
-  const back = "This is the start. The same button brings back what you wrote.";
-  at("said").textContent = next === SHOWN.start ? back : "This is what you wrote.";
-}
-
-function answer() {
-  Object.assign(at("worked"), { textContent: SHOWN.solution, hidden: false });
-  at("worked").focus();
+  at("said").textContent = "The same button brings back what was there.";
 }
 
 async function open() {
   at("task").append(...marked(SHOWN.doc.replaceAll("``", "`")));
-  const script = document.createElement("script");
-  const decoder = new TextDecoder();
+  const script = document.createElement("script"), decoder = new TextDecoder();
   parts = { script: decoder.decode(await unpacked(PARTS.runtime)) };
   for (const name of ["wasm", "tensor.py", "verdict.py", "words.json", "data.json"]) {
     parts[name] = await unpacked(PARTS[name]);
@@ -166,5 +158,5 @@ at("check").onclick = check;
 at("hint").onclick = hint;
 at("plain").onclick = plain;
 at("again").onclick = again;
-at("answer").onclick = answer;
+at("answer").onclick = () => Object.assign(at("worked"), { textContent: SHOWN.solution, hidden: false }).focus();
 open().catch((error) => say({ state: "error", text: String(error), evidence: "" })); // an old browser, say
