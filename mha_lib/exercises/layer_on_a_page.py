@@ -1,5 +1,6 @@
 """The layer of notebook 00 on a page of its own: the calls of ``check_layer``, and what each of its mistakes gives."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +55,7 @@ def layer_data(encoded: Callable[[Any], Any]) -> dict[str, Any]:
     drawn = {label: [shortened(result.trial) for result in results] for label, results in calls.results().items()}
     stages = {label: given[-1:] if ", " in label else given for label, given in drawn.items()}  # shared: the largest
     trials = [trial for of_stage in stages.values() for trial in of_stage]
-    weights = attention(*trial[:9], **trial[9], only_weights=True)
+    weights = formula(*trial, functools.partial(attention, only_weights=True))
     return {
         "name": NAME,
         "doc": inspect.cleandoc(TASK),
