@@ -18,7 +18,7 @@ from mha_lib.museum.layer_check import stages_in_words
 from mha_lib.museum.wrong_attention import attention, programs
 
 NAME = "MultiHeadAttention"
-ROWS = 2  # of the queries that a call with many keys keeps
+MANY, FEW = 100, 2  # keys and queries that a call with more keys keeps: a page computes slowly
 TASK = """
 Write multi-head attention as a PyTorch module.
 
@@ -50,12 +50,12 @@ def layer_data(encoded: Callable[[Any], Any]) -> dict[str, Any]:
     """Return what the page of ``layer_by_formula`` needs; ``encoded`` writes a value as JSON can hold it."""
     with seeded(0):
         calls = LayerCalls(handed(bias=False))
-        trial, *_ = calls.example(3, 5, 5, 4, 2, [5, 3, 4], 1, 0, False)
+        trial, *_ = calls.example(2, 4, 5, 4, 2, [5, 3], 1, 0, False)
         biased, *_ = LayerCalls(handed(bias=True)).example(2, 4, 4, 4, 2, None, 1, 0, False)
     drawn = {label: [shortened(result.trial) for result in results] for label, results in calls.results().items()}
     stages = {label: given[-1:] if ", " in label else given for label, given in drawn.items()}  # shared: the largest
     trials = [trial for of_stage in stages.values() for trial in of_stage]
-    weights = formula(*trial, functools.partial(attention, only_weights=True))
+    weights = functools.partial(formula, attention=functools.partial(attention, only_weights=True))(*trial)
     return {
         "name": NAME,
         "doc": inspect.cleandoc(TASK),
@@ -80,8 +80,11 @@ def handed(bias: bool) -> HandedLayer:
 
 
 def shortened(trial: tuple) -> tuple:
-    """Return a call with few queries, where there are more keys than a page can compare with as many."""
-    return (trial[0][:, :ROWS], *trial[1:]) if trial[1].shape[1] > 100 else trial
+    """Return a call with fewer queries and keys, where there are more keys than a page can compare."""
+    queries, keys, values, allowed, *others = trial
+    if keys.shape[1] <= MANY:
+        return trial
+    return queries[:, :FEW], keys[:, :MANY], values[:, :MANY], allowed[..., :MANY], *others
 
 
 def call(trial: tuple, right: Tensor, encoded: Callable[[Any], Any]) -> dict[str, Any]:
