@@ -109,7 +109,7 @@ def random_results(results: Sequence[Result]) -> Iterator[str]:
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
     """Yield a sentence that says in which test calls a learner's function is right and in which it is wrong.
-    The calls are told apart by the stages of a check, or by one argument.
+    The calls differ in their group of test cases (``stages``) or in one argument (``names``).
 
     An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
     calls; and if it is the only one that does.
