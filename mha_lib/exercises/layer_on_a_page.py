@@ -50,7 +50,7 @@ def layer_data(encoded: Callable[[Any], Any]) -> dict[str, Any]:
     """Return what the page of ``layer_by_formula`` needs; ``encoded`` writes a value as JSON can hold it."""
     with seeded(0):
         calls = LayerCalls(handed(bias=False))
-        trial, *_ = calls.example(2, 4, 5, 4, 2, [5, 3], 1, 0, False)
+        trial, *_ = calls.example(3, 5, 5, 4, 2, [5, 3, 4], 1, 0, False)
         biased, *_ = LayerCalls(handed(bias=True)).example(2, 4, 4, 4, 2, None, 1, 0, False)
     drawn = {label: [shortened(result.trial) for result in results] for label, results in calls.results().items()}
     stages = {label: given[-1:] if ", " in label else given for label, given in drawn.items()}  # shared: the largest
