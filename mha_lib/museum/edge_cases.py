@@ -129,7 +129,7 @@ def weights_in(output: Tensor) -> Tensor:
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Describe the attention weights of a query without valid keys: "NaN", "0", "uniform over padding", else "leaks"."""
+    """Describe the attention weights of a query without valid keys: "NaN", "0", "uniform over padding" or "leaks"."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():
