@@ -154,7 +154,7 @@ def wrong_parts(text: str, numbers: list[str]) -> str:
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
     """Yield sentences on what all wrong tensors in ``pairs`` (given, right) have in common, such as NaN.
-    Their shapes are right.
+    Nothing is yielded if a shape is wrong.
     """
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
