@@ -65,20 +65,10 @@ def alone(notebook: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         yield Path(shutil.copy(notebook, folder)), env | {"PYTHONPATH": str(TOOLS / "for_kernels")}
 
 
-def run_nbval(notebook: str) -> int:
-    """Compare the notebook in this folder; the exit status.
-
-    Of pytest's plugins nbval alone is loaded, and jsonschema does without the grammar of web addresses that it would
-    build: the two would take three quarters of the time that an empty notebook needs, and none of it is used here.
-    """
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-    return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
-
-
 def put_folded_last(notebook: Path) -> None:
     """Write a notebook anew: its main line, which keeps what each folded part would find, and then these parts."""
-    from tools import main_line, notebooks  # here, since the process that runs nbval does not find them
+    sys.path.append(str(TOOLS.parent))  # this is run as a script
+    from tools import main_line, notebooks  # here, since the process that only starts another one needs none of it
 
     def call(what: str) -> notebooks.nbformat.NotebookNode:
         return notebooks.nbformat.v4.new_code_cell(f"__import__('folds').{what}")
@@ -96,10 +86,21 @@ def put_folded_last(notebook: Path) -> None:
     notebook.write_text(notebooks.nbformat.v4.writes(written), encoding="utf-8")
 
 
+def run_nbval(notebook: str) -> int:
+    """Compare the notebook in this folder; the exit status.
+
+    Of pytest's plugins nbval alone is loaded, and jsonschema does without the grammar of web addresses that it would
+    build: the two would take three quarters of the time that an empty notebook needs, and none of it is used here.
+    """
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    put_folded_last(Path(notebook))
+    return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
+
+
 def compare(notebook: Path) -> bool:
     """Whether the notebook gives what is saved in it; pytest's report is printed."""
     with alone(notebook) as (copy, env):
-        put_folded_last(copy)
         return subprocess.run([sys.executable, __file__, HERE, copy.name], cwd=copy.parent, env=env).returncode == 0
 
 
