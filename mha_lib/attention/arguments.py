@@ -47,7 +47,7 @@ def in_plain_call(X: Tensor) -> bool:
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Return whether a tensor's values can be read at once: False on the ``meta`` device, on a GPU and in tracing."""
+    """Return whether a tensor's values can be read without waiting: False on ``meta``, on a GPU and in tracing."""
     return tensor.is_cpu and in_plain_call(tensor)
 
 

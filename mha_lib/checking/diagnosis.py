@@ -144,7 +144,7 @@ def of_parts(results: Sequence[Result]) -> Iterator[str]:
 
 
 def wrong_parts(text: str, numbers: list[str]) -> str:
-    """Return a clause that says which parts of a result are wrong, such as "part 1 is wrong: the signs are lost"."""
+    """Return a clause such as "part 1 is wrong: the signs are lost", from part ``numbers`` and a mistake, ``text``."""
     own = english(text)
     how = Said(text[0].lower() + text[1:], f"{own[0].lower()}{own[1:]}".replace(", counted from 0", ""))
     if len(numbers) == 1:

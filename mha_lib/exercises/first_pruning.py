@@ -42,6 +42,7 @@ def costs_in_words(cost: Cost, head: int, others: list[int]) -> str:
 
 
 def others_than(head: int, num_heads: int) -> list[int]:
+    """Return the head numbers from 0 to ``num_heads`` − 1 without ``head``."""
     return [other for other in range(num_heads) if other != head]
 
 
@@ -80,7 +81,7 @@ def covering_head(cost, head, others):
 
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
-    """Return the test accuracy of notebook 00's trained model with these heads, pairs (layer, head), masked out."""
+    """Return the test accuracy of a trained model of this package with ``heads``, pairs (layer, head), masked out."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0
@@ -97,7 +98,7 @@ def found_by_greedy_search():
     begin="Begin with the cost of each head on the calibration set, when all others are on.",
 )
 def five_heads(answer: list) -> str:
-    """Check five heads, pairs (layer, head), that a learner would remove from a model, by the test accuracy left.
+    """Check five heads, pairs (layer, head), that a learner would remove from a model, by its accuracy without them.
 
     answer: five pairs (layer, head). At least 0.905 of the answers on the test set must stay right.
     """

@@ -61,7 +61,7 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     """,
 )
 def honest_gain(seen, unseen, number):
-    """Choose the best set of ``number`` heads by ``seen``; return its accuracy in ``unseen`` minus that of random sets.
+    """Choose the best set of ``number`` heads by accuracies ``seen``; return its gain over random sets in ``unseen``.
 
     seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_lib.heads.coalitions``, on
     examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
@@ -138,7 +138,7 @@ def small_models() -> list[tuple[Encoder, Batch, Batch]]:
 
 
 def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
-    """Return a random encoder and two batches labelled by its own predictions, of which about a tenth are replaced."""
+    """Return a random encoder and two batches labelled by its own predictions, a tenth of them replaced at random."""
     (layers, heads), size = SHAPE, 2 * SHAPE[1]
     with seeded(seed), torch.no_grad():
         model = Encoder(TokenEmbedding(11, 7, size), size, 5, layers, heads, ffn_num_hiddens=2 * size).eval()
@@ -163,7 +163,7 @@ def truths() -> list[Tensor]:
 
 @functools.cache
 def said_by(measure: Callable) -> list[Tensor]:
-    """Return what an importance measure gives for each model of ``small_models``: a tensor with a score a head."""
+    """Apply an importance measure to each model of ``small_models``; return its head scores, one tensor per model."""
     return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
 
 

@@ -130,7 +130,7 @@ def masked_output(layer: Any, X: Tensor, kept: Sequence[int]) -> Tensor:
 
 
 def of_output(layer: Any, X: Tensor, output: Tensor, removed: list[int], num_heads: int) -> str:
-    """Return a message on why a pruned layer's ``output`` is wrong, such as which heads of ``layer`` it has instead."""
+    """Return a message on why a pruned layer's ``output`` is wrong, such as that it keeps wrong heads of ``layer``."""
     numbers, after_each = list(range(NUM_HEADS)), list(range(NUM_HEADS))
     for head in removed:  # where every removal moves the numbers of the heads behind it
         if head < len(after_each):
@@ -155,7 +155,7 @@ def of_output(layer: Any, X: Tensor, output: Tensor, removed: list[int], num_hea
 
 
 def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
-    """Return two random tables of accuracies (2**num_heads,) of all sets of heads, mostly higher for larger sets."""
+    """Return two random tensors (2**num_heads,), accuracies of every subset of heads, mostly higher for larger ones."""
     sizes = heads.set_members(torch.arange(2**num_heads), num_heads).sum(dim=1)
     common = 0.5 * (sizes / num_heads) ** 0.5 + 0.3 * torch.rand(2**num_heads)
     first, second = (common + 0.15 * torch.rand(2**num_heads) for _ in range(2))
@@ -189,7 +189,7 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
     """,
 )
 def smallest_set(calibration, test, share):
-    """Among the best sets of each size in ``calibration``, find the smallest that keeps ``share`` of ``test`` accuracy.
+    """Of the best sets of heads of each size by ``calibration``, find the smallest that keeps ``share`` of accuracy.
 
     calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_lib.heads.coalitions``,
     on two sets of examples; share, a number from 0 to 1 → the number of a set. For each size, take the set that is best

@@ -17,7 +17,7 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
 
 
 def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
-    """Return what ``attention``, perhaps a wrong version, gives for new tokens with cached keys K and values V."""
+    """Apply ``attention``, perhaps a wrong version, to new tokens with cached keys K, values V and a causal mask."""
     count, num_old = new.shape[1], K.shape[2]
     allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
     return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))
@@ -113,7 +113,7 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
     """,
 )
 def rope(X, places, base):
-    """Apply rotary position embeddings: rotate features 2j and 2j + 1 of X by ``places`` · base ** (−2j / size).
+    """Apply rotary position embeddings: rotate features 2j, 2j + 1 of X by the angle ``places`` · base ** (−2j / size).
 
     X (…, n, size), size even; places (n,) → the shape of X.
     Source: Su et al. 2021, "RoFormer", section 3.2.2.

@@ -26,7 +26,7 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
 
 
 def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads, attention=attention):
-    """Return multi-head attention with the mask of ``valid_lens`` by ``attention``, which may be a wrong version."""
+    """Apply ``attention``, perhaps a wrong version of multi-head attention, with a mask made from ``valid_lens``."""
     allowed = torch.arange(keys.shape[1]) < valid_lens[:, None, None, None]
     return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads)
 
@@ -103,7 +103,7 @@ def two_heads(W_q, W_k):
 
 
 def require_matrices(W_q: Tensor, W_k: Tensor) -> None:
-    """Raise a ``MistakeError`` unless W_q and W_k are real, with six columns and the same even number of rows."""
+    """Raise a ``MistakeError`` unless W_q and W_k are real tensors of six columns and the same even number of rows."""
     for name, W in (("W_q", W_q), ("W_k", W_k)):
         if type(W) is not Tensor or W.dim() != 2 or W.shape[1] != NUM_TOKENS or not len(W) or W.is_complex():
             shape = f"shape (2 · head size, {NUM_TOKENS}), a column for each position"

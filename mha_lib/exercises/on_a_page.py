@@ -81,7 +81,7 @@ def packed(text: str) -> str:
 
 
 def exercise_data(exercise: Any) -> dict[str, Any]:
-    """Return all that a page needs to check an exercise: test inputs, right results, and results of known mistakes."""
+    """Return what an HTML page needs to check an exercise: test inputs, right results, results of known mistakes."""
     assert isinstance(exercise, FunctionExercise), exercise
     with seeded(0):
         drawn = exercise.trials()
@@ -108,7 +108,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
 
 
 def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[str, Any]]:
-    """Run each known wrong answer on each test input; return its results and where they are wrong, without repeats."""
+    """Return what each known wrong answer gives on each test input and where it is wrong, without duplicates."""
     rows: dict[str, dict[str, Any]] = {}
     for text, program in mistakes:
         results = [Result(t, outcome_of(program, t), right) for t, right in zip(trials, rights, strict=True)]

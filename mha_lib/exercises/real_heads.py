@@ -44,7 +44,7 @@ from mha_lib.checking.exercise import exercise
         """,
 )
 def resample_pairs(first, second):
-    """Resample a head's outputs over text pairs: ``first`` gets the next pair's, ``second`` those of the pair before.
+    """Replace a head's outputs in each text pair by another pair's: ``first`` by the next, ``second`` by the previous.
 
     first, second (pairs, size): the head's outputs for the first and the second text of each pair → two tensors of
     these shapes. A first text gets the output of the first text of the next pair, a second text that of the second
@@ -55,7 +55,7 @@ def resample_pairs(first, second):
 
 
 def losses_trial(draws: int, rows: int) -> tuple:
-    """Return random losses of ``rows`` texts: (rows,) of a whole and a pruned model, (draws, rows) at random."""
+    """Return random losses of ``rows`` texts for a whole model, a pruned one and ``draws`` pruned at random."""
     hard = 3 + torch.randn(rows)
     return hard, hard + 0.4 + torch.rand(rows), hard + torch.rand(draws, rows)
 

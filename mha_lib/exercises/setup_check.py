@@ -21,7 +21,7 @@ BOOK = "the book's own layer, in 03"
 
 
 def check_setup() -> bool:
-    """Print, for Python and each required package, whether it is installed or how to install it; return if all are.
+    """Print whether Python and each required package are installed, or how to install them; return whether all are.
 
     Returns whether everything is there that all notebooks need; without d2l, 03 lacks one comparison.
     """

@@ -25,7 +25,7 @@ class ReadOnly(nn.Module):
 
 
 class OwnLayer(ReadOnly, Layer):
-    """Hold notebook 00's multi-head attention layer with readable parameters; calling it raises an error."""
+    """Hold the course's own multi-head attention layer with readable parameters; calling it raises an error."""
 
 
 class TorchLayer(ReadOnly, nn.MultiheadAttention):
@@ -175,7 +175,7 @@ def into_torch(layer, X, valid_lens):
     """,
 )
 def out_of_torch(peer, X, padding):
-    """Copy an ``nn.MultiheadAttention`` into notebook 00's layer class; return its output for X, ``padding`` masked.
+    """Copy an ``nn.MultiheadAttention`` into a layer like d2l's; return its output for X with ``padding`` masked.
 
     peer is an ``nn.MultiheadAttention`` with biases and batch_first=True; X (batch, num_tokens, d); padding (batch,
     num_tokens), True at padding, which comes after the last token → (batch, num_tokens, d). Layer is the class of
@@ -196,13 +196,13 @@ def out_of_torch(peer, X, padding):
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:
-    """Return random tokens, in_proj_weight and in_proj_bias of ``nn.MultiheadAttention``, num_heads and ``padding``."""
+    """Return a test input of ``every_map``: random tokens, in_proj_weight, in_proj_bias, num_heads and ``padding``."""
     d = num_heads * head_size
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
 def low_trial(padding: Tensor) -> tuple:
-    """Return inputs like ``packed_trial`` for two heads, with scores near −1e6 that are lowest at padding keys.
+    """Return a test input of ``every_map`` for two heads, with scores near −1e6 that are lowest at padding keys.
 
     They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
     """
@@ -216,7 +216,7 @@ def low_trial(padding: Tensor) -> tuple:
 
 
 def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=attention):
-    """Return the weights that ``attention``, perhaps a wrong version, computes from torch's packed parameters."""
+    """Return attention weights that ``attention``, perhaps a wrong version, computes from torch's in_proj weights."""
     W_q, W_k, W_v = in_proj_weight.chunk(3)
     b_q, b_k, b_v = in_proj_bias.chunk(3)
     W_o, allowed = torch.eye(X.shape[-1]), ~padding[:, None, None]

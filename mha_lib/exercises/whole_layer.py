@@ -55,7 +55,7 @@ accepted: list[type] = []  # the class that was accepted last in this kernel
 
 
 class CompleteAttention(nn.Module):
-    """Compute multi-head attention with valid lengths, dropout and a head mask, with the names of d2l section 11.5."""
+    """Compute multi-head attention with valid lengths, dropout and a head mask, named as in the book d2l, 11.5."""
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -105,7 +105,7 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     begin="Begin with `__init__`: make an `nn.Dropout` with the rate that is asked for.",
 )
 def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
-    """Check a learner's complete attention class, with dropout and head mask; store it for ``my_layer`` if it is right.
+    """Check a learner's complete attention class, with dropout and head mask; if it is right, ``my_layer`` returns it.
 
     The class is made by Layer(num_hiddens, num_heads, dropout, bias) and called with (queries, keys, values,
     valid_lens, head_mask), head_mask (num_heads,). It must also work with fewer heads than it was made with.
@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """Check a learner's attention class, and add to the verdict which step of notebook 00's recipe is wrong."""
+    """Check a learner's attention class; add to the verdict which of eight steps of writing it went wrong."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,12 +136,12 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """Return which step of notebook 00's recipe for the layer, 1 to 8, the message of ``verdict`` is about."""
+    """Return which step, 1 to 8, of writing an attention class the message of ``verdict`` is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
-    """Raise a ``MistakeError`` unless cutting a head out of such a layer's matrices gives the output of masking it."""
+    """Raise a ``MistakeError`` unless cutting a head out of the layer's weights gives the same output as masking it."""
 
     def outputs(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         layer: Any = Layer(12, 3, bias=True).eval()

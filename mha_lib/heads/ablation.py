@@ -101,9 +101,9 @@ def losses_without_each(
 ) -> Tensor:
     """Return the loss at every target position with one head ablated (zeros), for each head of every layer.
 
-    They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
-    for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
-    which heads are there at all; left out, all of them.
+    The losses are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs
+    once for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads)
+    says which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
@@ -266,7 +266,7 @@ def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[
 def hook_heads(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
-    """Call ``observers`` on their layers' head outputs before W_o inside a ``with`` block, and use what they return.
+    """Call each layer's observer with its head outputs before W_o inside a ``with`` block, and use what it returns.
 
     It gets (batch, num_heads, num_queries, head_size). What it returns replaces them; None leaves them as they are.
     """

@@ -49,7 +49,7 @@ def set_members(sets: Tensor, num_heads: int) -> Tensor:
 
 
 def best_sets(values: Tensor) -> Tensor:
-    """Return for each size 0, …, N the highest-scoring set of heads as a bit mask (bit i: head i).
+    """Return, given the scores of all 2**N sets, the best set of heads of each size as a bit mask (bit i: head i).
 
     The sets need not be nested.
 
@@ -63,7 +63,7 @@ def best_sets(values: Tensor) -> Tensor:
 
 
 def worst_sets(values: Tensor) -> Tensor:
-    """Return for each size 0, …, N the lowest-scoring set of heads as a bit mask (bit i: head i).
+    """Return, given the scores of all 2**N sets, the worst set of heads of each size as a bit mask (bit i: head i).
 
     >>> worst_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0, 1, 3])
@@ -72,7 +72,7 @@ def worst_sets(values: Tensor) -> Tensor:
 
 
 def random_pruning_curve(values: Tensor) -> Tensor:
-    """Return for each size 0, …, N the mean of ``values``, the scores of all 2**N sets, over the sets of that size.
+    """Return the mean score of all sets of heads of each size 0, …, N, given the scores ``values`` of all 2**N sets.
 
     >>> random_pruning_curve(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0.0000, 1.5000, 4.0000])
@@ -110,7 +110,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
 
 
 def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
-    """Return for k = 0, …, N the set of the k most important heads as a bit mask (bit i: head i), (N + 1,).
+    """Return for k = 0, …, N the set of the k most important heads as a bit mask (bit i: head i).
 
     >>> top_k_sets(torch.tensor([0.1, 0.9, 0.5]))
     tensor([0, 2, 6, 7])
@@ -145,12 +145,12 @@ def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
 
 
 def greedy(values: Tensor, seed: int = 0) -> Tensor:
-    """Rank heads by greedy removal: return 0 for the head that is cheapest to remove, N − 1 for the last one left.
+    """Rank heads by greedy removal, given all sets' scores: 0 for the head removed first, N − 1 for the last one left.
 
     >>> greedy(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0., 1.], dtype=torch.float64)
 
-    It is 0 for the head that went first, N − 1 for the one that was left; ``seed`` draws among equal costs.
+    ``seed`` draws among equal costs.
     """
     num_heads = _num_heads(values)
     generator = torch.Generator().manual_seed(seed)
@@ -204,7 +204,7 @@ def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
-    """Estimate every head's Shapley value from random orders of the heads, with ``value`` as the score of a set.
+    """Estimate every head's Shapley value from ``num_orders`` random orders; ``value`` gives the scores of head sets.
 
     Args:
         value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.

@@ -86,7 +86,7 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
 
 
 def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
-    """Return the module name of the output projection (W_o) behind a recorded attention call; "?" if it is unknown."""
+    """Return the module name of the output projection (W_o) that follows a recorded attention call; "?" if unknown."""
     if one.is_torchs_layer:
         return f"{names[one.module]}.out_proj".lstrip(".")
     mixing = _mixing_module(one)

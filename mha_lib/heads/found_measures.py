@@ -24,7 +24,7 @@ Loss = Callable[[nn.Module], Tensor]
 
 
 def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -> dict[str, Tensor]:
-    """Return, by layer, how much the ``loss`` of the model rises when each head alone is ablated in the way ``by``."""
+    """Return, by layer, how much the model's ``loss`` rises when each head alone is ablated (``by`` says how)."""
     substitutes = found.substitutes(by)
     costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in found.layers.items()}
     each = [(name, head) for name, layer in found.layers.items() for head in range(layer.num_heads)]
@@ -65,7 +65,7 @@ def losses_without(
     found: "FoundHeads", loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str,
     label: str | None, seed: int,
 ) -> Tensor:  # fmt: skip
-    """Return the loss with the least important heads ablated, for each count of heads in ``numbers``."""
+    """Return the model's loss with the n least important heads ablated, for each n in ``numbers``."""
     shapes = {name: tuple(row.shape) for name, row in importance.items()}
     wrong = [name for name, layer in found.layers.items() if shapes.get(name) != (layer.num_heads,)]
     if wrong or len(importance) != len(found.layers):

@@ -31,7 +31,7 @@ def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int
 
 
 def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """Return the rise of the loss when a head of ``block`` is ablated, with later heads recomputed and with them fixed.
+    """Return how much ablating each head of ``block`` raises the loss, with later heads recomputed and with them fixed.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
     Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it

@@ -44,7 +44,7 @@ def quantile(freedom: int) -> float:
 
 
 def num_prunable(curve: Tensor, points: float = 1.0) -> int:
-    """Return how many heads can be pruned one by one before accuracy drops more than ``points`` percentage points.
+    """Return how many heads can be pruned along ``curve`` before accuracy drops more than ``points`` percentage points.
 
     >>> num_prunable(torch.tensor([0.2, 0.9, 0.995, 1.0]))
     1

@@ -63,7 +63,7 @@ def load_results(name: str) -> dict | list:
 
 
 class SmallModelResults:
-    """Read stored results of head pruning in thirty small models of ``task``, one tensor entry for each model.
+    """Read stored results of head pruning in thirty small models of ``task``, as tensors with one entry for each model.
 
     >>> SmallModelResults("lookups").column("greedy").shape
     torch.Size([30])

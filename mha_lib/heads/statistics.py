@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
-    """Return each head's mean distance between query and key token, weighted by attention; ``places`` are positions.
+    """Return each head's mean distance from query to key token, weighted by attention; ``places`` are their positions.
 
     >>> mean_distance(torch.tensor([[[[0.5, 0.5], [1.0, 0.0]]]]))
     tensor([0.7500])

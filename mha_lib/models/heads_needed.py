@@ -22,7 +22,7 @@ FILE = "neighbours.safetensors"
 
 @dataclass(frozen=True)
 class HeadsNeeded:
-    """Hold stored results of small models with some number of heads, trained to predict neighbouring letters.
+    """Hold stored accuracy and attention of models that predict neighbouring letters with a given number of heads.
 
     Attributes:
         accuracy: share of held-out tokens with all letters right, (seeds, n + 1), by the number of valid keys.
@@ -61,7 +61,7 @@ def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
 
 
 def measure_heads_needed() -> dict[str, Tensor]:
-    """Train a ``NeighbourModel`` for each number of letters and of heads; return the measured tensors by name."""
+    """Train a ``NeighbourModel`` for each number of heads and of letters to predict; return the measured tensors."""
     kept: dict[str, Tensor] = {}
     for messages in NUM_MESSAGES:
         for heads in HEAD_COUNTS:

@@ -49,7 +49,7 @@ def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, 
 
 
 def sequences(handed: HandedLayer, batch_size: int, number: int, size: int) -> list[Tensor]:
-    """Return random queries, keys and values for a layer; they are one tensor if it is called with only one."""
+    """Return random queries, keys and values for a layer, some the same tensor if it takes fewer than three."""
     X = [torch.randn(batch_size, number, size) for _ in range(3)]
     return [X[0], X[min(1, handed.num_inputs - 1)], X[handed.num_inputs - 1]]
 
@@ -167,7 +167,7 @@ def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
-    """Describe how dropout of attention weights is wrong, such as at another rate; return "" if it is right."""
+    """Describe what is wrong with dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
     kept = factors.abs() > 0.02
     if not sure.any():
         return ""

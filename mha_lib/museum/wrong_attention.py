@@ -44,7 +44,7 @@ def wrong_attentions() -> list[tuple[str, Callable]]:
 
 
 def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return a pair (message, function) for each known mistake: ``program`` with a wrong function for ``attention``."""
+    """Return a pair (message, function) for each known mistake: ``program`` given a wrong function as ``attention``."""
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
 
 

@@ -19,7 +19,7 @@ LINE, NAME, BAR = 19, 116, 110  # of the still picture, in pixels: a line's heig
 
 
 class HeadSwitches(LivePicture):
-    """Show in a widget a model's accuracy as heads are switched off, beside the sets that importance measures keep.
+    """Show in a widget a model's accuracy as heads are switched off, compared with the sets importance measures keep.
 
     For learners who want to see that a head's worth depends on the heads beside it.
 

@@ -89,7 +89,7 @@ def draw_maps(
     numbers: bool = False,
     scale: str = "attention weight",
 ) -> Canvas:
-    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, the longer side of each ``side`` pixels.
+    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
     cells, ``scale`` beside the scale.
@@ -211,7 +211,7 @@ def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts:
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
-    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and a strip for every head below.
+    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
 
     Args:
         words: n of them, in one line.

@@ -148,7 +148,7 @@ class LayerExplorer(LivePicture):
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:
-    """Return the token names of each sequence in X after checking their number; if None, number the tokens instead.
+    """Check the token names of each sequence in X and return them; if None, return the tokens' positions as names.
 
     Raises:
         ValueError: there is not one list for each sequence, or not one name for each token.

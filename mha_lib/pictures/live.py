@@ -150,7 +150,7 @@ class Numbers(traitlets.Dict):
 
 
 class OwnText(traitlets.Unicode):
-    """Define a widget setting (a traitlet) that is a text typed by the user and accepted by the widget's ``read``."""
+    """Define a widget setting (a traitlet): a text typed by the user that the widget's method ``read`` accepts."""
 
     metadata = CHOICE
 
@@ -165,7 +165,7 @@ class OwnText(traitlets.Unicode):
 
 
 class LivePicture(anywidget.AnyWidget):
-    """Provide the base of all interactive figures: widgets drawn in the browser, with settings that Python can change.
+    """Provide the base class of interactive figures: widgets drawn in the browser, with settings Python can change.
 
     Args:
         title: what the picture is, for screen readers and alt texts.
@@ -289,7 +289,7 @@ def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
 def save_html(picture: LivePicture, path: str | Path) -> Path:
     """Write an interactive figure to one HTML file that works without Python and without network; return the path.
 
-    The page opens in the picture's present state; a file of that name is replaced. Returns the path.
+    The page opens in the picture's present state; a file of that name is replaced.
     """
     path, state = Path(path), state_of("picture", picture.page_data())
     parts = {"title": html.escape(picture.title), "style": style(), "script": page_script([picture.module])}

@@ -24,7 +24,7 @@ from mha_lib.pictures.shared_with_js import weight_colours
 
 
 class NextWordExplorer(LivePicture):
-    """Show a language model's ten likeliest next words in a widget, with a switch and a map for each of 270 heads.
+    """Show a language model's ten likeliest next words in a widget where each of its 270 heads can be switched off.
 
     For learners who want to see what heads are for: cut some, and see whether the word holds; then cut as many others.
     Eight texts are kept. Where SmolLM2 is installed, the page asks for other cuts, and for texts of the reader's own.

@@ -106,7 +106,7 @@ def few_colours(image: Image.Image) -> bytes:
 
 
 class Canvas:
-    """Draw text, boxes, lines and heat maps on a blank image, at pixel coordinates from the upper left corner.
+    """Provide a blank image on which to draw text, boxes, lines and heat maps, at pixels from the upper left corner.
 
     Attributes:
         written: all words with their boxes, in order.

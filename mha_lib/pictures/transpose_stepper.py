@@ -113,7 +113,7 @@ def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
-    """Split a step's tensor (3 or 4 axes) into named tables, each a list of rows of groups of numbers."""
+    """Split the tensor of a reshaping step, of 3 or 4 axes, into named tables: lists of rows of groups of numbers."""
     X = step.tensor
     if X.dim() == 3:
         return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]
