@@ -278,7 +278,7 @@ def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout:
 
 
 def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: str, by_keyword: str) -> None:
-    """Raise a TypeError if ``older`` holds surplus positional arguments, as in a call in the order of older d2l."""
+    """Raise a TypeError if a call passes surplus positional arguments (``older``), as calls of an older d2l do."""
     if older:
         name, keywords = type(layer).__name__, by_keyword.replace(",", "=…,")
         raise TypeError(
