@@ -30,7 +30,7 @@ class Note:
 
 
 def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, ...]) -> list[Note]:
-    """Test dropout, attention weights, fully masked rows and biases of a layer with right output; return a note on each."""
+    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each."""
     heads = max(handed.heads)
     layer = handed.build(heads, 2, RATE)
     with torch.no_grad():
