@@ -8,6 +8,7 @@ The packages are those of pages/package-lock.json, with their hashes; nothing el
 import base64
 import gzip
 import hashlib
+import html
 import json
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from pages import export
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "page-runtime"
 PAGE = HERE.parent / "mha_lib" / "exercises" / "page.html"
-SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdict.py", "package-lock.json")
+SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdict.py", "layer.py", "package-lock.json")
 CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, which a worker can run from a file
     "export default _createMicroPythonModule;": "",
     "export async function loadMicroPython": "async function loadMicroPython",
@@ -78,7 +79,7 @@ def packed(data):
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
-def page(engine, wasm, editor):
+def page(engine, wasm, editor, licence):
     """The page without an exercise."""
     read = {name: (HERE / name).read_text(encoding="utf-8") for name in SOURCES}
     parts = {
@@ -87,16 +88,20 @@ def page(engine, wasm, editor):
         "wasm": wasm,
         "tensor.py": read["tensor.py"],
         "verdict.py": read["verdict.py"],
+        "layer.py": read["layer.py"],
         "words.json": json.dumps(export.words()),
     }
     listed = ",\n".join(f"{json.dumps(name)}: {json.dumps(packed(part))}" for name, part in parts.items())
     text = read["page.html"].replace("@@MADE_OF@@", made_of()).replace("@@PARTS@@", listed)
+    text = text.replace("@@LICENCE@@", html.escape(licence.strip()))
     return text.replace("@@SCRIPT@@", read["page.js"])
 
 
 if __name__ == "__main__":
     install()
-    MICROPYTHON = BUILD / "node_modules/@micropython/micropython-webassembly-pyscript"
+    PACKAGES = BUILD / "node_modules"
+    MICROPYTHON = PACKAGES / "@micropython/micropython-webassembly-pyscript"
     ENGINE = as_script((MICROPYTHON / "micropython.mjs").read_text(encoding="utf-8"))
-    PAGE.write_text(page(ENGINE, (MICROPYTHON / "micropython.wasm").read_bytes(), bundle()), encoding="utf-8")
+    LICENCE = (PACKAGES / "@codemirror/view/LICENSE").read_text(encoding="utf-8")
+    PAGE.write_text(page(ENGINE, (MICROPYTHON / "micropython.wasm").read_bytes(), bundle(), LICENCE), encoding="utf-8")
     print(f"{PAGE.relative_to(HERE.parent)}: {PAGE.stat().st_size / 1000:.0f} kB")

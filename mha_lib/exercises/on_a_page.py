@@ -9,6 +9,7 @@ import html
 import inspect
 import json
 import math
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,27 @@ from mha_lib.checking.comparing import Result, outcome_of
 from mha_lib.checking.edits import source_of_answer
 from mha_lib.checking.exercise import FunctionExercise, used_by
 from mha_lib.checking.help_in_steps import NEEDED_TRIES, find
+from mha_lib.exercises.layer_on_a_page import layer_data
 from mha_lib.exercises.transposing import tags_in_words
+from mha_lib.exercises.whole_layer import layer_by_formula
 from mha_lib.models.training import seeded
 
-PAGES = ("transpose_qkv", "transpose_output", "masked_weights", "sum_over_heads")  # those that have one
+PAGES = ("transpose_qkv", "transpose_output", "layer_by_formula", "masked_weights", "sum_over_heads")  # that have one
 MASKED_SOFTMAX = """
 def masked_softmax(scores, valid_lens=None):
     if valid_lens is None:
         return scores.softmax(-1)
-    lengths = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-    valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]
+    shapes = (scores.shape[0],), (scores.shape[0], scores.shape[-2])
+    if valid_lens.shape not in shapes:
+        raise ValueError(f"valid_lens must have shape {shapes[0]} or {shapes[1]}, got {valid_lens.shape}")
+    lengths = valid_lens.reshape([len(valid_lens)] + [1] * (scores.dim() - 3) + [-1, 1])
+    valid = torch.arange(scores.shape[-1]) < lengths
     return scores.masked_fill(~valid, torch.finfo().min).softmax(-1) * valid
-"""  # as it is there for 3-D scores; the library's own also takes other masks
+"""  # as it is there for lengths; the library's own also takes other masks
 
 
 def page(name: str, folder: str | Path = ".") -> Path:
-    """Write a page on which an exercise is written and checked in a browser, offline; return where it is.
+    """Write an HTML file in which one solves the exercise ``name`` in a browser, offline, and return its path.
 
     A missing folder is made.
 
@@ -51,37 +57,49 @@ def page(name: str, folder: str | Path = ".") -> Path:
 
 
 def all_pages(folder: str | Path) -> list[Path]:
-    """Write the pages of all exercises that have one into a folder, and return where they are."""
+    """Write the HTML files of all exercises that have one into ``folder``, and return their paths."""
     return [page(name, folder) for name in PAGES]
 
 
 def page_of(name: str) -> str:
-    """Return the page of an exercise as HTML."""
-    empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
-    data = exercise_data(find(name))
-    shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
-    helper = ", and notebook 00's `masked_softmax`" * bool(data["helpers"])
-    shown["unchecked"] = " Gradients are not checked on this page." * ("gradient" in shown["doc"])
+    """Return the HTML text of the page on which one solves the exercise ``name`` in a browser."""
+    folder = resources.files("mha_lib") / "exercises"
+    empty, around = (folder / "page.html").read_text(encoding="utf-8"), folder / f"around_{name}.html"
+    data = data_of(find(name))
+    keys = ("doc", "hints", "solution", "start", "tries", "unchecked")
+    shown = {key: data.pop(key) for key in keys} | {"name": name}
+    named = [f"`{helper}`" for helper in re.findall(r"def (\w+)", data["helpers"])]
+    helpers = f", and notebook 00's {', '.join(named)}" * bool(named)
+    shown["unchecked"] = f" {shown['unchecked']} are not checked on this page." * bool(shown["unchecked"])
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
-    shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{shown['unchecked']}"
-    parts = {"@@NAME@@": html.escape(name), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    shown["doc"] += f"\n\nAt hand are `torch`, `nn`, `F` and `math`{helpers}.{shown['unchecked']}"
+    parts = {"@@NAME@@": html.escape(data["name"]), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    parts["@@AROUND@@"] = around.read_text(encoding="utf-8") if around.is_file() else ""
     for mark, text in parts.items():
         empty = empty.replace(mark, text)
     return empty
 
 
 def as_json(data: object) -> str:
-    """Return data as JSON that can be part of a script."""
+    """Return ``data`` as JSON text that can be embedded in an HTML script element, with ``<`` escaped."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
 def packed(text: str) -> str:
-    """Return a text, compressed, as base64."""
+    """Compress ``text`` with gzip, and return it as base64 text."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
+def data_of(exercise: Any) -> dict[str, Any]:
+    """Return what a page needs of an exercise that is answered by a class or a function."""
+    if exercise is not layer_by_formula:
+        return exercise_data(exercise)
+    data = layer_data(encoded)
+    return {**data, "helpers": MASKED_SOFTMAX + data["helpers"], "tries": NEEDED_TRIES}
+
+
 def exercise_data(exercise: Any) -> dict[str, Any]:
-    """Return what a page needs of an exercise: its calls with the right values, and the values of each mistake."""
+    """Return what an HTML page needs to check an exercise: test inputs, right results, results of known mistakes."""
     assert isinstance(exercise, FunctionExercise), exercise
     with seeded(0):
         drawn = exercise.trials()
@@ -100,6 +118,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
         "solution": exercise.solution,
         "start": f"def {exercise.__name__}({', '.join(names)}):\n    # your code\n    ...\n",
         "tries": NEEDED_TRIES,
+        "unchecked": "Gradients" * ("gradient" in (inspect.getdoc(exercise) or "")),
         "tags": exercise.numbers_in_words is tags_in_words,
         "helpers": MASKED_SOFTMAX if "masked_softmax" in source_of_answer(exercise.right) else "",
         "stages": [[where, [next(calls) for _ in trials]] for where, trials in stages.items()],
@@ -108,7 +127,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
 
 
 def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[str, Any]]:
-    """Return what each mistake gives in each call, and where that is wrong; of equal ones the first."""
+    """Return what each known wrong answer gives on each test input and where it is wrong, without duplicates."""
     rows: dict[str, dict[str, Any]] = {}
     for text, program in mistakes:
         results = [Result(t, outcome_of(program, t), right) for t, right in zip(trials, rights, strict=True)]
@@ -118,7 +137,7 @@ def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """Return what a mistake gives in a call: numbers or an error; nothing for what no answer on a page can give."""
+    """Return one result of a wrong answer as a dictionary for JSON: a value, an error, or {} if JSON cannot hold it."""
     if result.got.error:
         return {"e": list(result.got.error)}
     try:
@@ -128,7 +147,7 @@ def outcome(result: Result) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> Any:
-    """Return a value as JSON can hold it, with the digits that a float32 has.
+    """Convert a tensor, number, text or list to a form that JSON can hold, with nine digits for each float.
 
     Raises:
         TypeError: the value is neither a tensor nor a number, a text, a list or a tuple.
@@ -146,5 +165,5 @@ def encoded(value: Any) -> Any:
 
 
 def number(x: float) -> float | str:
-    """Return a number with nine digits; as a text where JSON has none."""
+    """Round a number to nine significant digits, and return infinities and NaN, which JSON lacks, as text."""
     return x if isinstance(x, int) else float(f"{x:.9g}") if math.isfinite(x) else str(x)
