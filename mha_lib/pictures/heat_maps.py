@@ -150,7 +150,8 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
         query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
         holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
-        parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
+        named = f"{title}: " if title else ""
+        parts.append(f"{named}{queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
     links = "; ".join([*parts, "…"] if len(weights) > 4 else parts)
     if len(weights) > 4:
         return tr("Strongest link, query → key: {links}", links=links)
