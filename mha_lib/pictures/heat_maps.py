@@ -129,7 +129,7 @@ def draw_maps(
 
 
 def beside(queries: Sequence[str]) -> float:
-    """Return how wide the names of the queries are beside a map, with the gap after them."""
+    """Return the width in pixels of the query names beside a heat map, with the gap after them."""
     return max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
 
 
@@ -159,7 +159,7 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """Return the names, with its position behind each that occurs more than once."""
+    """Return a list of the names, with its position in brackets behind each name that occurs more than once."""
     return [name if list(names).count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names)]
 
 
