@@ -19,7 +19,7 @@ _chosen = ""
 
 
 class Said(str):
-    """A text in the chosen language that knows what it is in English.
+    """Hold a translated text as a ``str``, with its English original in the attribute ``english``.
 
     Attributes:
         english: the same in English.
@@ -34,7 +34,7 @@ class Said(str):
 
 
 def use(language: str) -> None:
-    """Choose a language by its code: "en", or that of a catalogue.
+    """Choose the language of all messages by its code, such as "en" or "vi".
 
     Raises:
         ValueError: there is no catalogue of this language.
@@ -46,20 +46,20 @@ def use(language: str) -> None:
 
 
 def chosen() -> str:
-    """Return the code of the chosen language; one that has no catalogue stays English."""
+    """Return the code of the language in use: "en" if none was chosen or the chosen one has no translations."""
     code = _chosen or os.environ.get("MHA_LANGUAGE", "")
     return code if catalogue(code) else ENGLISH
 
 
 @functools.cache
 def catalogue(language: str) -> dict[str, str]:
-    """Return all messages of a language: the English, and what is said instead."""
+    """Return a language's translations as a dictionary from English to translated messages; empty if it has none."""
     path = MESSAGES / f"{language}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def tr(message: str, *parts: Any, **named: Any) -> str:
-    """Return a message in the chosen language, with what its braces name put in."""
+    """Translate an English message into the chosen language, and fill in its ``{}`` fields as ``str.format`` does."""
     words = catalogue(chosen())
     said = words.get(message, message) if message else ""
     if parts or named:
@@ -69,32 +69,32 @@ def tr(message: str, *parts: Any, **named: Any) -> str:
 
 
 def english(text: Any) -> Any:
-    """Return what a text says in English; anything else as it is."""
+    """Return the English original of a translated text (``Said``); return anything else unchanged."""
     return text.english if isinstance(text, Said) else text
 
 
 def sentences(parts: Iterable[str]) -> str:
-    """Return sentences as one text, with the space between them that the language has; empty ones are left out."""
+    """Join sentences with the space that the chosen language puts between them, leaving out empty ones."""
     return listed(filter(None, parts), " ")
 
 
 def listed(parts: Iterable[str], between: str = ", ") -> str:
-    """Return parts of a sentence with what stands between them in the language."""
+    """Join texts with the separator ``between``, translated into the chosen language."""
     parts = list(parts)
     return Said(tr(between).join(parts), between.join(map(english, parts)))
 
 
 def words_in(text: str) -> dict[str, str]:
-    """Return those messages in the chosen language that a program's text holds; none in English."""
+    """Return, as a dictionary, the translations of all English messages that a program's source ``text`` contains."""
     words = catalogue(chosen())
     return {each: words[each] for each in words if each and json.dumps(each, ensure_ascii=False) in text}
 
 
 def lang_code() -> str:
-    """Return the chosen language as HTML has it."""
+    """Return the chosen language's code as the ``lang`` attribute of HTML writes it, such as "zh-Hans"."""
     return catalogue(chosen()).get("", chosen())
 
 
 def lang() -> str:
-    """Return the HTML attribute of a text in the chosen language, with a space in front; "" in English."""
+    """Return the HTML attribute ``lang="…"`` for the chosen language, with a leading space; "" for English."""
     return "" if chosen() == ENGLISH else f' lang="{lang_code()}"'

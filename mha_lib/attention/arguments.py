@@ -29,15 +29,15 @@ OURS = {
 
 
 def in_transform() -> bool:
-    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode differentiation is on."""
+    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode autograd is active."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def in_plain_call(X: Tensor) -> bool:
-    """Return whether this call is an ordinary one (no tracing, no transform), so that its weights may be kept.
+    """Return whether ``X`` is an ordinary tensor in eager execution, without compiling, tracing or ``vmap``.
 
-    It is not under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap``, nor with fake tensors:
-    there it stands for many calls, or for none.
+    Under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap`` and with fake tensors, one call
+    stands for many calls, or for none: its weights must not be kept.
     """
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
@@ -47,7 +47,7 @@ def in_plain_call(X: Tensor) -> bool:
 
 
 def values_readable(tensor: Tensor) -> bool:
-    """Return whether a tensor's numbers can be read without waiting: False on ``meta`` and on a GPU."""
+    """Return whether a tensor's values can be read without waiting: False on ``meta``, on a GPU and in tracing."""
     return tensor.is_cpu and in_plain_call(tensor)
 
 
@@ -58,19 +58,19 @@ def _is_autocast_on(tensor: Tensor) -> bool:
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """Return a context in which torch does not convert dtypes by itself."""
+    """Return a context manager that switches torch's autocast off on the tensor's device."""
     return torch.autocast(tensor.device.type, enabled=False) if _is_autocast_on(tensor) else nullcontext()
 
 
 def check_flags(**flags: bool) -> None:
-    """Refuse flags that are not bools."""
+    """Raise a TypeError for a keyword argument that is not True or False; the message names it."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, got {flag!r}")
 
 
 def check_parameters(device: object, dtype: object) -> None:
-    """Refuse a device on which torch makes no parameters here, or a dtype in which no layer computes."""
+    """Raise an error unless torch can make parameters on this device and in this dtype, which must be a float type."""
     asked: dict[str, Any] = {}
     for name, value in (("device", device), ("dtype", dtype)):
         asked[name] = value
@@ -84,7 +84,7 @@ def check_parameters(device: object, dtype: object) -> None:
 
 
 def check_size(name: str, size: int) -> None:
-    """Refuse a size that is not a positive integer."""
+    """Raise an error unless ``size`` is a positive integer; the message calls it ``name``."""
     if type(size) is not int and (isinstance(size, bool) or not isinstance(size, Integral)):  # int first: it is fastest
         raise TypeError(f"{name} must be an integer, got {size!r}")
     if size < 1:
@@ -92,7 +92,7 @@ def check_size(name: str, size: int) -> None:
 
 
 def check_divisible(num_hiddens: int, num_heads: int) -> None:
-    """Refuse sizes that do not split into equal heads."""
+    """Raise an error unless both are positive integers and ``num_hiddens`` is divisible by ``num_heads``."""
     check_size("num_hiddens", num_hiddens)
     check_size("num_heads", num_heads)
     if num_hiddens % num_heads:
@@ -104,7 +104,7 @@ def check_divisible(num_hiddens: int, num_heads: int) -> None:
 
 
 def check_dropout(dropout: float) -> None:
-    """Refuse a dropout rate that is not a probability."""
+    """Raise an error unless ``dropout`` is a number from 0 to 1."""
     if isinstance(dropout, bool) or not isinstance(dropout, Real):
         raise TypeError(f"dropout must be a number from 0 to 1, got {dropout!r}")
     if not 0 <= dropout <= 1:
@@ -112,7 +112,7 @@ def check_dropout(dropout: float) -> None:
 
 
 def check_bandwidth(bandwidth: float) -> None:
-    """Refuse a bandwidth that is not a positive number."""
+    """Raise an error unless ``bandwidth`` is a positive number."""
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real):
         raise TypeError(f"bandwidth must be a number, got {bandwidth!r}")
     if not bandwidth > 0:
@@ -120,7 +120,7 @@ def check_bandwidth(bandwidth: float) -> None:
 
 
 def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
-    """Refuse an argument that is not a dense tensor; ``shapes`` is what the error says it may have."""
+    """Raise a TypeError unless ``tensor`` is a dense tensor; ``name`` and ``shapes`` are for the message."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a tensor of shape {_one_of(shapes)}, got {type(tensor).__name__}")
     if tensor.layout != torch.strided:
@@ -128,13 +128,13 @@ def check_tensor(name: str, tensor: Tensor, shapes: Iterable) -> None:
 
 
 def check_device(name: str, tensor: Tensor, device: torch.device, of: str) -> None:
-    """Refuse a tensor that is not on ``device``, the device of what ``of`` names."""
+    """Raise a ValueError unless ``tensor`` is on ``device``; ``of`` tells the message whose device that is."""
     if tensor.device != device:
         raise ValueError(f"{name} must be on the device of {of}, {device}, got {tensor.device}")
 
 
 def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
-    """Refuse what is not a dense tensor of floating-point numbers with one of these numbers of axes."""
+    """Raise an error unless ``tensor`` is a dense float tensor whose number of axes is a key of ``ranks``."""
     check_tensor(name, tensor, ranks.values())
     if tensor.dim() not in ranks:
         raise ValueError(f"{name} must have shape {_one_of(ranks.values())}, got {tuple(tensor.shape)}")
@@ -145,7 +145,7 @@ def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
 def check_sequences(
     queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS, groups: bool = False
 ) -> None:
-    """Refuse queries, keys and values that do not belong together (rank, batch, number of keys, dtype, device).
+    """Raise an error unless queries, keys and values agree in rank, batch size, dtype and device.
 
     With ``groups``, keys and values may have fewer heads than the queries, by a whole factor.
     """
@@ -187,7 +187,7 @@ def _belong_together(queries: Tensor, keys: Tensor, values: Tensor, ranks: Mappi
 
 
 def check_same_size(queries: Tensor, keys: Tensor) -> None:
-    """Refuse queries and keys of different sizes where the score compares them entry by entry."""
+    """Raise a ValueError unless queries and keys have the same size on the last axis, as a dot product needs."""
     if queries.shape[-1] != keys.shape[-1]:
         raise ValueError(
             f"keys must have the size of queries on the last axis: {queries.shape[-1]}, got {keys.shape[-1]}; "
@@ -196,7 +196,7 @@ def check_same_size(queries: Tensor, keys: Tensor) -> None:
 
 
 def check_projections(**inputs: tuple[Tensor, nn.Module]) -> None:
-    """Raise an error for an input that its projection cannot take: wrong last axis, dtype or device.
+    """Raise an error where a tensor's last axis, dtype or device does not fit the projection that it is paired with.
 
     What a projection does not report is not checked: the size of a lazy one, and all of a module of the caller's own
     without ``in_features`` or ``weight``.
@@ -222,7 +222,7 @@ def check_new_layer(
     num_hiddens: int, num_heads: int, head_size: int | None, num_key_value_heads: int | None,
     bias: bool, device: object, dtype: object,
 ) -> None:  # fmt: skip
-    """Refuse sizes of a multi-head layer that do not go together."""
+    """Raise an error unless a multi-head attention layer can be made of these arguments."""
     check_flags(bias=bias)
     check_parameters(device, dtype)
     if head_size is None:
@@ -238,7 +238,9 @@ def check_call(
     layer: Any, queries: Tensor, keys: Tensor, values: Tensor, head_mask: Tensor | None, need_weights: bool,
     others: Mapping[str, object],
 ) -> None:  # fmt: skip
-    """Refuse what ``MultiHeadAttention`` cannot project, and gates that are not its heads'; masks are checked later."""
+    """Raise an error unless these are valid arguments for calling ``layer``, a ``MultiHeadAttention``.
+    Masks of keys are checked later.
+    """
     for name in others:
         hint = f"; write {OURS[name]}" if name in OURS else ""
         raise TypeError(f"{type(layer).__name__} takes no argument {name}{hint}")
@@ -256,7 +258,7 @@ def check_call(
 
 
 def check_groups(num_heads: int, num_key_value_heads: int) -> None:
-    """Refuse key/value heads that do not serve equally many query heads each."""
+    """Raise an error unless ``num_key_value_heads`` is a positive integer that divides ``num_heads``."""
     check_size("num_key_value_heads", num_key_value_heads)
     if num_heads % num_key_value_heads:
         raise ValueError(
@@ -266,7 +268,7 @@ def check_groups(num_heads: int, num_key_value_heads: int) -> None:
 
 
 def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout: float) -> None:
-    """Refuse an ``attention`` of the wrong type, or one given together with ``dropout``: it has its own."""
+    """Raise an error if ``attention`` is given and is no instance of ``kind``, or if ``dropout`` is given as well."""
     if attention is None:
         return
     if not isinstance(attention, kind):
@@ -276,7 +278,7 @@ def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout:
 
 
 def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: str, by_keyword: str) -> None:
-    """Refuse arguments in the order of the book's first edition, which would be taken for others."""
+    """Raise a TypeError if ``older`` holds surplus positional arguments, as in a call in the order of older d2l."""
     if older:
         name, keywords = type(layer).__name__, by_keyword.replace(",", "=…,")
         raise TypeError(
@@ -288,7 +290,7 @@ def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: s
 def check_shape(
     name: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], why: str = "", hint: Callable[[], str] = str
 ) -> None:
-    """Refuse a tensor that has none of these shapes."""
+    """Raise a ValueError unless the tensor's shape is one of ``shapes``; the other arguments are for the message."""
     # Compared size by size: looking a tuple up among others would tie a compiled graph to the sizes of this call.
     for shape in shapes:
         if tensor.dim() == len(shape) and all(map(operator.eq, tensor.shape, shape)):

@@ -26,7 +26,7 @@ def loop_over_heads(
     layer: MultiHeadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
     head_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Compute ``layer`` by the formula, without dropout: one example, one head, one query at a time.
+    """Compute the layer's output and attention weights by plain loops over examples, queries and heads.
 
     >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
     >>> torch.allclose(loop_over_heads(layer, X, X, X)[0], layer(X, X, X), atol=1e-6)
@@ -78,7 +78,8 @@ def _project(linear: nn.Linear, rows: slice, x: Tensor) -> Tensor:
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Convert our layer to ``nn.MultiheadAttention`` (batch first), weights, mode and dropout included.
+    """Convert this library's layer to ``nn.MultiheadAttention`` (batch first) with the same weights and dropout.
+    Training or eval mode and frozen parameters are kept, too.
 
     >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
     >>> torch.allclose(to_torch(layer)(X, X, X)[0], layer(X, X, X), atol=1e-6)
@@ -131,7 +132,8 @@ _OUR_NAMES = {
 
 
 def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """Convert ``nn.MultiheadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
+    """Convert ``nn.MultiheadAttention`` to this library's layer with the same weights and dropout.
+    Training or eval mode and frozen parameters are kept, too.
 
     Raises:
         TypeError: ``peer`` is not torch's layer.
@@ -168,7 +170,7 @@ def from_torch(peer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeTorch:
-    """Wrap our layer so that it is called like ``nn.MultiheadAttention``, with torch's masks (True: masked).
+    """Wrap this library's layer in a module that is called like ``nn.MultiheadAttention`` and takes its masks.
 
     It goes where torch's blocks hold theirs: ``block.self_attn = as_torch(from_torch(block.self_attn))``.
 
@@ -184,7 +186,7 @@ def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeT
 def call_torch(
     peer: nn.MultiheadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run ``nn.MultiheadAttention`` (batch first) with ``valid_lens``, which it only knows as masks.
+    """Run ``nn.MultiheadAttention`` with ``valid_lens`` converted to its masks; return its output and weights.
 
     >>> output, weights = call_torch(nn.MultiheadAttention(8, 2, batch_first=True), *[torch.randn(1, 3, 8)] * 3)
     >>> output.shape, weights.shape
@@ -197,7 +199,8 @@ def call_torch(
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
-    """Return ``valid_lens`` as a mask argument of ``nn.MultiheadAttention``: for padding or for scores, True = masked.
+    """Convert ``valid_lens`` to a mask argument of ``nn.MultiheadAttention``, in a dict by the argument's name.
+    In the mask, True means masked.
 
     >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
     {'key_padding_mask': tensor([[False,  True,  True],
@@ -210,7 +213,7 @@ def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, 
 
 
 def load_d2l() -> ModuleType:
-    """Import the book's own package, ``d2l.torch``.
+    """Import and return ``d2l.torch``, the Python package of the book "Dive into Deep Learning".
 
     The package imports torchvision, although its attention needs none of it; one that was built for another torch does
     not stop it.
@@ -235,7 +238,8 @@ def _import_d2l() -> ModuleType:
 
 
 def to_d2l(layer: MultiHeadAttention) -> nn.Module:
-    """Convert our layer to ``d2l.MultiHeadAttention``, weights included (mode, dropout, frozen parameters are kept).
+    """Convert this library's layer to ``d2l.MultiHeadAttention`` with the same weights and dropout.
+    Training or eval mode and frozen parameters are kept, too.
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -251,7 +255,8 @@ def to_d2l(layer: MultiHeadAttention) -> nn.Module:
 
 
 def from_d2l(peer: D2lLayer) -> MultiHeadAttention:
-    """Convert ``d2l.MultiHeadAttention`` to our layer, weights included (mode, dropout, frozen parameters are kept).
+    """Convert ``d2l.MultiHeadAttention`` to this library's layer with the same weights and dropout.
+    Training or eval mode and frozen parameters are kept, too.
 
     Raises:
         TypeError: ``peer`` is not d2l's layer.
@@ -285,6 +290,6 @@ def _fill(layer: nn.Module, parameters: dict[str, Tensor]) -> None:
 def call_d2l(
     peer: D2lLayer, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run d2l's layer; the arguments and the results are those of ``call_torch``."""
+    """Run ``d2l.MultiHeadAttention``; return its output and its weights (batch, num_heads, num_queries, num_keys)."""
     output = peer(queries, keys, values, valid_lens)
     return output, peer.attention.attention_weights.unflatten(0, (-1, peer.num_heads))

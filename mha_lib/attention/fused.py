@@ -16,7 +16,7 @@ is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compili
 
 
 class FusedAttention(DotProductAttention):
-    """Compute dot-product attention by torch's fused kernel, which never holds all weights at once.
+    """Compute scaled dot-product attention by torch's fused kernel, which does not store the attention weights.
 
     The weights are therefore computed when ``attention_weights`` is first read; until the next call, in ``eval`` and
     ``inference_mode`` too, a call's queries and keys stay alive for them. The formula takes over where the kernel would
@@ -114,7 +114,7 @@ class FusedAttention(DotProductAttention):
 
 
 def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False, dropout: float = 0.0) -> Tensor:
-    """Compute softmax(scores) @ values by torch's fused kernel, which is fast only with an axis for heads."""
+    """Run ``F.scaled_dot_product_attention`` on inputs with a head axis, (b, h, n, d), or without one, (b, n, d)."""
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
         heads = (X[:, None] for X in (queries, keys, values))  # (b, n, d) -> (b, 1, n, d)
@@ -124,7 +124,7 @@ def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:
-    """Return whether one call for each example saves time (measured on the CPU; elsewhere it never does)."""
+    """Return whether running each example alone, on its valid keys only, is faster than masking the padded batch."""
     if queries.shape[-2] * keys.shape[-2] < 256 * 256:
         return False
     return valid_lens.is_cpu and valid_lens.dim() == 1 and len(valid_lens) > 0

@@ -9,7 +9,7 @@ from mha_lib.attention.masks import Masks
 
 
 class KeptWeights(nn.Module):
-    """Store the ``attention_weights`` of the last call."""
+    """Keep the attention weights of the last call in ``attention_weights``: a base class for attention modules."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ class KeptWeights(nn.Module):
 def lazy_weights(
     weights: Callable[[Tensor, Tensor, Tensor | None], Tensor], queries: Tensor, keys: Tensor, masks: Masks
 ) -> Callable[[], Tensor]:
-    """Return a function that computes a call's weights when asked, and keeps the inputs until then."""
+    """Return a function without arguments that computes ``weights(queries, keys, mask)`` only when it is called."""
     queries, keys = queries.detach(), keys.detach()
     masks.keep()
 
@@ -66,7 +66,7 @@ def lazy_weights(
 
 
 def nothing_was_kept() -> Tensor:
-    """Raise the error for a call whose queries and keys were not to be kept."""
+    """Raise the RuntimeError for reading the attention weights of a call that kept no inputs to compute them from."""
     raise RuntimeError(
         "attention_weights: the call kept no inputs to compute them from (keep_inputs is False). Ask for them in the "
         "call, layer(…, need_weights=True), or set keep_inputs or keep_weights of its attention to True, and call again"
@@ -74,5 +74,5 @@ def nothing_was_kept() -> Tensor:
 
 
 def versions(*tensors: Tensor | None) -> list[int | None]:
-    """Return tensors' version counters, which change when a tensor is written to in place."""
+    """Return each tensor's version counter, which changes when the tensor is written to in place."""
     return [None if X is None or X.is_inference() else X._version for X in tensors]

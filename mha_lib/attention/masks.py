@@ -30,7 +30,8 @@ INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Pat
 
 
 def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
-    """Return which keys are valid: bool, (b, 1, k) for lengths (b,), (b, q, k) for (b, q); of 4 ``axes``, (b, 1, …).
+    """Return a bool mask, True at valid keys, from lengths (b,) -> (b, 1, k) or from lengths (b, q) -> (b, q, k).
+    With ``axes=4`` the mask has an axis of size 1 for heads, too: (b, 1, 1, k) or (b, 1, q, k).
 
     >>> valid_keys(torch.tensor([1, 3]), num_keys=3).squeeze(1)
     tensor([[ True, False, False],
@@ -43,12 +44,13 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
 
 
 def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-    """Allow no query a later key: the rule of ``causal=True``."""
+    """Return a bool mask, True where key index ``j`` is not later than query index ``i``: the causal mask function."""
     return j <= i
 
 
 def rule_matrix(rule: Rule, shape: Sequence[int], device: torch.device | None = None) -> Tensor:
-    """Return what a rule gives for scores of ``shape``, (b, q, k) or (b, h, q, k); unused axes but k have size 1.
+    """Evaluate a mask function for all scores of this ``shape``, (b, q, k) or (b, h, q, k); return the mask or bias.
+    An axis other than k that the function does not use has size 1.
 
     >>> rule_matrix(causal, shape=(1, 2, 3))
     tensor([[[ True,  True, False],
@@ -76,7 +78,7 @@ def rule_matrix(rule: Rule, shape: Sequence[int], device: torch.device | None = 
 
 
 def indices(shape: Sequence[int], device: torch.device | None = None) -> tuple[Tensor, ...]:
-    """Return the numbers of example, head, query and key of every score, as (b, 1, 1, 1), (h, 1, 1), (q, 1), (k,)."""
+    """Return indices of example, head, query and key that broadcast: (b, 1, 1, 1), (h, 1, 1), (q, 1) and (k,)."""
     heads = shape[1] if len(shape) == 4 else 1
     b, h, i, j = (torch.arange(size, device=device) for size in (shape[0], heads, *shape[-2:]))
     i = i + (shape[-1] - shape[-2])  # the last query is at the last key
@@ -84,12 +86,12 @@ def indices(shape: Sequence[int], device: torch.device | None = None) -> tuple[T
 
 
 def is_allowed(mask: Tensor) -> Tensor:
-    """Return a mask as bool."""
+    """Convert a bool mask or additive bias to a bool mask that is True where a query may attend to a key."""
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
 class Masks:
-    """Hold the masks of one call: check them, and join them into one when it is first needed.
+    """Check and hold the masks of one attention call, and combine them into a single mask when it is needed.
 
     Args:
         shape: of the scores, (b, q, k) or (b, h, q, k).
@@ -144,7 +146,7 @@ class Masks:
 
 
 def check_valid_lens(valid_lens: Tensor, batch_size: int, num_queries: int, num_keys: int) -> None:
-    """Refuse lengths that are not counts of keys, one for each example or one for each query."""
+    """Raise an error unless ``valid_lens`` holds integers from 0 to ``num_keys``, one for each example or query."""
     if _are_few_lengths(valid_lens, batch_size, num_queries, num_keys):  # what is right costs little
         return
     shapes = (batch_size,), (batch_size, num_queries)
@@ -222,7 +224,7 @@ def _levels_inside() -> int:
 
 
 def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
-    """Refuse what is not a mask or bias for scores of this shape, (b, q, k) or (b, h, q, k)."""
+    """Raise an error unless ``attn_mask`` is a bool mask or a float bias that broadcasts to scores of this shape."""
     if not isinstance(attn_mask, Tensor):  # ``check_tensor`` would need the text of the shape even without an error
         raise TypeError(f"attn_mask must be a tensor of shape {_mask_shapes(shape)}, got {type(attn_mask).__name__}")
     check_tensor("attn_mask", attn_mask, ())

@@ -45,7 +45,8 @@ def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
 
 
 def transpose_output(X: Tensor, num_heads: int) -> Tensor:
-    """Invert ``transpose_qkv``: (b · h, n, d) -> (b, n, h · d). Source: d2l 11.5.2.
+    """Concatenate the heads again, the inverse of ``transpose_qkv``: (b · h, n, d) -> (b, n, h · d).
+    Source: d2l 11.5.2.
 
     >>> transpose_output(torch.zeros(6, 5, 4), num_heads=3).shape
     torch.Size([2, 5, 12])
@@ -59,7 +60,7 @@ def transpose_output(X: Tensor, num_heads: int) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend with several heads in parallel, each on its own projection of queries, keys and values.
+    """Compute multi-head attention: several heads in parallel, each on its own projection of queries, keys and values.
 
     >>> X, layer = torch.randn(2, 5, 8), MultiHeadAttention(num_hiddens=8, num_heads=2)
     >>> layer(X, X, X, valid_lens=torch.tensor([5, 3])).shape, layer.attention_weights.shape

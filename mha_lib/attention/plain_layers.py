@@ -12,7 +12,7 @@ DENSE = (Tensor, nn.Parameter, nn.parameter.UninitializedParameter)
 
 
 def check_plain(layer: MultiHeadAttention, whose: str) -> None:
-    """Refuse a layer that computes what other libraries' layers do not; ``whose`` is torch's or d2l's.
+    """Raise an error unless ``layer`` is plain multi-head attention, with nothing that torch's or d2l's layer lacks.
 
     Raises:
         TypeError: ``layer`` is none of this library.
@@ -48,7 +48,7 @@ def _own_methods(kind: type, plain: type) -> list[str]:
 
 
 def parameters_of(layer: nn.Module, what: str, whose: str) -> dict[str, Tensor]:
-    """Return the weight and the bias that each of the four maps computes with, by name.
+    """Return the weights and biases of the layer's projections in a dict, by names such as "W_q.weight".
 
     What torch prunes or parametrises is given as it is computed; what is trained of it has ``requires_grad``. If some
     maps have a bias, the others get zeros, which are not trained.

@@ -17,7 +17,7 @@ from mha_lib.attention.masks import Masks, Rule, is_allowed, rule_matrix
 
 
 def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
-    """Return keys or values with zeros where every query is masked, so that a NaN in padding has no effect."""
+    """Replace keys or values that are masked for every query by zeros, so that NaN in padding has no effect."""
     # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
         return sequences
@@ -28,21 +28,21 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
 
 
 def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
-    """Repeat grouped keys or values for each query head: (b, g, k, d) -> (b, h, k, d)."""
+    """Repeat keys or values shared by several query heads for each of them: (b, g, k, d) -> (b, h, k, d)."""
     if X.dim() < 4 or X.shape[1] == queries.shape[1]:
         return X
     return X.unsqueeze(2).expand(-1, -1, queries.shape[1] // X.shape[1], -1, -1).flatten(1, 2)
 
 
 def in_float32(X: Tensor) -> Tensor:
-    """Convert 16-bit floats to float32, as torch's kernel does for its scores: float16 ends at 65,504."""
+    """Convert a float16 or bfloat16 tensor to float32; return a tensor of any other dtype as it is."""
     return X.float() if X.dtype in (torch.float16, torch.bfloat16) else X
 
 
 def masked_softmax(
     scores: Tensor, valid_lens: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False
 ) -> Tensor:
-    """Compute a softmax over the unmasked keys; masked keys get weight 0, even where their score is NaN.
+    """Compute the softmax of ``scores`` over the unmasked keys; masked keys get weight 0, even where a score is NaN.
 
     A query that may attend to no key gets weights 0 and gradients 0, not NaN. ``scores``, (b, q, k) or (b, h, q, k), is
     not written to. An argument that does not fit is named by a TypeError or ValueError.
@@ -58,7 +58,7 @@ def masked_softmax(
 
 
 def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute ``masked_softmax`` for masks that are joined already."""
+    """Compute the softmax of ``scores`` under one mask, a bool or an additive one; fully masked rows become 0."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
     if mask.dtype != torch.bool:
@@ -71,7 +71,7 @@ def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class AttentionPooling(KeptWeights):
-    """Average values by attention weights: the base class, whose subclasses define ``scores``.
+    """Average values by attention weights: an abstract base class, whose subclasses define the method ``scores``.
 
     In training, weights are dropped with the probability ``dropout``.
     """
@@ -127,7 +127,7 @@ class AttentionPooling(KeptWeights):
 
 
 class KernelPooling(AttentionPooling):
-    """Average by a Gaussian kernel (Nadaraya–Watson): score(q, k) = −‖q − k‖² / (2 · bandwidth²).
+    """Average values by a Gaussian kernel (Nadaraya–Watson): score(q, k) = −‖q − k‖² / (2 · bandwidth²).
 
     >>> keys = values = torch.tensor([[[0.0], [1.0]]])
     >>> KernelPooling(bandwidth=1.0)(torch.tensor([[[0.5]]]), keys, values)
@@ -161,7 +161,8 @@ class KernelPooling(AttentionPooling):
 
 
 class AdditiveAttention(AttentionPooling):
-    """Score by addition: score(q, k) = w_vᵀ tanh(W_q q + W_k k); queries and keys may differ in size.
+    """Compute attention with additive scores: score(q, k) = w_vᵀ tanh(W_q q + W_k k).
+    Queries and keys may differ in size.
 
     >>> attention = AdditiveAttention(num_hiddens=8)
     >>> attention(torch.randn(2, 3, 4), torch.randn(2, 5, 6), torch.randn(2, 5, 7)).shape
@@ -194,7 +195,8 @@ class AdditiveAttention(AttentionPooling):
 
 
 class DotProductAttention(AttentionPooling):
-    """Score by scaled dot products: score(q, k) = qᵀk / √d. Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3.
+    """Compute attention with scaled dot-product scores: score(q, k) = qᵀk / √d.
+    Source: Vaswani et al. 2017, 3.2.1; d2l 11.3.3.
 
     >>> X, attention = torch.randn(2, 5, 4), DotProductAttention()
     >>> attention(X, X, X).shape, attention.attention_weights.shape
@@ -209,7 +211,8 @@ class DotProductAttention(AttentionPooling):
 
 
 class ScoredAttention(DotProductAttention):
-    """Change each scaled dot product s by ``score(s, b, h, i, j)``, like ``score_mod`` of torch's ``flex_attention``.
+    """Compute dot-product attention with each scaled score ``s`` replaced by ``score(s, b, h, i, j)``.
+    The function is like ``score_mod`` of torch's ``flex_attention``: it gets indices of batch, head, query and key.
 
     >>> soft_cap = ScoredAttention(lambda s, b, h, i, j: 20 * torch.tanh(s / 20))
     >>> soft_cap(torch.randn(1, 2, 4), torch.randn(1, 3, 4), torch.randn(1, 3, 5)).shape
@@ -228,7 +231,7 @@ class ScoredAttention(DotProductAttention):
 
 
 class LazyLinear(nn.LazyLinear):
-    """Infer the input size at the first call, and stay trainable even if that call was in inference mode."""
+    """Apply a linear map whose input size is inferred at the first call, even if that is in inference mode."""
 
     def initialize_parameters(self, input: Tensor) -> None:
         with torch.inference_mode(False):
@@ -236,7 +239,7 @@ class LazyLinear(nn.LazyLinear):
 
 
 def linear(name: str, in_features: int | None, out_features: int, bias: bool, device=None, dtype=None) -> nn.Linear:
-    """Make a linear map whose input size may be left open until the first call."""
+    """Return an ``nn.Linear``; if ``in_features`` is None, one that infers its input size at the first call."""
     if in_features is None:
         return LazyLinear(out_features, bias, device, dtype)
     arguments.check_size(name, in_features)

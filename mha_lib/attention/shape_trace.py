@@ -19,7 +19,7 @@ RIGHT = (0, 2, 1, 3)  # heads before tokens
 
 @dataclass(frozen=True)
 class Step:
-    """Hold one step of a trace: what was done, the names of the axes afterwards, and the tensor."""
+    """Hold one step of ``trace_heads``: the operation, the names of the axes after it, and the resulting tensor."""
 
     operation: str
     axes: tuple[str, ...]
@@ -27,7 +27,8 @@ class Step:
 
 
 def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> list[Step]:
-    """Return each step of ``transpose_qkv`` and its inverse, with axes 0, 2, 1, 3 in ``permute`` or with other axes.
+    """Return the tensor after each reshape and permute by which ``X`` is split into heads and put together again.
+    The order ``axes`` for ``permute`` can be another than the right one, (0, 2, 1, 3).
 
     >>> [step.operation for step in trace_heads(tagged_tokens(1, 2, 2, 2), num_heads=2)][:3]
     ['start', 'reshape', 'permute']
@@ -58,7 +59,7 @@ def trace_heads(X: Tensor, num_heads: int, axes: tuple[int, ...] = RIGHT) -> lis
 
 
 class CopyCounter(TorchDispatchMode):
-    """Count the tensors that torch copies inside the context, also those that ``reshape`` and ``@`` copy unasked."""
+    """Count the tensor copies that torch makes inside this context manager, also those made by ``reshape`` or ``@``."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +71,7 @@ class CopyCounter(TorchDispatchMode):
 
 
 def count_copies(function: Callable, *args: Any) -> int:
-    """Return how many tensors ``function(*args)`` copies to another place in memory.
+    """Return how many times torch copies a tensor while it runs ``function(*args)``.
 
     >>> count_copies(lambda X: X.transpose(0, 1), torch.zeros(2, 3))
     0
@@ -83,7 +84,7 @@ def count_copies(function: Callable, *args: Any) -> int:
 
 
 def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: int) -> Tensor:
-    """Return tokens in which every number is its own address: 213 is example 0, token 2, head 1, feature 3.
+    """Return integer tokens in which each number spells its index: 213 is example 0, token 2, head 1, feature 3.
 
     >>> tagged_tokens(1, 2, 2, 2)
     tensor([[[  0,   1,  10,  11],
@@ -104,12 +105,12 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
 
 
 def read_tag(tag: int) -> tuple[int, int, int, int]:
-    """Return (example, token, head, feature) of a number made by ``tagged_tokens``."""
+    """Split a number made by ``tagged_tokens`` into its digits: (example, token, head, feature)."""
     return tag // 1000, tag // 100 % 10, tag // 10 % 10, tag % 10
 
 
 def spell_out(tag: int) -> str:
-    """Return in words what the digits of a number made by ``tagged_tokens`` mean."""
+    """Describe in words the example, token, head and feature of a number made by ``tagged_tokens``."""
     example, token, head, feature = read_tag(tag)
     words = {"tag": f"{tag:04d}", "example": example, "token": token, "head": head, "feature": feature}
     return tr("{tag} = example {example}, token {token}, head {head}, feature {feature}", **words)

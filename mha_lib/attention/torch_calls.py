@@ -12,7 +12,7 @@ __all__ = ["CalledLikeTorch", "hugging_face_attention"]
 
 
 class CalledLikeTorch(nn.Module):
-    """Wrap our layer so that it takes the arguments and masks of ``nn.MultiheadAttention``.
+    """Wrap this library's layer so that it takes the arguments and masks of ``nn.MultiheadAttention``.
 
     Attributes:
         layer: ours; its parameters are trained and saved.
@@ -83,7 +83,7 @@ def hugging_face_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
     scaling: float | None = None, dropout: float = 0.0, is_causal: bool | None = None, **_: object,
 ) -> tuple[Tensor, None]:  # fmt: skip
-    """Run ``FusedAttention`` as an attention implementation of Hugging Face's transformers.
+    """Compute fused attention with the call signature that Hugging Face's transformers needs of an implementation.
 
     Register it under a name, with the masks that ``F.scaled_dot_product_attention`` takes, and choose it::
 

@@ -15,7 +15,7 @@ _declared: list[torch.library.Library] = []  # a library that is collected takes
 
 
 def import_beside_torchvision(load: Callable[[], Package]) -> Package:
-    """Return what ``load`` imports; if an operator of torchvision is missing, declare its operators and load again."""
+    """Return what ``load`` imports; if it fails because torchvision's operators are missing, declare them and retry."""
     try:
         return load()
     except RuntimeError as error:

@@ -20,7 +20,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 @dataclass(frozen=True)
 class Result:
-    """Hold one call of an answer: what it gave, and what the right answer gives."""
+    """Hold one test call of a learner's answer: its arguments, what it returned, and the right result."""
 
     trial: tuple
     got: Outcome
@@ -90,7 +90,7 @@ class Result:
 
 
 def as_tensor(value: Any) -> Tensor | None:
-    """Convert a number, or a list or tuple of numbers or of tensors of one shape, to one tensor."""
+    """Convert a number, a tensor, or a list of numbers or of equally shaped tensors to one tensor; else return None."""
     if type(value) is Tensor:
         return value
     if type(value) is Foreign:
@@ -106,7 +106,7 @@ def as_tensor(value: Any) -> Tensor | None:
 
 
 def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
-    """Return the numbers in nested lists, dictionaries, arrays or tensors as one tensor, if it has this shape."""
+    """Convert nested lists, dicts or arrays of numbers to one tensor of this ``shape``; None if that is impossible."""
     value = value.numbers if type(value) is Foreign else list(value.values()) if isinstance(value, dict) else value
     if isinstance(value, list | tuple):
         parts = [unpacked(part, shape[1:]) for part in value] if shape[:1] == (len(value),) else []
@@ -117,12 +117,12 @@ def unpacked(value: Any, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a plain number, which True and False are not."""
+    """Return whether a value is a real number, which True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def needed(right: Any) -> str:
-    """Return what is asked for: "one number is needed", "3 matrices of shape (6, 4) are needed"."""
+    """Describe in words the type and shape of ``right``, the right result, such as "one number is needed"."""
     if isinstance(right, Tensor):
         return tr("{kind} is needed", kind=kind_of(right))
     if is_number(right):
@@ -133,7 +133,7 @@ def needed(right: Any) -> str:
 
 
 def given(value: Any) -> str:
-    """Describe in words what an answer returned instead: "a str", "a list of 12 numbers"."""
+    """Describe in words the type of ``value``, which a function returned, such as "a list of 12 numbers"."""
     if not isinstance(value, list | tuple) or not value:
         return kind_of(value)
     if all(map(is_number, value)):
@@ -148,28 +148,28 @@ def given(value: Any) -> str:
 
 
 def equal(first: Tensor | None, second: Tensor) -> bool:
-    """Return whether two tensors have one shape and one content, up to rounding."""
+    """Return whether two tensors have the same shape and, up to rounding, the same values."""
     return first is not None and first.shape == second.shape and first_difference(first, second) is None
 
 
 def first_difference(got: Tensor, right: Tensor, equal_nan: bool = True) -> list[int] | None:
-    """Return the first index at which two tensors of one shape differ by more than rounding."""
+    """Return the first index at which two tensors of one shape differ by more than rounding; None if they do not."""
     positions = differences(got, right, equal_nan).nonzero()
     return positions[0].tolist() if len(positions) else None
 
 
 def differences(got: Tensor, right: Tensor, equal_nan: bool = True) -> Tensor:
-    """Return a bool mask, True where two tensors of one shape differ by more than rounding."""
+    """Return a bool mask that is True where two tensors of one shape differ by more than rounding."""
     return torch.isclose(plain(got), plain(right), equal_nan=equal_nan, **CLOSE).logical_not()
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """Return a tensor's numbers, whatever their type and device, as double precision on the CPU."""
+    """Convert a tensor to float64 on the CPU, detached from the graph."""
     return tensor.detach().to("cpu", torch.float64)
 
 
 def outcome_of(program: Callable, trial: tuple) -> Outcome:
-    """Run a program of this library on a trial, and return its result or its error; warnings are hidden."""
+    """Call ``program`` with a copy of the arguments in ``trial``; return its result or its error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -179,7 +179,8 @@ def outcome_of(program: Callable, trial: tuple) -> Outcome:
 
 
 def explains(program: Callable, results: Sequence[Result]) -> bool:
-    """Return whether a program gives the same as the answer in every call, and is wrong in some.
+    """Return whether ``program``, a known mistake, returns in every test call what the learner's answer returned.
+    It must be wrong in some of them.
 
     One equal result would be no evidence, and a program that is right in all these calls does not explain what is wrong
     with right numbers in a wrong form.
@@ -190,7 +191,7 @@ def explains(program: Callable, results: Sequence[Result]) -> bool:
 
 
 def alike(first: Result, second: Result) -> bool:
-    """Return whether two calls gave the same numbers or the same error."""
+    """Return whether two calls returned the same numbers or raised the same error."""
     if first.got.error or second.got.error:
         return first.got.error == second.got.error
     one, other = as_tensor(first.got.value), as_tensor(second.got.value)

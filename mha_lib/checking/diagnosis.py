@@ -56,7 +56,7 @@ OF_PARTS: dict[str, Callable[[Tensor], Tensor]] = {  # the same, where several n
 
 
 def one_change(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence for each simple change (sign, factor, …) that makes the given numbers of the right ones."""
+    """Yield a sentence for each simple change (sign, factor, …) that turns the right results into the given ones."""
     pairs = comparable(results)
     if not pairs:
         return
@@ -82,7 +82,7 @@ def one_change(results: Sequence[Result]) -> Iterator[str]:
 
 
 def traces(results: Sequence[Result]) -> Iterator[str]:
-    """Yield sentences that are true of every wrong result, the surest first."""
+    """Yield sentences on how a learner's wrong results differ from the right ones, the most certain first."""
     parts = [result.got.value for result in results if isinstance(result.got.value, list | tuple)]
     for number in range(min(map(len, parts)) if len(parts) == len(results) else 0):
         if all(equal(as_tensor(part[number]), result.expected) for part, result in zip(parts, results, strict=True)):
@@ -97,7 +97,7 @@ def traces(results: Sequence[Result]) -> Iterator[str]:
 
 
 def random_results(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence if two calls with the same arguments give different numbers."""
+    """Yield a sentence if two calls of a learner's function with the same arguments returned different numbers."""
     for one, other in itertools.combinations(results, 2):
         first, second = one.numbers, other.numbers
         if one.trial is other.trial and first is not None and second is not None and not equal(first, second):
@@ -108,7 +108,8 @@ def random_results(results: Sequence[Result]) -> Iterator[str]:
 
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence that says which calls are right and which wrong: by the stages of a check, or by one argument.
+    """Yield a sentence that says in which test calls a learner's function is right and in which it is wrong.
+    The calls are told apart by the stages of a check, or by one argument.
 
     An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
     calls; and if it is the only one that does.
@@ -128,7 +129,7 @@ def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[s
 
 
 def of_parts(results: Sequence[Result]) -> Iterator[str]:
-    """Yield sentences on which parts of a result are wrong, and how, where several tensors are asked for."""
+    """Yield a sentence that says which parts of a result made of several tensors are wrong, and how."""
     count = len(results[0].right)
     told: dict[str, list[str]] = {}  # what is said → of which parts
     if any(not isinstance(result.got.value, list | tuple) or len(result.got.value) != count for result in results):
@@ -143,7 +144,7 @@ def of_parts(results: Sequence[Result]) -> Iterator[str]:
 
 
 def wrong_parts(text: str, numbers: list[str]) -> str:
-    """Return which parts are wrong, and how."""
+    """Return a clause such as "part 1 is wrong: the signs are lost", from part ``numbers`` and a mistake, ``text``."""
     own = english(text)
     how = Said(text[0].lower() + text[1:], f"{own[0].lower()}{own[1:]}".replace(", counted from 0", ""))
     if len(numbers) == 1:
@@ -152,7 +153,9 @@ def wrong_parts(text: str, numbers: list[str]) -> str:
 
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
-    """Yield sentences that are true of the wrong numbers in every call, where the shapes are right."""
+    """Yield sentences on what all wrong tensors in ``pairs`` (given, right) have in common, such as NaN.
+    Their shapes are right.
+    """
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return
     if any(not got.isfinite().all() for got, _ in pairs):
@@ -172,7 +175,7 @@ def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
 
 
 def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> Iterator[str]:
-    """Yield where the first misplaced entry comes from, if the answer only reorders the right entries."""
+    """Yield a sentence if the given tensors hold the right entries along an axis, but in another order."""
     moved, twice, one_for_all = [], False, True
     for got, right in pairs:
         if got.shape != right.shape or not right.numel():
@@ -196,20 +199,22 @@ def rearranged(pairs: Sequence[tuple[Tensor, Tensor]], axis: int, what: str) -> 
 
 
 def meanings(message: str) -> Iterator[str]:
-    """Yield what an error message of Python or torch usually means."""
+    """Yield explanations in plain words of an error message of Python or torch."""
     for pattern, meaning in ERRORS.items():
         if found := re.search(pattern, message):
             yield tr("An error is raised: {meaning}", meaning=tr(meaning, *found.groups()))
 
 
 def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs (given, right) of tensors; an empty list if some call gave no numbers, or only dtypes differ."""
+    """Return a pair (given tensor, right tensor) for each call; an empty list if some call returned no numbers.
+    The list is also empty if all pairs are equal, so that only dtypes differ.
+    """
     pairs = [(plain(result.numbers), plain(result.expected)) for result in results if result.numbers is not None]
     return [] if len(pairs) < len(results) or all(equal(*pair) for pair in pairs) else pairs
 
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Yield the changes to try on right numbers: on single numbers, on several parts, or along a tensor's axes."""
+    """Yield simple changes (sign, transpose, sum, …) to try on a right result, each with its description."""
     yield from ((tr(text), form) for text, form in FORMS.items())
     if several:
         yield from ((tr(text), form) for text, form in OF_PARTS.items())
@@ -221,7 +226,7 @@ def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], T
 
 
 def ratio(got: Tensor, right: Tensor) -> float:
-    """Return the constant factor between two tensors; NaN if there is none."""
+    """Return the constant factor by which ``got`` differs from ``right``; NaN if there is none."""
     if got.shape != right.shape or not right.abs().sum() > 0:
         return math.nan
     factor = (got * right).sum() / right.square().sum()
@@ -229,13 +234,13 @@ def ratio(got: Tensor, right: Tensor) -> float:
 
 
 def shift(got: Tensor, right: Tensor) -> float:
-    """Return the number by which all entries of two tensors differ; NaN if they differ by several."""
+    """Return the constant that must be added to ``right`` to give ``got``; NaN if there is none."""
     same_shape = got.shape == right.shape
     return (got - right).mean().item() if same_shape and equal(got, right + (got - right).mean()) else math.nan
 
 
 def sum_to_one(X: Tensor, axis: int) -> bool:
-    """Return whether all sums along an axis are 1, of numbers that are not negative."""
+    """Return whether ``X``, a tensor of two or more axes, is non-negative and sums to 1 along ``axis``."""
     return X.dim() > 1 and bool(X.min() >= 0) and equal(X.sum(axis), torch.ones_like(X.sum(axis)))
 
 

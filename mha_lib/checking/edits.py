@@ -18,7 +18,7 @@ Edits = dict[str, str]  # what stands in the right answer → what stands there 
 
 
 def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
-    """Yield each message of a table of mistakes with the edits of the source that make the mistake.
+    """Parse a table of typical mistakes; yield each mistake's message and the source edits that produce it.
 
     Raises:
         ValueError: a row lacks "->" or "=>", with what it says.
@@ -38,7 +38,7 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
 
 
 def with_edits(right: Callable, edits: Edits) -> Callable:
-    """Return a copy of the reference answer with these edits made in its source.
+    """Return a copy of the function ``right`` with the text replacements ``edits`` made in its source code.
 
     Raises:
         ValueError: what one of them is to replace does not stand there exactly once, or what comes of it is no Python.
@@ -58,7 +58,7 @@ def with_edits(right: Callable, edits: Edits) -> Callable:
 
 @functools.cache
 def source_of_answer(right: Callable) -> str:
-    """Return the source of a function or class as it was written, without decorators and docstring."""
+    """Return the source code of a function or class, without its decorators and docstring."""
     source = textwrap.dedent(inspect.getsource(right))
     (tree,) = ast.parse(source).body
     assert isinstance(tree, ast.FunctionDef | ast.ClassDef), source

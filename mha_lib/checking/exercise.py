@@ -38,7 +38,8 @@ A_CLASS = "This is a class. Give a function, or an instance of the class."
 
 
 class Exercise:
-    """Check answers to one exercise: called with an answer, it returns a ``Verdict`` and never raises.
+    """Check a learner's answer to one exercise: call it with the answer, and it returns a ``Verdict``.
+    It never raises an error.
 
     It always draws the same numbers, and leaves the learner's random state as it was. An answer that is still None or
     an ellipsis is not examined.
@@ -103,7 +104,7 @@ class Exercise:
 
 
 class FunctionExercise(Exercise):
-    """Check an answer that is a function, with a table of mistakes.
+    """Check a function written by a learner against a right function and a table of typical mistakes.
 
     Args:
         right: a right answer.
@@ -223,13 +224,13 @@ class FunctionExercise(Exercise):
 
 
 def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
-    """Return the results of the last wrong part where an answer has several parts; otherwise all results."""
+    """If results consist of several parts, select the results of the last wrong part; otherwise return all of them."""
     wrong = [one.part for one in results if one.part is not None and one.problem()]
     return [one for one in results if one.part == max(wrong)] if wrong else results
 
 
 def form(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a sentence where the numbers are right but come in another form (such as a list) than is asked for."""
+    """Yield a sentence if a learner's numbers are right but have the wrong type, such as a list or a 1-tuple."""
     wrong = [result for result in results if result.problem()]
     came, right = wrong[0].got.value, wrong[0].right
     one_is_asked = not isinstance(right, list | tuple)
@@ -255,24 +256,28 @@ def form(results: Sequence[Result]) -> Iterator[str]:
 
 
 def exercise(**arguments: Any) -> Callable[[Callable], FunctionExercise]:
-    """Make a function, which is a right answer, into an exercise; ``FunctionExercise`` lists the arguments."""
+    """Return a decorator that makes a ``FunctionExercise`` of a function that is a right answer.
+    The arguments are those of ``FunctionExercise``.
+    """
     return lambda right: FunctionExercise(right, **arguments)
 
 
 def judged(*, right: Callable, idea: str, begin: str) -> Callable[[Callable[..., str | Verdict]], Exercise]:
-    """Turn a function into an exercise: it returns praise for a right answer, or raises a ``MistakeError``."""
+    """Return a decorator that makes an ``Exercise`` of a function that checks a learner's answer.
+    The function returns praise for a right answer, or raises a ``MistakeError``.
+    """
     return lambda task: Exercise(task, right, idea, begin)
 
 
 def used_by(function: Callable) -> set[str]:
-    """Return the names that a function's code reads."""
+    """Return the names of the variables and attributes that a function's code reads."""
     found = [step.argval for step in dis.get_instructions(function)]
     names = itertools.chain(*(argval if isinstance(argval, tuple) else [argval] for argval in found))
     return {name for name in names if isinstance(name, str)}.union(function.__code__.co_cellvars)
 
 
 def source_of(answer: Any) -> str:
-    """Return the source of a learner's function, if it can be found."""
+    """Return the source code of a function that a learner wrote; "" if it cannot be found."""
     with contextlib.suppress(OSError, AttributeError):
         return textwrap.dedent(inspect.getsource(answer.__code__)) if type(answer) is FunctionType else ""
     return ""

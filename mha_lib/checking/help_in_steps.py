@@ -13,7 +13,7 @@ _hints_given: dict[str, int] = {}
 
 
 def hint(name: str) -> Page:
-    """Show the next hint for an exercise: the idea, the shapes, the first line."""
+    """Show the next hint for the exercise called ``name``; each call shows one hint more."""
     exercise = find(name)
     _hints_given[name] = _hints_given.get(name, 0) + 1
     steps = [(tr(step), tr(text)) for step, text in exercise.hints.items()][: _hints_given[name]]
@@ -22,7 +22,7 @@ def hint(name: str) -> Page:
 
 
 def solution(name: str) -> Page:
-    """Show a worked answer beside yours, once you have solved the exercise or tried three times."""
+    """Show a worked solution of the exercise called ``name``, once it is solved or was tried three times."""
     exercise = find(name)
     if kept_work.solutions_are_off():
         return Page(tr("Worked answers are switched off here (MHA_SOLUTIONS=off)."))
@@ -46,7 +46,7 @@ def solution(name: str) -> Page:
 
 
 def progress() -> Page:
-    """Show all exercises of the course: solved, tried or still to do."""
+    """Show which exercises of the course are solved, which were tried, and which are still to do."""
     done = kept_work.kept()
     rows: dict[str, list[str]] = {}
     for name, exercise in COURSE.items():
@@ -59,7 +59,7 @@ def progress() -> Page:
 
 
 def find(name: str) -> Exercise:
-    """Return an exercise by its name; a ``ValueError`` if there is none of this name."""
+    """Return the exercise called ``name``; raise a ``ValueError`` if there is none of this name."""
     if name not in COURSE:
         raise ValueError(f"there is no exercise {name!r}; there are: {', '.join(COURSE)}")
     return COURSE[name]

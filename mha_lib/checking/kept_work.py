@@ -18,17 +18,17 @@ this_sitting: dict[str, dict] = {}
 
 
 def solutions_are_off() -> bool:
-    """Return whether an instructor has switched worked answers off, by ``MHA_SOLUTIONS=off``."""
+    """Return whether worked solutions are switched off by the environment variable ``MHA_SOLUTIONS=off``."""
     return os.environ.get("MHA_SOLUTIONS", "").lower() == "off"
 
 
 def kept() -> dict[str, dict]:
-    """Return the stored work: each exercise's tries and whether it is solved, each prediction's text."""
+    """Return the learner's stored progress by name: tries and success in each exercise, the text of each prediction."""
     return (_sound(_read()) if _is_written() else {}) | this_sitting
 
 
 def keep(name: str, content: dict) -> None:
-    """Store something under a name, on disk if possible, otherwise until the kernel ends."""
+    """Store ``content`` under ``name`` in the learner's progress file, or only in memory if it cannot be written."""
     this_sitting[name] = content
     if _is_written():
         with contextlib.suppress(OSError, RuntimeError):  # no room, no right to write, or no home
@@ -36,7 +36,9 @@ def keep(name: str, content: dict) -> None:
 
 
 def record(name: str, state: str) -> None:
-    """Count a try at an exercise, and whether it is solved; an unfinished stub does not count."""
+    """Store one more try at the exercise called ``name``, and whether it is solved (``state`` is "right").
+    The state "not yet", of an unfinished stub, does not count as a try.
+    """
     if state != "not yet":
         before = kept().get(name, {})
         keep(name, {"tries": before.get("tries", 0) + 1, "solved": before.get("solved", False) or state == "right"})

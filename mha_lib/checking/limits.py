@@ -19,7 +19,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def bind(sending: Connection) -> None:
-    """Limit the printing, pictures and memory of an answer in this process; send its output through a pipe."""
+    """Limit printing, figures and memory of the current process, and send what it prints and draws through a pipe."""
     sys.stdout, sys.stderr = PassedOn(sending, "stdout"), PassedOn(sending, "stderr")
     builtins.input = refuse_input
     limit_memory()
@@ -31,7 +31,7 @@ def bind(sending: Connection) -> None:
 
 
 class PassedOn(io.TextIOBase):
-    """Write printed text to a pipe, up to ``PRINTED`` characters."""
+    """Send printed text through a pipe, at most ``PRINTED`` characters: a replacement for stdout or stderr."""
 
     def __init__(self, sending: Connection, name: str) -> None:
         self.sending, self.name, self.room = sending, name, PRINTED
@@ -46,7 +46,7 @@ class PassedOn(io.TextIOBase):
 
 
 class PicturesPassedOn:
-    """Send pictures to a pipe in place of IPython's publisher, so that the parent process shows them."""
+    """Send figures that IPython would display through a pipe, so that the parent process shows them."""
 
     def __init__(self, sending: Connection) -> None:
         self.sending, self.count = sending, 0
@@ -63,12 +63,12 @@ class PicturesPassedOn:
 
 
 def refuse_input(prompt: object = "") -> NoReturn:
-    """Replace ``input`` by an error, since nobody could answer it here."""
+    """Raise a RuntimeError in place of reading input: nobody can type while a learner's code is being checked."""
     raise RuntimeError("input() cannot be answered while the check runs")
 
 
 def limit_memory() -> None:
-    """Let this process use ``MEMORY`` more bytes than now; more raises a ``MemoryError``."""
+    """Limit the memory of this process to ``MEMORY`` bytes more than it uses now."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # where the system does not say how much there is
         import resource  # which Windows lacks
 
@@ -78,6 +78,6 @@ def limit_memory() -> None:
 
 
 def show_figures() -> None:
-    """Show the figures that an answer has left open, as a notebook does at the end of a cell."""
+    """Display all open matplotlib figures, as a notebook does at the end of a cell."""
     with contextlib.suppress(Exception):  # no notebook, or a figure that cannot be drawn
         sys.modules["matplotlib_inline.backend_inline"].flush_figures()

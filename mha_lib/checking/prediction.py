@@ -10,7 +10,7 @@ from mha_lib.language import lang, tr
 
 
 class Prediction:
-    """Show an input field until a prediction is typed, then its text.
+    """Show a text field in a notebook until the learner has typed a prediction, and from then on the prediction.
 
     Attributes:
         predicted: what was typed; "" before.
@@ -76,12 +76,12 @@ class Prediction:
 
 
 def predict(name: str) -> Prediction:
-    """Ask for a prediction and store it under a name that no other has; ``answer`` with this name shows it again."""
+    """Ask the learner in a notebook to type a prediction, and store it under ``name`` for ``answer`` to show again."""
     return Prediction(name)
 
 
 def answer(name: str, *shown: object) -> Page:
-    """Show the answer to a prediction: folded if nothing was predicted yet, else beside the prediction.
+    """Show ``shown``, the answer to a question, with the learner's stored prediction; folded if there is no prediction.
 
     It can be unfolded on a page without a kernel, too.
 
@@ -98,5 +98,5 @@ def answer(name: str, *shown: object) -> Page:
 
 
 def predicted(name: str) -> str:
-    """Return what was predicted under this name; "" where nothing was."""
+    """Return the text of the learner's prediction that is stored under ``name``; "" if there is none."""
     return kept_work.kept().get(f"prediction {name}", {}).get("text", "")

@@ -51,16 +51,16 @@ NOT_OWN = ("site-packages", "dist-packages", "<string>", sysconfig.get_path("std
 
 
 class NotYetError(Exception):
-    """Tell a check that there is no answer yet; the message says what is missing."""
+    """Signal that a learner's answer is not written yet; the message says what is missing."""
 
 
 class MistakeError(Exception):
-    """Tell a check that the answer is wrong; the message says how, in whole sentences."""
+    """Signal that a learner's answer is wrong; the message says in whole sentences what is wrong."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold what came of one call: a result, or an error.
+    """Hold what one call of a function returned, or the error that it raised.
 
     Attributes:
         value: what was returned, as plain data; None if there was an error.
@@ -74,7 +74,7 @@ class Outcome:
 
 
 def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
-    """Call ``function`` with copies of the arguments of each trial.
+    """Call a learner's function on each tuple of arguments in ``trials``, isolated if possible; return the outcomes.
 
     Raises:
         NotYetError: it returns None or an ellipsis, as an unfilled stub does.
@@ -91,7 +91,7 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
 
 
 def can_fork() -> bool:
-    """Return whether calls can run in a forked process: not on Windows, nor on macOS.
+    """Return whether a learner's code can run in a forked process: not on Windows or macOS, nor if there is a GPU.
 
     Where torch has an accelerator, a forked process cannot compute gradients.
     """
@@ -99,7 +99,7 @@ def can_fork() -> bool:
 
 
 def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exception]:
-    """Call ``attempt`` on each trial in a forked process; the list ends at the first call that does not return."""
+    """Call a function on each tuple of arguments in a forked process; return the outcomes up to a call that hangs."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     with warnings.catch_warnings():  # Python 3.12 and newer warn of other threads; this fork needs none of them
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -121,7 +121,7 @@ def in_a_fork(function: Callable, trials: Sequence[tuple]) -> list[Outcome | Exc
 
 
 def receive(receiving: Connection, process: int, call: str) -> Outcome | Exception:
-    """Return the outcome of one call from the forked process; print what it prints meanwhile."""
+    """Return the outcome of one call in a forked process, and show meanwhile what the call prints and draws."""
     deadline = time.monotonic() + PATIENCE
     while receiving.poll(max(0, deadline - time.monotonic())):
         try:
@@ -141,12 +141,12 @@ def receive(receiving: Connection, process: int, call: str) -> Outcome | Excepti
 
 
 def cut_short(what: str, call: str) -> MistakeError:
-    """Return the mistake of a call that does not come back: what the code did, and with what arguments."""
+    """Return a ``MistakeError`` for a call that was stopped; its message says ``what`` happened in which ``call``."""
     return MistakeError(as_sentence(tr("{what} {call}", what=what, call=call) if call else what))
 
 
 def answer_trials(sending: Connection, function: Callable, trials: Sequence[tuple]) -> None:
-    """Run ``attempt`` on each trial in the forked process, send the outcomes, and exit."""
+    """Call a function on each tuple of arguments, send the outcomes through a pipe, and end the current process."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is meant for the check, which ends this process
         gc.freeze()  # nothing that the kernel owns is to be finalised here, too
@@ -163,7 +163,9 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Call a function with copies of the arguments, and return the outcome, errors included."""
+    """Call a function with copies of the arguments; return what it returned or raised, as an ``Outcome``.
+    An answer that is missing, or that changes its arguments, gives a ``NotYetError`` or ``MistakeError`` instead.
+    """
     given = copy.deepcopy(arguments)
     try:
         with warnings.catch_warnings():
@@ -197,7 +199,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
 
 
 class PlainCopy:
-    """Copy what a call returned as plain data, at most ``LARGEST`` numbers."""
+    """Copy the value that a function returned to plain data of at most ``LARGEST`` numbers."""
 
     def __init__(self) -> None:
         self.room = LARGEST
@@ -243,7 +245,7 @@ class PlainCopy:
 
 
 def error_in_words(error: BaseException) -> tuple[str, str]:
-    """Return the type of an error and the first line of its message, with the name that was probably meant."""
+    """Return an exception's type name and the first line of its message, with a suggestion for a misspelt name."""
     try:
         lines = str(error).strip().splitlines()
         meant = name_meant(error)
@@ -253,7 +255,7 @@ def error_in_words(error: BaseException) -> tuple[str, str]:
 
 
 def name_meant(error: BaseException) -> str:
-    """Return which name was probably meant where one is undefined, or which import is missing; else ""."""
+    """Suggest a name for the undefined one in a NameError or AttributeError, or a missing import; else return ""."""
     name = getattr(error, "name", None)
     if not isinstance(error, NameError | AttributeError) or not name or not error.__traceback__:
         return ""
@@ -269,7 +271,7 @@ def name_meant(error: BaseException) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """Return the last line of the learner's own code that the error passed through; "" if it is not known."""
+    """Return the last line of a learner's own code in the traceback of an error; "" if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.line for frame in frames if frame.line and not any(part in frame.filename for part in NOT_OWN)]
     return own[-1] if own else ""
@@ -283,7 +285,7 @@ def prints(function: Callable) -> bool:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Return whether an argument is unchanged, part by part in lists, tuples and dictionaries.
+    """Return whether an argument is unchanged after a call, compared part by part in lists, tuples and dictionaries.
 
     Tensors, numbers and texts are read; of any other object only the kind counts.
     """

@@ -21,7 +21,7 @@ LARGEST = 8  # rows and columns of a table that is shown
 
 @dataclass(frozen=True)
 class Page:
-    """Hold a message to a learner, shown as HTML in a notebook and as plain text elsewhere."""
+    """Hold a text for a learner that notebooks show as HTML and terminals as plain text."""
 
     text: str
     html: str = ""
@@ -35,7 +35,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Hold what is said of an answer: true if the answer is right, shown as text or HTML.
+    """Hold the feedback on a learner's answer, shown as text or HTML; its truth value is whether the answer is right.
 
     Attributes:
         state: "right", "wrong" or "not yet".
@@ -93,5 +93,5 @@ class Verdict:
 
 
 def marked_up(text: str) -> str:
-    """Return a text as HTML, with code between backticks as code."""
+    """Escape a text for HTML, with code between backticks in ``<code>`` elements."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))

@@ -17,7 +17,7 @@ MOST = 2  # arguments of a call that a message names
 
 @dataclass(frozen=True)
 class Foreign:
-    """Stand for a value that is not copied to the kernel: no plain data, or too many numbers; it names the type.
+    """Replace a returned value that is too large or no plain data by a description of its type.
 
     Attributes:
         kind: "a NumPy array of shape (2, 3)".
@@ -29,7 +29,7 @@ class Foreign:
 
 
 def call_in_words(function: Callable, arguments: tuple) -> str:
-    """Describe a call by at most two arguments: "with sigma = 2.0 and hours of shape (5,)".
+    """Describe a call by at most two of its arguments, such as "with sigma = 2.0 and hours of shape (5,)".
 
     Plain values come first, then small tensors, then shapes; what would be long is left out.
     """
@@ -41,12 +41,12 @@ def call_in_words(function: Callable, arguments: tuple) -> str:
 
 
 def is_large(value: Any) -> bool:
-    """Return whether a message gives an argument's shape only, not its numbers."""
+    """Return whether ``value`` is a float tensor or a large one, of which messages give only the shape."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() > FEW)
 
 
 def argument_in_words(name: str, value: Any) -> str:
-    """Return an argument with its name: short ones and a few whole numbers in full, any other tensor by its shape."""
+    """Describe an argument by its name and its value, or by its name and shape if it is a large tensor."""
     if is_large(value):
         shape = tuple(value.shape)
         return tr("{name} of shape {shape}", name=name, shape=shape) if name else kind_of(value)
@@ -59,14 +59,14 @@ def argument_in_words(name: str, value: Any) -> str:
 
 
 def names_of(function: Callable, count: int) -> list[str]:
-    """Return the names that a function gives to its first ``count`` arguments; "" for those without."""
+    """Return the names of a function's first ``count`` parameters; "" for each one that has none."""
     code = function.__code__ if type(function) is FunctionType else None
     names = list(code.co_varnames[: code.co_argcount]) if code else []
     return (names + [""] * count)[:count]
 
 
 def kind_of(value: Any) -> str:
-    """Return a value's type in words: "a list of 3", "a tensor of shape (2, 3)"."""
+    """Describe the type of a value in words, such as "a list of 3" or "a tensor of shape (2, 3)"."""
     if type(value) is Foreign:
         return value.kind
     if type(value) is Tensor and not (value.is_meta or value.is_nested):
@@ -82,18 +82,18 @@ def kind_of(value: Any) -> str:
 
 
 def as_sentence(words: str) -> str:
-    """Return words as a sentence, with a capital and a full stop."""
+    """Return ``words`` with a capital first letter and a full stop."""
     own = english(words)
     return tr("{sentence}.", sentence=Said(words[0].upper() + words[1:], own[0].upper() + own[1:]))
 
 
 def trimmed(text: str, length: int) -> str:
-    """Return a text cut to at most ``length`` characters."""
+    """Return a text shortened to at most ``length`` characters, with an ellipsis at the end if it was cut."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def two_numbers(got: float, right: float) -> tuple[str, str]:
-    """Return two different numbers as text, with the fewest digits (at least three) that show the difference."""
+    """Format two different numbers with just enough digits, at least three, that the texts differ."""
     if all(abs(number) < 1e9 and number == int(number) for number in (got, right)):
         return f"{got:.0f}", f"{right:.0f}"
     written = [(f"{got:.{digits}g}", f"{right:.{digits}g}") for digits in range(3, 17)]

@@ -52,7 +52,7 @@ from mha_lib.checking.exercise import exercise
     """,
 )
 def gaussian_pooling(queries, keys, values, sigma):
-    """Return the output of attention pooling with a Gaussian kernel, for queries and keys that are vectors.
+    """Return Nadaraya–Watson attention pooling: for each query, the values averaged with Gaussian kernel weights.
 
     queries (n, d), keys (m, d), values (m, v), sigma a number → outputs (n, v).
     Source: d2l 11.2.2.

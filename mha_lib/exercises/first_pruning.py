@@ -19,7 +19,7 @@ SHAPE = (2, 6)
 
 
 class Cost:
-    """Hold what it costs to remove heads: one number for each head, and one for each pair of heads."""
+    """Hold random costs of removing each head and each pair of heads; called with a list of heads, return their sum."""
 
     def __init__(self, num_heads: int) -> None:
         single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.3
@@ -36,12 +36,13 @@ class Cost:
 
 
 def costs_in_words(cost: Cost, head: int, others: list[int]) -> str:
-    """Return the costs that decide which head covers for this one, as a sentence."""
+    """Return as text the cost of removing each of ``others`` alone, and of removing it together with ``head``."""
     asked = [*([other] for other in others), *([head, other] for other in others)]
     return f"{', '.join(f'cost({heads}) = {cost(heads):.2f}' for heads in asked)}."
 
 
 def others_than(head: int, num_heads: int) -> list[int]:
+    """Return the head numbers from 0 to ``num_heads`` − 1 without ``head``."""
     return [other for other in range(num_heads) if other != head]
 
 
@@ -70,7 +71,7 @@ def others_than(head: int, num_heads: int) -> list[int]:
     """,
 )
 def covering_head(cost, head, others):
-    """Return the head whose removal gets costlier by the most once ``head`` is removed.
+    """Return the one of ``others`` whose removal becomes most expensive when ``head`` is removed as well.
 
     cost(heads) → the loss of accuracy without the heads in a list; head, a head; others, a list of heads → one of them.
     Source: the interaction of two players; M. Grabisch, M. Roubens, 1999.
@@ -80,7 +81,7 @@ def covering_head(cost, head, others):
 
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
-    """Return the accuracy of the shipped look-ups model without these heads, on notebook 00's test set."""
+    """Return the test accuracy of a trained model of this package with ``heads``, pairs (layer, head), masked out."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0
@@ -97,7 +98,7 @@ def found_by_greedy_search():
     begin="Begin with the cost of each head on the calibration set, when all others are on.",
 )
 def five_heads(answer: list) -> str:
-    """Check five heads to remove from the model of notebook 00, against the best five of all 792 choices.
+    """Check five heads, pairs (layer, head), that a learner would remove from a model, by its accuracy without them.
 
     answer: five pairs (layer, head). At least 0.905 of the answers on the test set must stay right.
     """
@@ -122,7 +123,7 @@ def five_heads(answer: list) -> str:
 
 
 def heads_from(answer: Any) -> set[tuple[int, int]]:
-    """Return an answer as five different pairs (layer, head); raise a ``MistakeError`` if it is none."""
+    """Convert a learner's answer to a set of five (layer, head) pairs, or raise a ``MistakeError``."""
     answer = plain(answer).tolist() if isinstance(answer, torch.Tensor) else answer
     if not isinstance(answer, list | tuple | set):
         raise MistakeError(tr("A list of five pairs (layer, head) is needed; this is {given}.", given=kind_of(answer)))

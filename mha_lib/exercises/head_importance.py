@@ -19,7 +19,7 @@ from mha_lib.models.transformer import Encoder, TokenEmbedding
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
-    """Return random accuracies of all sets of heads, measured on two halves of the examples."""
+    """Return two correlated random tensors (2**num_heads,), as accuracies of every subset of heads on two data sets."""
     common = torch.rand(2**num_heads, dtype=torch.float64)
     return tuple(0.6 * common + 0.4 * torch.rand(2**num_heads, dtype=torch.float64) for _ in range(2))
 
@@ -61,7 +61,7 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
     """,
 )
 def honest_gain(seen, unseen, number):
-    """Return how much more accurate ``number`` chosen heads are than random ones, on examples not used to choose.
+    """Choose the best set of ``number`` heads by accuracies ``seen``; return its gain over random sets in ``unseen``.
 
     seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_lib.heads.coalitions``, on
     examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
@@ -98,7 +98,7 @@ def first_and_last(model, batch, task):
     begin="Begin with the accuracy of a model with one head alone, and that of a model without any.",
 )
 def own_importance(function: Callable[..., Tensor]) -> str:
-    """Check a learner's measure of importance by its rank correlation with exact Shapley values, on four small models.
+    """Check a learner's head importance function by rank correlation with exact Shapley values on four small models.
 
     (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
     The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
@@ -127,18 +127,18 @@ def own_importance(function: Callable[..., Tensor]) -> str:
 
 
 def agreement(said: Sequence[Tensor], others: Sequence[Tensor]) -> float:
-    """Return the mean rank correlation of two measures of importance over the small models."""
+    """Return the mean over pairs of Spearman's rank correlation between the tensors of ``said`` and of ``others``."""
     return sum(map(heads.spearman, said, others)) / len(said)
 
 
 @functools.cache
 def small_models() -> list[tuple[Encoder, Batch, Batch]]:
-    """Return small models, each with examples to measure importance on and others to test it on."""
+    """Return four small random Transformers, each with a batch for measuring importance and a batch for testing."""
     return [random_model(seed) for seed in range(4)]
 
 
 def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
-    """Return a model with random weights and heads of different strength, and examples it mostly answers correctly."""
+    """Return a random encoder and two batches labelled by its own predictions, a tenth of them replaced at random."""
     (layers, heads), size = SHAPE, 2 * SHAPE[1]
     with seeded(seed), torch.no_grad():
         model = Encoder(TokenEmbedding(11, 7, size), size, 5, layers, heads, ffn_num_hiddens=2 * size).eval()
@@ -156,19 +156,19 @@ def random_model(seed: int) -> tuple[Encoder, Batch, Batch]:
 
 @functools.cache
 def truths() -> list[Tensor]:
-    """Return the exact Shapley value of every head for the test accuracy, one tensor for each small model."""
+    """Return, for each model of ``small_models``, the exact Shapley value of every head for its test accuracy."""
     tables = [heads.evaluate_all(model, unseen, TASK).accuracy for model, _, unseen in small_models()]
     return [heads.shapley(table).view(SHAPE) for table in tables]
 
 
 @functools.cache
 def said_by(measure: Callable) -> list[Tensor]:
-    """Return a measure's importance of every head, one tensor for each small model."""
+    """Apply an importance measure to each model of ``small_models``; return its head scores, one tensor per model."""
     return [plain(measure(model, batch, TASK)) for model, batch, _ in small_models()]
 
 
 def tables_from(function: Any) -> list[Tensor]:
-    """Return a learner's measure on the small models; refuse one that changes a model or rates all heads equal."""
+    """Run a learner's importance function on each of ``small_models``; return its tensors, or raise if invalid."""
 
     def watched(model: Encoder, examples: Batch, task: Task) -> Any:
         before = copy.deepcopy((model.state_dict(), examples))
@@ -192,7 +192,7 @@ def tables_from(function: Any) -> list[Tensor]:
 
 
 def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor], given: Batch) -> None:
-    """Raise a ``MistakeError`` if a measure has changed the model or the examples."""
+    """Raise a ``MistakeError`` if ``model`` or ``examples`` differ from the copies made before a learner's code ran."""
     changes = {
         "changes the model's weights": not same(before, dict(model.state_dict())),
         "changes the examples": not same((examples.inputs, examples.targets), (given.inputs, given.targets)),
@@ -205,14 +205,14 @@ def require_untouched(model: Encoder, examples: Batch, before: dict[str, Tensor]
 
 
 def signed_gradient(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """Return the gradient of the loss by each gate, averaged over examples, with its sign."""
+    """Return the gradient of the mean loss with respect to each entry of an all-ones head mask, with its sign."""
     gates = torch.ones(len(batch), *SHAPE, requires_grad=True)
     losses = task.losses(model(batch.inputs, batch.valid_lens, gates), batch.targets).mean(dim=1)
     return torch.autograd.grad(losses.sum(), gates)[0].mean(dim=0)
 
 
 def each_alone(model: Encoder, batch: Batch, task: Task) -> Tensor:
-    """Return the accuracy with one head alone, for each head."""
+    """Return, for each head, the accuracy of the model when every other head is masked."""
     return torch.tensor([task.accuracy(model, batch, only) for only in torch.eye(8).view(8, *SHAPE)]).view(SHAPE)
 
 

@@ -40,7 +40,7 @@ def smaller_layer(layer, removed):
     begin="Begin with a copy of the layer, and the numbers of the rows of all heads that stay.",
 )
 def remove_heads(function: Callable[[nn.Module, list[int]], nn.Module]) -> str:
-    """Check a function that removes heads from notebook 00's layer, so that the output is that of gates 0.
+    """Check a learner's function that removes heads from an attention layer: outputs must equal those of masked heads.
 
     function(layer, removed): a layer with W_q, W_k, W_v, W_o and num_heads, and a list of heads → a smaller layer.
     """
@@ -50,7 +50,7 @@ def remove_heads(function: Callable[[nn.Module, list[int]], nn.Module]) -> str:
 
 
 def require_removed(function: Callable, removed: list[int], bias: bool) -> None:
-    """Raise a ``MistakeError`` unless exactly these heads are gone from a new layer."""
+    """Raise a ``MistakeError`` unless ``function`` removes exactly the heads in ``removed`` from a layer."""
     layer: Any = my_layer()(NUM_HIDDENS, NUM_HEADS, bias=bias).eval()
     X, before = torch.randn(2, 5, NUM_HIDDENS), copy.deepcopy(layer.state_dict())
     numbers = list(range(NUM_HEADS))
@@ -103,7 +103,7 @@ def require_removed(function: Callable, removed: list[int], bias: bool) -> None:
 
 
 def of_sizes(sizes: list[list[int]], kept: int) -> str:
-    """Return what the shapes of the new layer's four weights say of a mistake; "" if they are right."""
+    """Return which of the four weight shapes is wrong for a layer of ``kept`` heads, as a message; "" if none is."""
     rows, whole = kept * NUM_HIDDENS // NUM_HEADS, [NUM_HIDDENS, NUM_HIDDENS]
     right = [[rows, NUM_HIDDENS]] * 3 + [[NUM_HIDDENS, rows]]
     if sizes == right:
@@ -123,14 +123,14 @@ def of_sizes(sizes: list[list[int]], kept: int) -> str:
 
 
 def masked_output(layer: Any, X: Tensor, kept: Sequence[int]) -> Tensor:
-    """Return the whole layer's output with a gate of 1 on these heads and 0 on the others."""
+    """Return the layer's self-attention output for X with the heads in ``kept`` active and all others masked."""
     gates = torch.zeros(NUM_HEADS)
     gates[list(kept)] = 1
     return layer(X, X, X, head_mask=gates).detach()
 
 
 def of_output(layer: Any, X: Tensor, output: Tensor, removed: list[int], num_heads: int) -> str:
-    """Return why the output of a layer with right shapes is wrong, as far as it can be told."""
+    """Return a message on why a pruned layer's ``output`` is wrong, such as that it keeps wrong heads of ``layer``."""
     numbers, after_each = list(range(NUM_HEADS)), list(range(NUM_HEADS))
     for head in removed:  # where every removal moves the numbers of the heads behind it
         if head < len(after_each):
@@ -155,7 +155,7 @@ def of_output(layer: Any, X: Tensor, output: Tensor, removed: list[int], num_hea
 
 
 def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
-    """Return random accuracies of every set of heads, on two sets of examples; more heads are mostly better."""
+    """Return two random tensors (2**num_heads,), accuracies of every subset of heads, mostly higher for larger ones."""
     sizes = heads.set_members(torch.arange(2**num_heads), num_heads).sum(dim=1)
     common = 0.5 * (sizes / num_heads) ** 0.5 + 0.3 * torch.rand(2**num_heads)
     first, second = (common + 0.15 * torch.rand(2**num_heads) for _ in range(2))
@@ -189,7 +189,7 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
     """,
 )
 def smallest_set(calibration, test, share):
-    """Find the fewest heads that keep a share of the accuracy, on examples that chose no set.
+    """Of the best sets of heads of each size by ``calibration``, find the smallest that keeps ``share`` of accuracy.
 
     calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_lib.heads.coalitions``,
     on two sets of examples; share, a number from 0 to 1 → the number of a set. For each size, take the set that is best

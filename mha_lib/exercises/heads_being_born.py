@@ -7,14 +7,14 @@ from mha_lib.checking.exercise import exercise
 
 
 def causal_maps(num_heads: int, num_tokens: int) -> Tensor:
-    """Return random causal attention weights, (num_heads, n, n)."""
+    """Return random causal attention weights, (num_heads, num_tokens, num_tokens)."""
     scores = 2 * torch.randn(num_heads, num_tokens, num_tokens)
     later = torch.ones(num_tokens, num_tokens, dtype=torch.bool).triu(1)
     return torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1)
 
 
 def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
-    """Return letters, all different but the last ``length``, which repeat those ``back`` places earlier."""
+    """Return letters as integers: all different, but the last ``length`` copy those ``back`` positions before them."""
     letters = torch.randperm(60)[:num_tokens]
     letters[num_tokens - length :] = letters[num_tokens - length - back : num_tokens - back].clone()
     return letters
@@ -55,7 +55,7 @@ def repeated_letters(num_tokens: int, length: int, back: int) -> Tensor:
     """,
 )
 def induction_share(weights, letters):
-    """Return the mean weight of each head on the token after the earlier copy of the query's letter.
+    """Return each head's mean attention to the token that follows the previous occurrence of the query's letter.
 
     weights (num_heads, n, n), causal; letters (n,), integers of which each occurs once or twice. Queries whose letter
     did not occur before do not count → (num_heads,).

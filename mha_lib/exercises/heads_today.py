@@ -10,14 +10,14 @@ from mha_lib.museum.wrong_attention import attention, programs
 
 
 def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head_size: int) -> tuple:
-    """Return a test case: new tokens, keys and values of earlier tokens, and the matrices of a layer."""
+    """Return random inputs of a decoding step: new tokens, cached keys and values, matrices W_q, W_k, W_v, W_o."""
     num_hiddens = num_heads * head_size
     old = torch.randn(2, batch_size, num_heads, num_old, head_size)
     return (torch.randn(batch_size, num_new, num_hiddens), *old, *torch.randn(4, num_hiddens, num_hiddens))
 
 
 def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
-    """Compute ``step`` by a given ``attention``, right or wrong, to make wrong answers."""
+    """Apply ``attention``, perhaps a wrong version, to new tokens with cached keys K, values V and a causal mask."""
     count, num_old = new.shape[1], K.shape[2]
     allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
     return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))
@@ -52,7 +52,7 @@ def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
     programs=programs(with_cache),
 )
 def step(new, K, V, W_q, W_k, W_v, W_o):
-    """Compute the output of new tokens with a cache: causal attention on the keys and values of earlier tokens, too.
+    """Compute causal multi-head attention for new tokens, with cached keys K and values V of the earlier tokens.
 
     new (batch, new tokens, num_hiddens); K, V (batch, heads, old tokens, head size), of no old tokens for a prompt;
     stacked matrices (num_hiddens, num_hiddens) → (batch, new tokens, num_hiddens).
@@ -113,7 +113,7 @@ def step(new, K, V, W_q, W_k, W_v, W_o):
     """,
 )
 def rope(X, places, base):
-    """Apply rotary position embeddings: neighbouring features, pair j, turn by position · base ** (−2j / size).
+    """Apply rotary position embeddings: rotate features 2j, 2j + 1 of X by the angle ``places`` · base ** (−2j / size).
 
     X (…, n, size), size even; places (n,) → the shape of X.
     Source: Su et al. 2021, "RoFormer", section 3.2.2.
@@ -126,7 +126,7 @@ def rope(X, places, base):
 
 
 def row_trial(starts: list[int], length: int, num_queries: int | None = None) -> tuple:
-    """Give the starts of texts in a row, and the numbers of its newest queries and of all keys."""
+    """Return arguments of ``same_text``: starts, the last ``num_queries`` positions (default all), all positions."""
     places = torch.arange(length)
     return torch.tensor(starts), places[-(num_queries or length) :, None], places
 
@@ -155,7 +155,7 @@ def row_trial(starts: list[int], length: int, num_queries: int | None = None) ->
     """,
 )
 def same_text(starts, i, j):
-    """Whether query and key are in the same text of a row: the rule for packed texts.
+    """Return whether positions i and j are in the same text of a packed sequence whose texts begin at ``starts``.
 
     starts (texts,), the positions at which texts start, the first of them 0; i and j, numbers of queries and keys, as
     tensors of any shapes that broadcast → bool, of the common shape.
@@ -166,7 +166,7 @@ def same_text(starts, i, j):
 
 
 def window_trial(size: int, sinks: int, length: int, num_queries: int | None = None) -> tuple:
-    """Return a test case of a window: its size, how many first tokens stay visible, how many new queries and keys."""
+    """Return arguments of ``window_with_sinks``: size, sinks, the last ``num_queries`` positions, all positions."""
     places = torch.arange(length)
     return size, sinks, places[-(num_queries or length) :, None], places
 
@@ -199,7 +199,7 @@ def window_trial(size: int, sinks: int, length: int, num_queries: int | None = N
     """,
 )
 def window_with_sinks(size, sinks, i, j):
-    """Whether a query may attend to a key: among the newest ``size`` tokens, or the first ``sinks``, and none later.
+    """Return a causal sliding-window mask: query i may attend to the last ``size`` keys and the first ``sinks`` keys.
 
     size, sinks, whole numbers; i and j, numbers of queries and keys, as tensors of any shapes that broadcast → bool, of
     the common shape.
@@ -210,7 +210,7 @@ def window_with_sinks(size, sinks, i, j):
 
 
 def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
-    """Return a test case in blocks: each row of the mask allows its last key, none the first ``late`` keys."""
+    """Return random arguments of ``blockwise_attention``, in which no query may attend to the first ``late`` keys."""
     num_queries, num_keys, size, value_size = sizes
     allowed = torch.rand(num_queries, num_keys) < share
     allowed[:, :late], allowed[:, -1] = False, True
@@ -219,14 +219,14 @@ def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float
 
 
 def partly_read_trial() -> tuple:
-    """Return a test case in blocks of 2: one block is visible to all queries, each other block hidden from some."""
+    """Return arguments of ``blockwise_attention`` in which some queries may not attend to any key of a whole block."""
     allowed = torch.ones(7, 7, dtype=torch.bool)
     allowed[0, :2] = allowed[1:3, 2:4] = allowed[-1, 6:] = False
     return torch.randn(7, 4), torch.randn(7, 4), torch.randn(7, 3), allowed, 2
 
 
 def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
-    """Return a test case with scores near minus a million, and a masked key near plus a million.
+    """Return inputs of ``blockwise_attention`` with allowed scores near −1e6 and one masked key with scores near +1e6.
 
     They are quarters, and 500 apart: no order of computing rounds them, not even a sum of their powers' logarithms.
     """
@@ -288,7 +288,7 @@ def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
     """,
 )
 def blockwise_attention(queries, keys, values, allowed, block_size):
-    """Compute attention that reads keys and values in blocks, and never holds more scores than those of one block.
+    """Compute masked attention by blocks of ``block_size`` keys, with no more scores in memory than those of one block.
 
     queries (q, size), keys (k, size), values (k, value size), allowed (q, k) bool: every query may attend to some key,
     but to none of a whole block, perhaps → (q, value size).

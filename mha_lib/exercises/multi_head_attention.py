@@ -17,7 +17,7 @@ TIED = 0.01  # weights closer than this count as equal
 
 
 def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_size, lengths) -> tuple:
-    """Return random arguments of multi-head attention, with the heads' matrices concatenated."""
+    """Return random arguments of ``sum_over_heads``: queries, keys, values, lengths, W_q, W_k, W_v, W_o, num_heads."""
     numbers = (num_queries, num_keys, num_keys)
     sequences = [torch.randn(batch_size, number, size) for number, size in zip(numbers, sizes, strict=True)]
     num_hiddens = num_heads * head_size
@@ -26,7 +26,7 @@ def attention_trial(batch_size, num_queries, num_keys, sizes, num_heads, head_si
 
 
 def with_lengths(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_heads, attention=attention):
-    """Compute multi-head attention with valid lengths by a given ``attention``, to make wrong answers."""
+    """Apply ``attention``, perhaps a wrong version of multi-head attention, with a mask made from ``valid_lens``."""
     allowed = torch.arange(keys.shape[1]) < valid_lens[:, None, None, None]
     return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads)
 
@@ -71,7 +71,7 @@ def sum_over_heads(queries, keys, values, valid_lens, W_q, W_k, W_v, W_o, num_he
 
 
 def two_head_matrices():
-    """Return stacked W_q and W_k: head 0 attends to the token before, head 1 to the token itself."""
+    """Return W_q and W_k of two stacked heads: head 0 attends to the previous token, head 1 to the token itself."""
     positions = torch.eye(6)
     W_k = torch.cat([positions, positions])  # the key of a token is its own position, in both heads
     W_q = 30 * torch.cat([positions[:, WANTED[0]], positions[:, WANTED[1]]])  # column i is the query of token i
@@ -85,7 +85,7 @@ def two_head_matrices():
     begin="Begin with one head. Let its W_k give each token a key that no other token has, such as a one-hot vector.",
 )
 def two_heads(W_q, W_k):
-    """Check W_q and W_k of two heads: one attends to the token before (token 0 to itself), one to the token itself.
+    """Check a learner's W_q and W_k of two heads: head 0 must attend to the previous token, head 1 to the token itself.
 
     Token i of six is row i of ``torch.eye(6)``. W_q, W_k (2 · head size, 6), any head size: the upper half of the rows
     belongs to head 0, the lower half to head 1. Each token must give at least 0.9 of its weight to the right one.
@@ -103,7 +103,7 @@ def two_heads(W_q, W_k):
 
 
 def require_matrices(W_q: Tensor, W_k: Tensor) -> None:
-    """Raise a ``MistakeError`` unless both are real matrices with a column for each position, of two heads."""
+    """Raise a ``MistakeError`` unless W_q and W_k are real tensors of six columns and the same even number of rows."""
     for name, W in (("W_q", W_q), ("W_k", W_k)):
         if type(W) is not Tensor or W.dim() != 2 or W.shape[1] != NUM_TOKENS or not len(W) or W.is_complex():
             shape = f"shape (2 · head size, {NUM_TOKENS}), a column for each position"
@@ -115,7 +115,7 @@ def require_matrices(W_q: Tensor, W_k: Tensor) -> None:
 
 
 def position_weights(W_q: Tensor, W_k: Tensor) -> Tensor:
-    """Compute the attention weights (6, 6) of one head among one-hot positions.
+    """Return the attention weights (6, 6) of a head with these matrices, where the six tokens are one-hot vectors.
 
     Raises:
         MistakeError: a score is infinite or NaN.
@@ -143,7 +143,7 @@ TOKEN_0 = {  # what is said of token 0 of head 0, where the others are right →
 
 
 def about_both(W_q: Tensor, W_k: Tensor) -> str:
-    """Return how rows are divided among two heads that are right but for that; "" elsewhere."""
+    """Return a message if two heads are right except that their rows of W_q and W_k are exchanged or mixed; else ""."""
 
     def right(queries: Tensor, keys: Tensor) -> list[bool]:
         weights = position_weights(queries, keys)
@@ -163,7 +163,7 @@ def about_both(W_q: Tensor, W_k: Tensor) -> str:
 
 
 def about_one(head: int, weights: Tensor) -> str:
-    """Return what one head attends to instead of its task; "" if it does its task."""
+    """Return a message on which wrong tokens ``head`` attends to, by its (6, 6) ``weights``; "" if they are right."""
     wanted, task = WANTED[head], TASKS[head]
     shares = shares_of(weights, wanted)
     if min(shares) >= ENOUGH:
@@ -202,16 +202,16 @@ def about_one(head: int, weights: Tensor) -> str:
 
 
 def shares_of(weights: Tensor, wanted: list[int]) -> list[float]:
-    """Return each token's weight on the token that it must attend to."""
+    """Return, for each of six query tokens, its weight on the key token that ``wanted`` lists for it."""
     return weights[range(NUM_TOKENS), wanted].tolist()
 
 
 def most(row: Tensor) -> int:
-    """Return the index of a row's largest number; ``NO_ONE`` if two are about equally large."""
+    """Return the index of the largest number of ``row``, or ``NO_ONE`` (−1) if the two largest are nearly equal."""
     first, second = row.topk(2).values.tolist()
     return int(row.argmax()) if first - second >= TIED else NO_ONE
 
 
 def floor(share: float) -> str:
-    """Return a share as text with two digits, rounded down."""
+    """Format a number as text with two decimals, rounded down."""
     return f"{math.floor(share * 100) / 100:.2f}"

@@ -34,7 +34,7 @@ def masked_softmax(scores, valid_lens=None):
 
 
 def page(name: str, folder: str | Path = ".") -> Path:
-    """Write a page on which an exercise is written and checked in a browser, offline; return where it is.
+    """Write an HTML file in which one solves the exercise ``name`` in a browser, offline, and return its path.
 
     A missing folder is made.
 
@@ -51,12 +51,12 @@ def page(name: str, folder: str | Path = ".") -> Path:
 
 
 def all_pages(folder: str | Path) -> list[Path]:
-    """Write the pages of all exercises that have one into a folder, and return where they are."""
+    """Write the HTML files of all exercises that have one into ``folder``, and return their paths."""
     return [page(name, folder) for name in PAGES]
 
 
 def page_of(name: str) -> str:
-    """Return the page of an exercise as HTML."""
+    """Return the HTML text of the page on which one solves the exercise ``name`` in a browser."""
     empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
     data = exercise_data(find(name))
     shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
@@ -71,17 +71,17 @@ def page_of(name: str) -> str:
 
 
 def as_json(data: object) -> str:
-    """Return data as JSON that can be part of a script."""
+    """Return ``data`` as JSON text that can be embedded in an HTML script element, with ``<`` escaped."""
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
 def packed(text: str) -> str:
-    """Return a text, compressed, as base64."""
+    """Compress ``text`` with gzip, and return it as base64 text."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def exercise_data(exercise: Any) -> dict[str, Any]:
-    """Return what a page needs of an exercise: its calls with the right values, and the values of each mistake."""
+    """Return what an HTML page needs to check an exercise: test inputs, right results, results of known mistakes."""
     assert isinstance(exercise, FunctionExercise), exercise
     with seeded(0):
         drawn = exercise.trials()
@@ -108,7 +108,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
 
 
 def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[str, Any]]:
-    """Return what each mistake gives in each call, and where that is wrong; of equal ones the first."""
+    """Return what each known wrong answer gives on each test input and where it is wrong, without duplicates."""
     rows: dict[str, dict[str, Any]] = {}
     for text, program in mistakes:
         results = [Result(t, outcome_of(program, t), right) for t, right in zip(trials, rights, strict=True)]
@@ -118,7 +118,7 @@ def mistakes_of(mistakes: list, trials: list[tuple], rights: list) -> list[dict[
 
 
 def outcome(result: Result) -> dict[str, Any]:
-    """Return what a mistake gives in a call: numbers or an error; nothing for what no answer on a page can give."""
+    """Return one result of a wrong answer as a dictionary for JSON: a value, an error, or {} if JSON cannot hold it."""
     if result.got.error:
         return {"e": list(result.got.error)}
     try:
@@ -128,7 +128,7 @@ def outcome(result: Result) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> Any:
-    """Return a value as JSON can hold it, with the digits that a float32 has.
+    """Convert a tensor, number, text or list to a form that JSON can hold, with nine digits for each float.
 
     Raises:
         TypeError: the value is neither a tensor nor a number, a text, a list or a tuple.
@@ -146,5 +146,5 @@ def encoded(value: Any) -> Any:
 
 
 def number(x: float) -> float | str:
-    """Return a number with nine digits; as a text where JSON has none."""
+    """Round a number to nine significant digits, and return infinities and NaN, which JSON lacks, as text."""
     return x if isinstance(x, int) else float(f"{x:.9g}") if math.isfinite(x) else str(x)

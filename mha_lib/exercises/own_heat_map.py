@@ -33,7 +33,7 @@ def heat_maps_of_heads(weights, queries, keys):
     begin="Begin with one Axes for each head, in one row.",
 )
 def draw_heads(function: Callable) -> str:
-    """Check a function that draws the heat maps of all heads of one example with matplotlib.
+    """Check a learner's function that draws the attention heat maps of all heads of one example with matplotlib.
 
     weights, a NumPy array (num_heads, num_queries, num_keys), queries and keys, lists of names → the figure: for each
     head an Axes, a row for each query, a column for each key, their names, one colour scale for all heads, and titles.
@@ -54,14 +54,14 @@ def draw_heads(function: Callable) -> str:
 
 
 def example(num_heads: int, num_queries: int, num_keys: int) -> tuple[Tensor, list[str], list[str]]:
-    """Return random weights, more concentrated from head to head, with names of queries and keys."""
+    """Return random attention weights, more concentrated for later heads, and labels for the queries and the keys."""
     scores = torch.randn(num_heads, num_queries, num_keys) * torch.arange(1, num_heads + 1)[:, None, None]
     words = ["the", "dog", "saw", "a", "cat"]
     return scores.softmax(dim=-1), [f"{word}?" for word in words[:num_queries]], words[:num_keys]
 
 
 def watched(function: Any) -> Any:
-    """Wrap a function so that it returns what its figures show; anything but a function is returned as it is."""
+    """Wrap a plotting function so that it returns the heat maps it draws as plain data; leave other objects as is."""
     if not callable(function):
         return function
 
@@ -84,7 +84,7 @@ def watched(function: Any) -> Any:
 
 
 def panels_of(figure: Any) -> list[dict]:
-    """Return what each heat map of a figure shows, as plain data, without colour bars."""
+    """Return the content of each heat map in a matplotlib figure as a dictionary, leaving out colour bars."""
     figure.canvas.draw()  # names of ticks are known only now
     maps = [
         (ax, drawn) for ax in figure.axes for drawn in [*ax.images, *ax.collections] if drawn.get_array() is not None
@@ -95,7 +95,7 @@ def panels_of(figure: Any) -> list[dict]:
 
 
 def panel(ax: Any, drawn: Any, headline: str) -> dict:
-    """Return one heat map as plain data: its numbers by row, the positions of rows and columns, its colour scale."""
+    """Return one heat map of matplotlib as a dictionary: its numbers, labels, colour scale, whether it has a title."""
     numbers, x, y = cells_of(drawn)
     low, high = drawn.get_clim()
     bottom, top = ax.get_ylim()
@@ -112,7 +112,7 @@ def panel(ax: Any, drawn: Any, headline: str) -> dict:
 
 
 def cells_of(drawn: Any) -> tuple[Any, list[float], list[float]]:
-    """Return the numbers (rows, columns) of an image or a mesh, and the centres of its columns and rows."""
+    """Return the numbers (rows, columns) of a matplotlib image or mesh, and the centres of its columns and rows."""
     import numpy as np
 
     numbers: Any = np.ma.filled(np.ma.asarray(drawn.get_array(), dtype=float), np.nan)
@@ -131,7 +131,7 @@ def cells_of(drawn: Any) -> tuple[Any, list[float], list[float]]:
 
 
 def names_at(centres: Sequence[float], axes: Sequence[Any]) -> list[str]:
-    """Return the tick label at each cell's centre: "" for none, "|" for a label at the cell's edge.
+    """Return, for each cell centre, the tick label of ``axes`` there: "" for none, "|" for one at the edge of the cell.
 
     Where several heat maps share an axis, the first that has names counts.
     """
@@ -147,7 +147,7 @@ def names_at(centres: Sequence[float], axes: Sequence[Any]) -> list[str]:
 
 
 def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[str]) -> Iterator[str]:
-    """Yield messages on what is wrong with a learner's heat maps, the most misleading fault first."""
+    """Yield a message for each fault of drawn heat maps, compared with ``weights`` and names, the worst first."""
     if not panels:
         yield "There is no heat map. Use `imshow` or `pcolormesh`."
     mean = weights.mean(dim=0)
@@ -167,7 +167,7 @@ def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[s
 
 
 def wrong_numbers(head: int, numbers: Tensor, right: Tensor, weights: Tensor) -> Iterator[str]:
-    """Yield messages on what a heat map shows instead of a head's weights."""
+    """Yield a message if the ``numbers`` drawn for a head are not its weights ``right``, saying what they are."""
     if numbers.dim() == 3:
         yield f"Heat map {head} holds colours, not weights, so it has no scale. Give `imshow` the weights themselves."
     elif alike(numbers, right):
@@ -185,7 +185,7 @@ def wrong_numbers(head: int, numbers: Tensor, right: Tensor, weights: Tensor) ->
 
 
 def wrong_names(head: int, rows: list[str], columns: list[str], queries: list[str], keys: list[str]) -> Iterator[str]:
-    """Yield messages on wrong labels of rows and columns."""
+    """Yield messages if the row and column labels of a head's heat map differ from the names of queries and keys."""
     if rows == queries and columns == keys:
         return
     if set(rows) & set(keys) and set(columns) & set(queries):
@@ -206,7 +206,7 @@ def wrong_names(head: int, rows: list[str], columns: list[str], queries: list[st
 
 
 def wrong_scale(panels: list[dict], weights: Tensor) -> Iterator[str]:
-    """Yield messages on why the shades of different heads cannot be compared."""
+    """Yield messages if heat maps have different colour scales or maps, or a scale that does not cover all weights."""
     scales = [shown["scale"] for shown in panels]
     ends = [f"{low:.2f} to {high:.2f}" for low, high in scales]
     if max(abs(a - b) for scale in scales for a, b in zip(scale, scales[0], strict=True)) > CLOSE:
@@ -221,5 +221,5 @@ def wrong_scale(panels: list[dict], weights: Tensor) -> Iterator[str]:
 
 
 def alike(numbers: Tensor, others: Tensor) -> bool:
-    """Return whether two matrices have the same shape and numbers."""
+    """Return whether two tensors have the same shape and, up to a tolerance, the same numbers."""
     return numbers.shape == others.shape and torch.allclose(numbers.double(), others.double(), atol=CLOSE)

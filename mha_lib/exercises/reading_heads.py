@@ -9,7 +9,7 @@ from mha_lib.checking.exercise import exercise
 
 
 def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
-    """Return each head's weight on a wanted word in random sentences: mostly low, in some sentences high."""
+    """Return random weights (number, num_layers, num_heads): each head's attention to a given word in each sentence."""
     weights = torch.rand(number, num_layers, num_heads) ** 3
     weights[0] *= 0.2
     return weights
@@ -58,7 +58,7 @@ def sentences(number: int, num_layers: int, num_heads: int) -> Tensor:
         """,
 )
 def choose_head(calibration, test):
-    """Return the head with the highest mean weight on a word, and its mean weight on other sentences.
+    """Return layer and number of the head with the highest mean weight in ``calibration``, and its mean in ``test``.
 
     calibration (sentences, layers, heads) and test (other sentences, layers, heads): the weight of each head on the
     wanted word in each sentence → layer, head and figure, three plain numbers (``.item()``): the head with the highest
@@ -72,7 +72,7 @@ def choose_head(calibration, test):
 
 
 def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
-    """Return random self-attention weights of a padded batch; padded queries attend, too."""
+    """Return random self-attention weights of a padded batch with these ``lengths``, and the lengths as a tensor."""
     n, valid_lens = max(lengths) + 1, torch.tensor(lengths)
     padding = torch.arange(n) >= valid_lens[:, None, None, None]
     scores = 2 * torch.randn(len(lengths), num_heads, n, n)
@@ -109,7 +109,7 @@ def ragged_weights(num_heads: int, lengths: list[int]) -> tuple[Tensor, Tensor]:
     """,
 )
 def normalized_entropy(weights, valid_lens):
-    """Return the mean normalized entropy of each head, over all valid queries.
+    """Return each head's attention entropy divided by that of uniform attention, averaged over valid queries.
 
     weights (batch, num_heads, n, n) of self-attention, valid_lens (batch,), each from 2 to n → (num_heads,): of each
     query the entropy of its weights, divided by the entropy of uniform attention over its valid keys.
@@ -124,7 +124,7 @@ def normalized_entropy(weights, valid_lens):
 
 
 def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: int, head_size: int) -> tuple:
-    """Return random weights, values and a square W_o."""
+    """Return random attention weights, values and a square output matrix W_o, as inputs of ``contribution_map``."""
     num_hiddens = num_heads * head_size
     weights = torch.softmax(torch.randn(batch, num_heads, num_queries, num_keys), dim=-1)
     return weights, torch.randn(batch, num_heads, num_keys, head_size), torch.randn(num_hiddens, num_hiddens)
@@ -161,7 +161,7 @@ def contribution_trial(batch: int, num_heads: int, num_queries: int, num_keys: i
     """,
 )
 def contribution_map(weights, values, W_o):
-    """Return the length of the vector that each key adds to the output of each query, for each head.
+    """Return, for each head, the norm of the vector that each key adds to each query's output after W_o.
 
     weights (batch, num_heads, num_queries, num_keys), values (batch, num_heads, num_keys, head_size), W_o (num_hiddens,
     num_heads · head_size) as in ``nn.Linear`` → lengths of the shape of the weights.

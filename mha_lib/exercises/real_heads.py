@@ -44,7 +44,7 @@ from mha_lib.checking.exercise import exercise
         """,
 )
 def resample_pairs(first, second):
-    """For each pair of texts, replace a head's outputs by those of another pair's texts (resample ablation).
+    """Replace a head's outputs in each text pair by another pair's: ``first`` by the next, ``second`` by the previous.
 
     first, second (pairs, size): the head's outputs for the first and the second text of each pair → two tensors of
     these shapes. A first text gets the output of the first text of the next pair, a second text that of the second
@@ -55,7 +55,7 @@ def resample_pairs(first, second):
 
 
 def losses_trial(draws: int, rows: int) -> tuple:
-    """Return random losses of texts under several models: texts differ much, models little."""
+    """Return random losses of ``rows`` texts for a whole model, a pruned one and ``draws`` pruned at random."""
     hard = 3 + torch.randn(rows)
     return hard, hard + 0.4 + torch.rand(rows), hard + torch.rand(draws, rows)
 
@@ -107,7 +107,7 @@ def losses_trial(draws: int, rows: int) -> tuple:
         """,
 )
 def excess_loss(whole, without, others):
-    """Return how much more the loss rises without certain heads than without random ones, and its standard error.
+    """Return the mean loss ``without`` some heads minus that of random removals ``others``, and its standard error.
 
     whole (texts,): the loss of each text with all heads; without (texts,): without the heads in question; others
     (draws, texts): without as many heads that were drawn at random, for each draw → two plain numbers: the difference

@@ -16,7 +16,7 @@ SOFTMAX_AXES = """
 
 
 def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=1.0) -> tuple:
-    """Return random queries, keys and values."""
+    """Return random queries (scaled by ``factor``), keys and values of the given sizes."""
     sizes = (num_queries, size), (num_keys, size), (num_keys, value_size)
     queries, keys, values = (torch.randn(batch_size, *each) for each in sizes)
     return factor * queries, keys, values
@@ -79,7 +79,7 @@ def attention_trial(batch_size, num_queries, num_keys, size, value_size, factor=
     ),
 )
 def attention_and_weights(queries, keys, values):
-    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and its weights.
+    """Return the output of scaled dot-product attention, softmax(QKᵀ/√d)V, and the attention weights.
 
     queries (batch, n, d), keys (batch, m, d), values (batch, m, v), scores may exceed 100 → output (batch, n, v),
     weights (batch, n, m). Source: Vaswani et al. 2017, equation 1; d2l 11.3.3.
@@ -90,19 +90,19 @@ def attention_and_weights(queries, keys, values):
 
 
 def random_mask(batch_size: int, num_queries: int, num_keys: int) -> Tensor:
-    """Return a mask with at least one valid key for each query, different among the queries of an example."""
+    """Return a Boolean mask (batch_size, num_queries, num_keys) that differs between queries and allows each a key."""
     order = torch.rand(batch_size, 1, num_keys).argsort(dim=-1)
     return (order + torch.arange(num_queries)[:, None]) % num_keys <= torch.arange(batch_size)[:, None, None]
 
 
 def mask_of(scores: Tensor, valid: Tensor) -> Tensor:
-    """Return lengths as a mask, (batch, queries, keys); a mask as it is."""
+    """Return ``valid`` as a Boolean mask of the shape of ``scores``: lengths are converted, a mask is only expanded."""
     lengths = valid.reshape(*valid.shape, *[1] * (3 - valid.dim()))
     return (valid if valid.dtype == torch.bool else torch.arange(scores.shape[-1]) < lengths).expand_as(scores)
 
 
 def masked_trials() -> dict[str, list[tuple[Tensor, Tensor]]]:
-    """Return scores with lengths and masks, by what is special about them.
+    """Return the test inputs of ``masked_weights``, pairs (scores, lengths or mask), in a dict by the case they test.
 
     With as many queries as examples, or as keys, lengths along a wrong axis raise nothing. Low scores are whole
     numbers, 500 apart: no order of computing rounds them, not even ``logsumexp``.
@@ -145,7 +145,7 @@ def masked_trials() -> dict[str, list[tuple[Tensor, Tensor]]]:
 
 
 def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Raise a ``MistakeError`` if no finite gradient of the scores comes back through the weights."""
+    """Raise a ``MistakeError`` unless the gradient of ``function``, a masked softmax, by its scores is finite."""
 
     def gradient_of_scores(scores: Tensor, valid: Tensor) -> Tensor:
         scores = scores.clone().requires_grad_()
@@ -164,7 +164,7 @@ def require_finite_gradient(function: Callable[[Tensor, Tensor], Tensor]) -> Non
 
 
 def by_right(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the right answer to ``masked_weights``, given a changed mask where a mask is given."""
+    """Return a correct masked softmax that first applies ``change`` to its mask, so as to imitate a wrong answer."""
     return lambda scores, valid: masked_weights.right(scores, change(valid) if valid.dtype == torch.bool else valid)
 
 
@@ -257,7 +257,7 @@ def by_right(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], T
     ),
 )
 def masked_weights(scores, valid):
-    """Return the softmax over the valid keys, 0 at all others; in a row without a valid key 0 throughout.
+    """Return the softmax of ``scores`` over valid keys, with weight 0 at all others and in rows without a valid key.
 
     scores (batch, n, m), any finite numbers; valid one of: lengths (batch,), lengths (batch, n), or a Boolean mask
     (batch, n, m) that is True where a key takes part → weights (batch, n, m), with a finite gradient.

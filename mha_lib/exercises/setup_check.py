@@ -21,7 +21,7 @@ BOOK = "the book's own layer, in 03"
 
 
 def check_setup() -> bool:
-    """Print one line for Python and for each package the notebooks need: there, or missing and how to mend it.
+    """Print whether Python and each required package are installed, or how to install them; return whether all are.
 
     Returns whether everything is there that all notebooks need; without d2l, 03 lacks one comparison.
     """
@@ -48,7 +48,7 @@ def check_setup() -> bool:
 
 
 def problem_with(name: str, requirement: str) -> str:
-    """Return why a package cannot be imported, with the command that installs it; "" if it can."""
+    """Return why importing the package ``name`` fails, with a pip command for ``requirement``; "" if it succeeds."""
     try:
         importlib.import_module(name)
     except ImportError as error:

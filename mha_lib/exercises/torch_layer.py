@@ -18,35 +18,35 @@ WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, 
 
 
 class ReadOnly(nn.Module):
-    """Hold a layer whose parameters can be read, and which cannot be called."""
+    """Make a module raise an error when it is called, so that only its parameters can be read (a mix-in class)."""
 
     def forward(self, *_, **__):
         raise RuntimeError("This layer cannot be called here. Copy its parameters into the other layer")
 
 
 class OwnLayer(ReadOnly, Layer):
-    """Hold notebook 00's layer for reading."""
+    """Hold the course's own multi-head attention layer with readable parameters; calling it raises an error."""
 
 
 class TorchLayer(ReadOnly, nn.MultiheadAttention):
-    """Hold PyTorch's layer for reading."""
+    """Hold an ``nn.MultiheadAttention`` with readable parameters; calling it raises an error."""
 
 
 def drawn(layer: nn.Module) -> nn.Module:
-    """Set all weights and biases of a layer to random numbers, and return the layer."""
+    """Fill all parameters of a layer with random numbers, and return it in eval mode and without gradients."""
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.6)
     return layer.eval().requires_grad_(False)
 
 
 def own_trial(num_hiddens: int, num_heads: int, valid_lens: list[list[int]]) -> tuple:
-    """Return a test case: notebook 00's layer with random weights, random tokens, and valid lengths for each query."""
+    """Return a test input: an attention layer with random parameters, random tokens, and ``valid_lens`` as a tensor."""
     lengths = torch.tensor(valid_lens)
     return drawn(OwnLayer(num_hiddens, num_heads, bias=True)), torch.randn(*lengths.shape, num_hiddens), lengths
 
 
 def torch_trial(num_hiddens: int, num_heads: int, padding: Tensor) -> tuple:
-    """Return a test case: ``nn.MultiheadAttention`` with random weights, random tokens, and a padding mask."""
+    """Return a test input: an ``nn.MultiheadAttention`` with random parameters, random tokens, and ``padding``."""
     layer = drawn(TorchLayer(num_hiddens, num_heads, batch_first=True))
     return layer, torch.randn(*padding.shape, num_hiddens), padding
 
@@ -109,7 +109,7 @@ REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutati
     """,
 )
 def into_torch(layer, X, valid_lens):
-    """Copy a layer into ``nn.MultiheadAttention``, and return the output of the copy for X with the same lengths.
+    """Copy the weights of ``layer`` into an ``nn.MultiheadAttention``, and return its output for X with ``valid_lens``.
 
     layer has W_q, W_k, W_v and W_o, each an ``nn.Linear`` with bias, and num_heads; X (batch, num_tokens, d);
     valid_lens (batch, num_tokens), at least 1, how many keys each query attends to → (batch, num_tokens, d).
@@ -175,7 +175,7 @@ def into_torch(layer, X, valid_lens):
     """,
 )
 def out_of_torch(peer, X, padding):
-    """Copy ``nn.MultiheadAttention`` into a Layer, and return the output of the copy for X without its padding.
+    """Copy an ``nn.MultiheadAttention`` into a layer like d2l's; return its output for X with ``padding`` masked.
 
     peer is an ``nn.MultiheadAttention`` with biases and batch_first=True; X (batch, num_tokens, d); padding (batch,
     num_tokens), True at padding, which comes after the last token → (batch, num_tokens, d). Layer is the class of
@@ -196,13 +196,13 @@ def out_of_torch(peer, X, padding):
 
 
 def packed_trial(head_size, num_heads, padding) -> tuple:
-    """Return a test case: random tokens, torch's packed matrices for them, and a padding mask."""
+    """Return a test input of ``every_map``: random tokens, in_proj_weight, in_proj_bias, num_heads and ``padding``."""
     d = num_heads * head_size
     return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
 
 
 def low_trial(padding: Tensor) -> tuple:
-    """Return a test case of two heads with scores near minus a million, lowest at padding.
+    """Return a test input of ``every_map`` for two heads, with scores near −1e6 that are lowest at padding keys.
 
     They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
     """
@@ -216,7 +216,7 @@ def low_trial(padding: Tensor) -> tuple:
 
 
 def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=attention):
-    """Compute the weights with an ``attention`` that makes a mistake."""
+    """Return attention weights that ``attention``, perhaps a wrong version, computes from torch's in_proj weights."""
     W_q, W_k, W_v = in_proj_weight.chunk(3)
     b_q, b_k, b_v = in_proj_bias.chunk(3)
     W_o, allowed = torch.eye(X.shape[-1]), ~padding[:, None, None]

@@ -13,7 +13,7 @@ DIGITS = ("example", "token", "head", "feature")
 
 
 def tags_in_words(got: float, right: float) -> tuple[str, str]:
-    """Return two tags with the digits in which they differ, such as "10 (token 0, head 1)", or two plain numbers."""
+    """Describe two numbers that encode (example, token, head, feature) by the indices in which they differ."""
     if got == right or not {got, right} <= set(TAGS.flatten().tolist()):
         return two_numbers(got, right)
     digits = [row for row in zip(DIGITS, read_tag(int(got)), read_tag(int(right)), strict=True) if row[1] != row[2]]
@@ -111,7 +111,7 @@ def transpose_qkv(X, num_heads):
     """,
 )
 def transpose_output(X, num_heads):
-    """Concatenate the heads of each token again, as the inverse of ``transpose_qkv``.
+    """Undo ``transpose_qkv``: move the heads of X from the batch axis back into the features of each token.
 
     X (batch · num_heads, num_tokens, head_size) → (batch, num_tokens, num_hiddens). Source: d2l 11.5.2.
     """
@@ -149,7 +149,7 @@ def transpose_output(X, num_heads):
     """,
 )
 def split_fused(W, num_heads):
-    """Split a fused projection, in which the rows of each head are together, into W_q, W_k and W_v.
+    """Split a fused projection matrix W, whose rows are ordered by head and then q, k, v, into W_q, W_k and W_v.
 
     W (3 · num_hiddens, size), for each head in turn its rows of W_q, then of W_k, then of W_v → W_q, W_k, W_v, each
     (num_hiddens, size), with the heads in order.

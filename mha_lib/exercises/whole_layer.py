@@ -55,7 +55,7 @@ accepted: list[type] = []  # the class that was accepted last in this kernel
 
 
 class CompleteAttention(nn.Module):
-    """Compute multi-head attention in the steps of notebook 00, with the names of d2l 11.5."""
+    """Compute multi-head attention with valid lengths, dropout and a head mask, named as in the book d2l, 11.5."""
 
     def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -88,7 +88,7 @@ class CompleteAttention(nn.Module):
     begin="Begin with `__init__`: keep the number of heads, and make the four linear layers.",
 )
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
-    """Check the class of notebook 00 after its first step: the formula, valid lengths, and the weights kept.
+    """Check a learner's multi-head attention class: its output, valid lengths, and the attention weights it stores.
 
     The class is made by Layer(num_hiddens, num_heads, bias=…) and called with (queries, keys, values, valid_lens).
     """
@@ -105,7 +105,7 @@ def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     begin="Begin with `__init__`: make an `nn.Dropout` with the rate that is asked for.",
 )
 def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
-    """Check the whole class of notebook 00, and keep it for ``my_layer`` if it is right.
+    """Check a learner's complete attention class, with dropout and head mask; if it is right, ``my_layer`` returns it.
 
     The class is made by Layer(num_hiddens, num_heads, dropout, bias) and called with (queries, keys, values,
     valid_lens, head_mask), head_mask (num_heads,). It must also work with fewer heads than it was made with.
@@ -120,7 +120,7 @@ def layer_with_head_mask(Layer: type[nn.Module]) -> Verdict:
 
 
 def with_steps(Layer: Any, head_mask: bool) -> Verdict:
-    """Return ``check_layer``'s verdict with the step of notebook 00 that it is about in front."""
+    """Check a learner's attention class; add to the verdict which of eight steps of writing it went wrong."""
     if not (inspect.isclass(Layer) and issubclass(Layer, nn.Module)):
         raise MistakeError(tr("Give the class itself, without calling it."))
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
@@ -136,12 +136,12 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
 
 
 def step_of(verdict: Verdict) -> int:
-    """Return which step of notebook 00 a verdict is about."""
+    """Return which step, 1 to 8, of writing an attention class the message of ``verdict`` is about."""
     return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:
-    """Raise a ``MistakeError`` unless a head can be removed with its rows and columns, as if its gate were 0."""
+    """Raise a ``MistakeError`` unless cutting a head out of the layer's weights gives the same output as masking it."""
 
     def outputs(X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         layer: Any = Layer(12, 3, bias=True).eval()
@@ -182,7 +182,7 @@ def require_fewer_heads(Layer: type[nn.Module]) -> None:
 
 
 def my_layer() -> type[nn.Module]:
-    """Return the class that ``layer_with_head_mask`` accepted last, if it still passes; otherwise a complete class.
+    """Return the learner's class that ``layer_with_head_mask`` accepted last, or a complete one if there is none.
 
     Either class is made by Layer(num_hiddens, num_heads, dropout=0.0,
     bias=False) and called with (queries, keys, values, valid_lens=None, head_mask=None).
@@ -198,7 +198,7 @@ def my_layer() -> type[nn.Module]:
 
 
 def complete_layer() -> Page:
-    """Return the source of the complete class, folded; nothing of it where worked answers are switched off."""
+    """Return the source code of a complete attention class for display, or a notice if solutions are switched off."""
     if kept_work.solutions_are_off():
         return Page(tr("A complete class is not shown here: worked answers are switched off (MHA_SOLUTIONS=off)."))
     source, title = source_of_answer(CompleteAttention), tr("A complete class")
@@ -206,7 +206,7 @@ def complete_layer() -> Page:
 
 
 def source_of(Layer: type) -> str:
-    """Return a learner's class as source, with the functions of the notebook that it calls; "" if unknown."""
+    """Return the source code of a learner's class and of the notebook functions it calls; "" if it is not available."""
     with contextlib.suppress(OSError, TypeError, AttributeError, KeyError, ValueError, SyntaxError):
         forward = vars(Layer)["forward"]
         lines = linecache.getlines(forward.__code__.co_filename)
@@ -223,7 +223,7 @@ def source_of(Layer: type) -> str:
 
 
 def helpers_of(functions: list[FunctionType]) -> list[FunctionType]:
-    """Return the notebook's functions that these functions call, in an order in which they can be defined."""
+    """Return the functions of the same module that ``functions`` call, directly or not, each after those it needs."""
     found: dict[str, FunctionType] = {}
     for function in functions:
         for name in function.__code__.co_names:
@@ -234,7 +234,7 @@ def helpers_of(functions: list[FunctionType]) -> list[FunctionType]:
 
 
 def class_from(source: str) -> type[nn.Module]:
-    """Run a stored source, and return the last class that it defines."""
+    """Run Python source code, and return the class that its last statement defines."""
     namespace = {**AT_HAND, "__name__": "my_layer"}
     exec(compile(source, "<your layer>", "exec"), namespace)
     last = ast.parse(source).body[-1]

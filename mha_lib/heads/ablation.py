@@ -27,7 +27,7 @@ TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Hold the accuracy and loss of a model under several head masks.
+    """Hold accuracy and loss of a model, one number for each of several head masks.
 
     ``accuracy`` is the share of right answers, ``loss`` the mean cross-entropy in nats; both (num_sets,), float64.
     """
@@ -44,7 +44,7 @@ def evaluate(
     substitutes: list[Tensor] | None = None,
     label: str | None = None,
 ) -> Evaluation:
-    """Compute accuracy and loss of the model under many head masks at once.
+    """Compute accuracy and loss of a model on a batch, for each head mask in ``gates``.
 
     >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
     >>> evaluate(model, task.held_out[:32], task, torch.ones(3, *head_grid(model))).accuracy.shape
@@ -86,7 +86,7 @@ def evaluate(
 def evaluate_all(
     model: Transformer, batch: Batch, task: Task, ablation: str = "zero", label: str | None = None
 ) -> Evaluation:
-    """Compute accuracy and loss for all 2**N sets of heads, numbered as in ``coalitions``.
+    """Compute accuracy and loss for all 2**N sets of active heads; set number s contains head i if bit i of s is 1.
 
     ``ablation`` is as in ``ablation_values``, ``label`` as in ``evaluate``.
     """
@@ -99,11 +99,11 @@ def evaluate_all(
 def losses_without_each(
     model: Encoder, batch: Batch, task: Task, label: str | None = None, kept: Tensor | None = None
 ) -> Tensor:
-    """Return the loss of every answer with one head at a time replaced by zeros, for each head of every layer.
+    """Return the loss at every target position with one head ablated (zeros), for each head of every layer.
 
-    They are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs once
-    for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads) says
-    which heads are there at all; left out, all of them.
+    The losses are in nats, ``(num_blocks, num_heads, *batch.targets.shape)``. What comes before the head's layer runs
+    once for all. ``label`` is written beside a progress bar; left out, there is none. ``kept`` (num_blocks, num_heads)
+    says which heads are there at all; left out, all of them.
     """
     num_blocks, num_heads = head_grid(model)
     kept = torch.ones(num_blocks, num_heads, device=model.device) if kept is None else kept
@@ -122,7 +122,7 @@ def losses_without_each(
 
 
 def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") -> list[Tensor]:
-    """Return what replaces an ablated head, for each block: zeros, its mean, or its output on another example.
+    """Return for each block what replaces an ablated head's output: zeros, its mean, or its output on another example.
 
     Each of them fits (batch, num_heads, num_queries, head_size).
 
@@ -142,7 +142,7 @@ def ablation_values(model: Transformer, batch: Batch, ablation: str = "zero") ->
 
 
 def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = None) -> list[Tensor]:
-    """Return the output of every head, before its gate and W_o: for each block (batch, num_heads, n, head_size).
+    """Return every head's output before head mask and W_o: for each block a tensor (batch, num_heads, n, head_size).
 
     >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
     >>> [outputs.shape for outputs in head_outputs(model, task.held_out[:4])]
@@ -169,12 +169,12 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
 
 def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """Return the mean output of every head over tokens: for each block (num_heads, head_size)."""
+    """Return every head's output averaged over a batch's examples and tokens: for each block (num_heads, head_size)."""
     return mean_over_tokens(model, batch, head_outputs(model, batch))
 
 
 def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
-    """Return means over examples and unpadded queries: each block's (batch, num_heads, n, …) → (num_heads, …)."""
+    """Average each block's tensor (batch, num_heads, n, …) over examples and unpadded queries, to (num_heads, …)."""
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
     for name, block in zip(model.blocks, values, strict=True):
@@ -186,7 +186,7 @@ def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> 
 
 
 def head_grid(model: Transformer) -> tuple[int, int]:
-    """Return (num_blocks, num_heads), the number of blocks and of heads in each.
+    """Return (num_blocks, num_heads) of a model whose blocks all have the same number of heads.
 
     >>> head_grid(models.shipped_model("lookups"))
     (2, 6)
@@ -202,14 +202,14 @@ def head_grid(model: Transformer) -> tuple[int, int]:
 
 @contextmanager
 def eval_mode(model: Transformer) -> Iterator[None]:
-    """Set the model to eval mode and torch to one thread while the context is open."""
+    """Set a model to eval mode, and torch to a single thread, inside a ``with`` block."""
     with evaluating(model), single_thread():
         yield
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Set the model to eval mode inside the context; afterwards each module has its former mode."""
+    """Set a model to eval mode inside a ``with`` block, and restore every module's former mode afterwards."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -220,12 +220,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return a function for ``hook_heads`` that replaces head outputs by these values."""
+    """Return a function for ``hook_heads`` that replaces all head outputs by the tensor ``heads``."""
     return lambda _: heads
 
 
 def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return an observer for ``hook_heads`` that gives gate · head + (1 − gate) · substitute.
+    """Return a function for ``hook_heads`` that maps head outputs to gate · output + (1 − gate) · substitute.
 
     ``gates`` are (num_heads,), or (batch, num_heads).
     """
@@ -234,7 +234,7 @@ def interpolate_heads(gates: Tensor, substitute: Tensor) -> Callable[[Tensor], T
 
 @contextmanager
 def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[tuple[int, int]]) -> Iterator[None]:
-    """Replace the outputs of these heads by given ones while the context is open (activation patching).
+    """Replace the outputs of ``heads`` by ``values`` inside a ``with`` block (activation patching).
 
     With outputs of the whole model they are held fixed: the ablation of an earlier head does not reach them. With
     outputs of a model without an earlier head, in the whole model, they alone are affected by its absence.
@@ -266,7 +266,7 @@ def patch_heads(model: Transformer, values: Sequence[Tensor], heads: Collection[
 def hook_heads(
     attentions: Sequence[MultiHeadAttention], observers: Sequence[Callable[[Tensor], Tensor | None]]
 ) -> Iterator[None]:
-    """Call an observer with each attention's head outputs, after the gates and before W_o, while the context is open.
+    """Call each layer's observer with its head outputs before W_o inside a ``with`` block, and use what it returns.
 
     It gets (batch, num_heads, num_queries, head_size). What it returns replaces them; None leaves them as they are.
     """
@@ -312,7 +312,7 @@ def _last_attention(
 
 
 def head_contributions(attention: MultiHeadAttention, heads: Tensor) -> Tensor:
-    """Return each head's contribution to the output, head_h W_o⁽ʰ⁾: (batch, h, n, d) → (h, batch, n, num_hiddens)."""
+    """Multiply each head's output by its columns of W_o: (batch, h, n, head_size) → (h, batch, n, num_hiddens)."""
     weight = attention.W_o.weight.unflatten(1, (attention.num_heads, -1))  # (num_hiddens, num_heads, head_size)
     return torch.einsum("bhns,dhs->hbnd", heads, weight)
 

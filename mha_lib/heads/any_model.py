@@ -19,7 +19,7 @@ Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of
 
 
 class FoundHeads:
-    """Hold the attention layers found in a model by ``of``, and measure or ablate their heads.
+    """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
 
     Attributes:
         layers: by name, in the order of computation.
@@ -309,7 +309,7 @@ class FoundHeads:
 
 
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
-    """Find the heads of a model by one forward pass, in eval mode and without gradients.
+    """Find all attention layers and their heads in any torch model by running it on an example.
 
     Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.
 

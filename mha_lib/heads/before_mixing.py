@@ -11,15 +11,16 @@ from torch.nn import functional as F
 
 
 def before(module: nn.Module, change: Callable[[Tensor], Tensor]) -> AbstractContextManager:
-    """Replace the first input of a module by ``change`` of it, in every call while the context is open."""
+    """Apply ``change`` to the first input of every call of ``module`` inside a ``with`` block (a forward pre-hook)."""
     return module.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]), *inputs[1:]))
 
 
 @contextmanager
 def heads_of_torchs_layer(layer: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """The same for ``nn.MultiheadAttention``, which never calls its ``out_proj``: it is called behind the layer.
+    """Apply ``change`` to the concatenated heads of an ``nn.MultiheadAttention``, before out_proj, in a ``with`` block.
 
-    While the layer runs, an identity takes its place, so that the layer gives its heads side by side.
+    The layer never calls its ``out_proj``: while it runs, an identity takes the place of that module, so that the layer
+    returns its heads concatenated, and ``out_proj`` is applied behind it.
     """
     mixing = layer.out_proj
     outermost = not isinstance(mixing, _Identity)
@@ -55,7 +56,7 @@ class _Identity(nn.Linear):
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Inside, models run by torch's plain functions: compiled ones as they were written, blocks not by a fast path."""
+    """Disable torch's Transformer fast path and compiled code inside a ``with`` block, so that hooks see every call."""
     # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.
     has_compiler = "torch._dynamo" in sys.modules
     fast = torch.backends.mha.get_fastpath_enabled()

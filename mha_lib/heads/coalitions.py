@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def shapley(values: Tensor) -> Tensor:
-    """Compute the exact Shapley value of every head: its gain, averaged over all orders in which heads could join.
+    """Compute the exact Shapley value of every head from ``values`` (2**N,), the scores of all subsets of N heads.
 
     >>> shapley(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([1.5000, 2.5000], dtype=torch.float64)
@@ -40,7 +40,7 @@ def shapley(values: Tensor) -> Tensor:
 
 
 def set_members(sets: Tensor, num_heads: int) -> Tensor:
-    """Return which heads are in the sets with these numbers: bool, ``(*sets.shape, num_heads)``.
+    """Convert set numbers, whose bit i is 1 if head i is in the set, to Booleans ``(*sets.shape, num_heads)``.
 
     >>> set_members(torch.tensor([5]), num_heads=3)
     tensor([[ True, False,  True]])
@@ -49,7 +49,9 @@ def set_members(sets: Tensor, num_heads: int) -> Tensor:
 
 
 def best_sets(values: Tensor) -> Tensor:
-    """Return, for each size, the number of the best set of heads (bit i: head i): (N + 1,); they need not be nested.
+    """Return, given the scores of all 2**N sets, the best set of heads of each size as a bit mask (bit i: head i).
+
+    The sets need not be nested.
 
     >>> best_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0, 2, 3])
@@ -61,7 +63,7 @@ def best_sets(values: Tensor) -> Tensor:
 
 
 def worst_sets(values: Tensor) -> Tensor:
-    """Return, for each size, the number of the worst set of heads (bit i: head i): (N + 1,).
+    """Return, given the scores of all 2**N sets, the worst set of heads of each size as a bit mask (bit i: head i).
 
     >>> worst_sets(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0, 1, 3])
@@ -70,7 +72,7 @@ def worst_sets(values: Tensor) -> Tensor:
 
 
 def random_pruning_curve(values: Tensor) -> Tensor:
-    """Return, for each size, the exact mean over all sets of that size: the random baseline.
+    """Return the mean score of all sets of heads of each size 0, …, N, given the scores ``values`` of all 2**N sets.
 
     >>> random_pruning_curve(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0.0000, 1.5000, 4.0000])
@@ -80,7 +82,7 @@ def random_pruning_curve(values: Tensor) -> Tensor:
 
 
 def ranks(importance: Tensor, seed: int = 0) -> Tensor:
-    """Return the rank of every head, 1 for the most important, in the shape of ``importance``.
+    """Return every head's rank by ``importance``, 1 for the most important; ties are broken at random by ``seed``.
 
     >>> ranks(torch.tensor([[0.1, 0.9], [0.5, 0.3]]))
     tensor([[4, 1],
@@ -96,7 +98,7 @@ def ranks(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def mean_ranks(importance: Tensor) -> Tensor:
-    """Return the rank of every head, where ties share their mean rank: float64, in the shape of ``importance``.
+    """Return every head's rank by ``importance``, 1 for the most important; tied heads get the mean of their ranks.
 
     >>> mean_ranks(torch.tensor([0.5, 0.9, 0.5]))
     tensor([2.5000, 1.0000, 2.5000], dtype=torch.float64)
@@ -108,7 +110,7 @@ def mean_ranks(importance: Tensor) -> Tensor:
 
 
 def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
-    """Return, for k = 0 to N, the number of the set of the k most important heads (bit i: head i): (N + 1,).
+    """Return for k = 0, …, N the set of the k most important heads as a bit mask (bit i: head i).
 
     >>> top_k_sets(torch.tensor([0.1, 0.9, 0.5]))
     tensor([0, 2, 6, 7])
@@ -120,7 +122,9 @@ def top_k_sets(importance: Tensor, seed: int = 0) -> Tensor:
 
 
 def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
-    """Return the value with the k most important heads, for each k; ties count as the mean over their orders.
+    """Return the score of keeping the k most important heads, k = 0 to N, given the scores ``values`` of all 2**N sets.
+
+    Ties count as the mean over their orders.
 
     >>> pruning_curve(torch.tensor([0.0, 1.0, 2.0, 4.0]), importance=torch.tensor([0.9, 0.1]))
     tensor([0., 1., 4.])
@@ -141,12 +145,12 @@ def pruning_curve(values: Tensor, importance: Tensor) -> Tensor:
 
 
 def greedy(values: Tensor, seed: int = 0) -> Tensor:
-    """Rank heads by greedy search: remove the head that costs least, then the next, to the last.
+    """Rank heads by greedy removal, given all sets' scores: 0 for the head removed first, N − 1 for the last one left.
 
     >>> greedy(torch.tensor([0.0, 1.0, 2.0, 4.0]))
     tensor([0., 1.], dtype=torch.float64)
 
-    It is 0 for the head that went first, N − 1 for the one that was left; ``seed`` draws among equal costs.
+    ``seed`` draws among equal costs.
     """
     num_heads = _num_heads(values)
     generator = torch.Generator().manual_seed(seed)
@@ -162,7 +166,7 @@ def greedy(values: Tensor, seed: int = 0) -> Tensor:
 
 
 def area_under_curve(curve: Tensor) -> float:
-    """Return the mean of a pruning curve over its sizes 0, 1, …, N: one number for an order of heads.
+    """Return the mean of a pruning curve, the scores with 0, 1, …, N heads kept: its normalised area.
 
     >>> area_under_curve(torch.tensor([0.0, 0.5, 1.0]))
     0.5
@@ -171,7 +175,7 @@ def area_under_curve(curve: Tensor) -> float:
 
 
 def spearman(first: Tensor, second: Tensor) -> float:
-    """Compute Spearman's rank correlation, ties sharing their mean rank; NaN where one side is constant.
+    """Compute Spearman's rank correlation of two tensors; ties share their mean rank; NaN if one is constant.
 
     >>> round(spearman(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 30.0, 20.0])), 2)
     0.5
@@ -181,17 +185,17 @@ def spearman(first: Tensor, second: Tensor) -> float:
 
 
 def block_mean_baseline(shares: Tensor) -> Tensor:
-    """Replace every head's value by the mean of its block, a baseline that knows only the blocks."""
+    """Replace each entry of ``shares`` (num_blocks, num_heads) by the mean of its block, as a baseline."""
     return shares.mean(dim=1, keepdim=True).expand_as(shares)
 
 
 def block_baseline_correlation(shares: Tensor) -> float:
-    """Return the rank correlation of ``block_mean_baseline`` with the values, (num_blocks, num_heads)."""
+    """Return the rank correlation of ``shares`` (num_blocks, num_heads) with the same values averaged in each block."""
     return spearman(block_mean_baseline(shares), shares)
 
 
 def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
-    """Permute importance within each block, a layer-matched random baseline.
+    """Shuffle the scores ``importance`` (num_blocks, num_heads) at random within each block, as a random baseline.
 
     Chance of the same shape for a measure (num_blocks, num_heads): what it keeps of this is which block comes when.
     """
@@ -200,7 +204,7 @@ def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
 
 
 def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
-    """Estimate Shapley values from random orders, where there are too many sets for a table.
+    """Estimate every head's Shapley value from ``num_orders`` random orders; ``value`` gives the scores of head sets.
 
     Args:
         value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.

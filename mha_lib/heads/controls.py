@@ -20,7 +20,7 @@ SHAPED_DRAWS = 100
 
 
 def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, float]:
-    """Compare an order's area under the curve with layer-matched random orders and with exact Shapley values."""
+    """Return figures that compare pruning by ``importance`` with random pruning, and with Shapley values ``fair``."""
     own = mean_worth(table, [importance])
     shuffled = [permute_within_blocks(importance, seed) for seed in range(SHAPED_DRAWS)]
     areas = torch.tensor([area_under_curve(pruning_curve(table, order)) for order in shuffled])
@@ -32,7 +32,7 @@ def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, 
 
 
 def mean_worth(table: Tensor, importances: Sequence[Tensor], draws: int = 20) -> dict[str, float]:
-    """Return the mean area under the pruning curve and the mean number of prunable heads over several orders."""
+    """Return, averaged over ``importances``, the area under the pruning curve and how many heads can be pruned."""
     curves = [pruning_curve(table, importance) for importance in importances]
     numbers = [num_prunable(table[top_k_sets(importance, draw)]) for importance in importances for draw in range(draws)]
     return {

@@ -21,7 +21,7 @@ NOT_THE_BATCH = "the first axis is not the batch"
 
 @dataclass(frozen=True)
 class FoundLayer:
-    """Describe one attention layer found in a model: its module, heads, sizes, and the module that mixes the heads.
+    """Describe an attention layer found in a model: name, kind, number and size of heads, and its output projection.
 
     Attributes:
         name: the smallest module that has both the attention and the module that mixes its heads; where it has several
@@ -49,7 +49,7 @@ class FoundLayer:
 
 @torch.enable_grad()  # what lies between is asked of the gradient
 def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str:
-    """Return the layer's description, or why it is not understood."""
+    """Return a ``FoundLayer`` for a recorded attention call, or as text why its heads could not be identified."""
     if one.is_torchs_layer:
         name, head_size = names[one.module], one.result.shape[-1] // one.num_heads
         kind = "self" if one.result.shape[:-1] == one.values.shape[:-1] else "cross"
@@ -86,7 +86,7 @@ def described(one: Attended, names: Mapping[nn.Module, str]) -> FoundLayer | str
 
 
 def mixing_name(one: Attended, names: Mapping[nn.Module, str]) -> str:
-    """Return the name of the module that mixes the heads, or what is no module's name."""
+    """Return the module name of the output projection (W_o) that follows a recorded attention call; "?" if unknown."""
     if one.is_torchs_layer:
         return f"{names[one.module]}.out_proj".lstrip(".")
     mixing = _mixing_module(one)
@@ -179,6 +179,6 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
 
 
 def common_name(first: str, second: str) -> str:
-    """Return the name of the smallest module that holds both named modules."""
+    """Return the common prefix of two dotted module names, such as "a.b" of "a.b.c" and "a.b.d"."""
     pairs = zip(first.split("."), second.split("."), strict=False)
     return ".".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

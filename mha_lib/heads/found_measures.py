@@ -24,7 +24,7 @@ Loss = Callable[[nn.Module], Tensor]
 
 
 def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -> dict[str, Tensor]:
-    """Return the loss without each head minus the loss with all."""
+    """Return, by layer, how much the model's ``loss`` rises when each head alone is ablated (``by`` says how)."""
     substitutes = found.substitutes(by)
     costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in found.layers.items()}
     each = [(name, head) for name, layer in found.layers.items() for head in range(layer.num_heads)]
@@ -37,7 +37,7 @@ def costs_of_each(found: "FoundHeads", loss: Loss, by: str, label: str | None) -
 
 
 def gradients_at_one(found: "FoundHeads", loss: Loss, by: str, signed: bool) -> dict[str, Tensor]:
-    """Return minus the gradient of the loss by the gates, where all heads are on."""
+    """Return, by layer, minus the gradient of the loss with respect to each head's mask value, with all heads on."""
     substitutes = found.substitutes(by)
     shape: tuple[int, ...] = ()
     if not signed:
@@ -65,7 +65,7 @@ def losses_without(
     found: "FoundHeads", loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str,
     label: str | None, seed: int,
 ) -> Tensor:  # fmt: skip
-    """Return the loss with so many of the least important heads off."""
+    """Return the model's loss with the n least important heads ablated, for each n in ``numbers``."""
     shapes = {name: tuple(row.shape) for name, row in importance.items()}
     wrong = [name for name, layer in found.layers.items() if shapes.get(name) != (layer.num_heads,)]
     if wrong or len(importance) != len(found.layers):
@@ -86,7 +86,7 @@ def losses_without(
 
 
 def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Permute importance within each layer, a layer-matched random baseline for ``FoundHeads.losses_without``.
+    """Shuffle the importance of heads at random within each layer, as a random baseline; return a new dictionary.
 
     >>> permuted = permute_within_layers({"0": torch.tensor([1.0, 2.0]), "1": torch.tensor([3.0])}, seed=0)
     >>> {name: row.sort().values.tolist() for name, row in permuted.items()}

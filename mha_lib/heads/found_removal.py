@@ -27,7 +27,7 @@ MOST_SIZES = 8  # integers of one layer, each of which is tried in its old and i
 
 @dataclass(frozen=True)
 class Removal:
-    """What a removal saved, each time before and after.
+    """Hold what removing heads from a model saved: parameters, cache bytes and seconds, before and after.
 
     Attributes:
         plan: the heads that went, by layer.
@@ -50,7 +50,10 @@ class Removal:
 def removed(
     found: "FoundHeads", plan: Mapping[str, Sequence[int]], second_inputs: tuple, second_named: dict[str, Any]
 ) -> tuple[nn.Module, Removal]:
-    """Return a copy of the model without the heads in ``plan``; see ``FoundHeads.remove``."""
+    """Return a copy of the model without the heads in ``plan``, and a ``Removal`` that says what was saved.
+
+    See ``FoundHeads.remove``.
+    """
     found.ablated(plan)  # which names a layer or a head that is not there
     if away := [name for name, parameter in found.model.named_parameters() if parameter.is_meta]:
         raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
@@ -265,7 +268,7 @@ def _tolerance(expected: Tensor) -> float:
 
 
 def first_tensor(output: object) -> Tensor:
-    """Return the first tensor of numbers in what a model gives: a tensor, a tuple, or a dictionary."""
+    """Return the first floating-point tensor in a model's output: a tensor, a tuple or a dictionary."""
     return next(X for X in _tensors(output) if X.is_floating_point())
 
 

@@ -14,7 +14,7 @@ __all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
 
 
 def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict:
-    """Find the two heads of a block whose joint ablation cost exceeds their single costs most, in accuracy.
+    """Find the two heads of ``block`` whose joint ablation costs most accuracy beyond the sum of their single costs.
 
     Returns their numbers, ``heads``; what each costs ``alone``; and what both cost ``together``.
     """
@@ -31,7 +31,7 @@ def most_redundant_pair(model: Transformer, batch: Batch, task: Task, block: int
 
 
 def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block: int = 0) -> dict[str, Tensor]:
-    """Return each head's ablation cost in nats, twice: with later heads free, and with later heads' outputs held fixed.
+    """Return how much ablating each head of ``block`` raises the loss, with later heads recomputed and with them fixed.
 
     The costs ``free`` and ``frozen`` are (num_heads,), float64. Frozen heads say what they say with all heads there.
     Where ``frozen`` costs more than ``free``, later heads make up for part of what is missing (self-repair); where it
@@ -59,7 +59,7 @@ def frozen_downstream_costs(model: Transformer, batch: Batch, task: Task, block:
 def direct_effects(
     model: Transformer, batch: Batch, task: Task, head: tuple[int, int], receivers: Collection[tuple[int, int]]
 ) -> dict[str, Tensor]:
-    """Return each answer's loss when one head's output is replaced on its way into ``receivers`` only (path patching).
+    """Return losses that show how much of a head's effect passes through the later heads ``receivers`` (path patching).
 
     Each is as ``batch.targets``: ``whole``, of the model as it is; ``cut``, with the head ablated; ``frozen``, with it
     ablated and the receivers' outputs held fixed; ``misled``, of the whole model, where the receivers are patched with

@@ -27,7 +27,9 @@ def mean_and_ci95(values: Tensor) -> tuple[float, float, float]:
 
 
 def quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, to 1 % from ``freedom`` 3 on.
+    """Approximate the 97.5 % quantile of Student's t distribution with ``freedom`` degrees of freedom (3 or more).
+
+    The error is below 1 %.
 
     Source: Abramowitz & Stegun 1964, "Handbook of Mathematical Functions", 26.7.5.
     """
@@ -42,7 +44,7 @@ def quantile(freedom: int) -> float:
 
 
 def num_prunable(curve: Tensor, points: float = 1.0) -> int:
-    """Return how many heads can be pruned before the accuracy falls by more than ``points`` hundredths at some size.
+    """Return how many heads can be pruned along ``curve`` before accuracy drops more than ``points`` percentage points.
 
     >>> num_prunable(torch.tensor([0.2, 0.9, 0.995, 1.0]))
     1

@@ -33,7 +33,7 @@ def leave_one_out(
     score: str = "accuracy",
     kept: Tensor | None = None,
 ) -> Tensor:
-    """Return the cost of ablating each head alone: v(all) − v(all but h).
+    """Return how much the ``score`` of the model drops when each head alone is ablated: (num_blocks, num_heads).
 
     >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
     >>> leave_one_out(model, task.held_out[:32], task).shape
@@ -61,7 +61,7 @@ def gate_gradient(
     kept: Tensor | None = None,
     signed: bool = False,
 ) -> Tensor:
-    """Return the sensitivity of the loss to the head's gate: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
+    """Return each head's mean absolute gradient of the loss by its mask value ξ_h: ``E_x |∂L(x) / ∂ξ_h|`` at ξ = 1.
 
     >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
     >>> gate_gradient(model, task.held_out[:32], task).shape
@@ -83,7 +83,7 @@ def gate_gradient(
 
 
 def gate_gradients(model: Transformer, batch: Batch, task: Task, gates: Tensor) -> Tensor:
-    """Return the gate gradients of each example, −∂L(x) / ∂ξ_h: (batch, num_blocks, num_heads).
+    """Return minus the gradient of each example's loss by each head's mask value: (batch, num_blocks, num_heads).
 
     ``gates`` (num_blocks, num_heads) are where it is taken; L(x) is an example's mean loss.
     """
@@ -102,7 +102,7 @@ def integrated_gradients(
     kept: Tensor | None = None,
     signed: bool = True,
 ) -> Tensor:
-    """Compute integrated gradients along all gates together: −∫₀¹ ∂L / ∂ξ_h (ξ = α, …, α) dα.
+    """Compute each head's integrated gradient as all head mask values rise from 0 to 1: −∫₀¹ ∂L / ∂ξ_h (α, …, α) dα.
 
     >>> model, task = models.shipped_model("lookups"), models.find_task("lookups")
     >>> integrated_gradients(model, task.held_out[:8], task, steps=4).shape
@@ -126,7 +126,7 @@ def integrated_gradients(
 
 
 def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch, task: Task) -> float:
-    """Return how far integrated gradients are from their completeness axiom: L(no head) − L(all heads) − their sum.
+    """Return L(no head) − L(all heads) minus the sum of integrated gradients, which is 0 if they are exact.
 
     If this is far from 0, too few steps were taken, and single values say little. It costs two forward passes.
     ``attributions`` must be of this model, batch and task, with all heads there.
@@ -137,7 +137,7 @@ def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch
 
 
 def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """Return the head's largest attention weight, averaged over queries that are no padding.
+    """Return each head's largest attention weight, averaged over unpadded queries: (num_blocks, num_heads).
 
     Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4. They leave the end-of-sentence token
     out; the tasks of this library have none.
@@ -146,7 +146,7 @@ def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
 
 
 def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """Return the negative entropy of the head's attention, Σ_j a_j log a_j in nats, averaged over queries.
+    """Return each head's negative attention entropy, Σ_j a_j log a_j in nats, averaged over unpadded queries.
 
     Source: entropy of attention as in Ghader & Monz 2017, "What does Attention in Neural Machine Translation Pay
     Attention to?"; Clark et al. 2019, "What Does BERT Look At?", section 3.3.
@@ -156,7 +156,7 @@ def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:
 
 
 def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
-    """Return the norm of the head's contribution, ‖head_h W_o⁽ʰ⁾‖, averaged over queries.
+    """Return the norm of each head's contribution to its layer's output, ‖head_h W_o⁽ʰ⁾‖, averaged over queries.
 
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
     """
@@ -168,7 +168,7 @@ def output_norm(model: Transformer, batch: Batch, task: Task) -> Tensor:
 def monte_carlo_shapley(
     model: Transformer, batch: Batch, task: Task, num_orders: int = 50, score: str = "accuracy", seed: int = 0
 ) -> Tensor:
-    """Estimate the head's Shapley value from ``num_orders`` random orders, see ``sampled_shapley``.
+    """Estimate every head's Shapley value for accuracy or loss from ``num_orders`` random orders of the heads.
 
     Source: Held & Yang 2023, "Shapley Head Pruning".
     """

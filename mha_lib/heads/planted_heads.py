@@ -29,7 +29,7 @@ SHARP = 4.0  # how many times longer a dead head's queries are than those of the
 
 @dataclass(frozen=True)
 class Planted:
-    """Hold a model with planted heads, and where they are."""
+    """Hold a model with added heads of known importance (duplicate, cancelling, dead, constant) and their positions."""
 
     model: Transformer
     twins: tuple[HeadIndex, HeadIndex]
@@ -51,7 +51,7 @@ class Planted:
 
 
 def plant_heads(model: Transformer, batch: Batch, task: Task, seed: int = 0) -> Planted:
-    """Copy a model of two blocks and add three heads of known importance to each, without changing its output.
+    """Copy a two-block model and add to each block three heads of known importance that leave its output unchanged.
 
     The twins are made of the head without which most accuracy is lost on ``batch``. The cancelling pair is in the same
     block, and the rest is in the other one.

@@ -31,7 +31,7 @@ ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling) 
 
 
 class HeadlessAttention(nn.Module):
-    """Stand in for an attention layer without heads: return W_o's bias for every query.
+    """Replace an attention layer from which all heads were removed: return W_o's bias (or zeros) for every query.
 
     ``bias`` is (num_hiddens,), or None for zeros.
     """
@@ -67,7 +67,9 @@ class HeadlessAttention(nn.Module):
 
 
 def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
-    """Return a copy of the model with only the planned heads, in their former order.
+    """Return a copy of the model that keeps only the heads in ``plan``, a dictionary of head numbers by block name.
+
+    The heads that stay keep their order.
 
     >>> model = models.shipped_model("lookups")
     >>> [attention.num_heads for attention in prune(model, plan_from(model, torch.eye(2, 6))).attentions]
@@ -100,7 +102,10 @@ def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None)
 def prune_attention(
     attention: MultiHeadAttention | HeadlessAttention, heads: Sequence[int], means: Tensor | None = None
 ) -> MultiHeadAttention | HeadlessAttention:
-    """Return a layer with only these heads, in their former order; arguments and errors as in ``prune``."""
+    """Return a copy of a layer with only ``heads``; given ``means``, add the others' mean output to its bias.
+
+    The heads keep their order; arguments and errors are as in ``prune``.
+    """
     _check_heads(heads, num_heads_of(attention), "heads")
     if isinstance(attention, HeadlessAttention):
         return copy.deepcopy(attention)
@@ -121,7 +126,7 @@ def prune_attention(
 
 
 def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHeadAttention:
-    """Return a layer whose heads are copies of these, in this order; a head may occur more than once.
+    """Return an attention layer whose heads are copies of ``heads``, in that order; a head may occur more than once.
 
     >>> select_heads(MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), [1, 1, 0]).num_heads
     3
@@ -210,7 +215,7 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
 
 
 def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """Return the plan that keeps the ``number`` most important heads, by ``importance`` (num_blocks, num_heads).
+    """Return the heads with the ``number`` largest values of ``importance``, by block name, as a plan for ``prune``.
 
     >>> best_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=3)
     {'layer 0': [], 'layer 1': [3, 4, 5]}
@@ -223,7 +228,7 @@ def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """Return the pruning plan that keeps the heads where ``kept`` (num_blocks, num_heads) is True or 1."""
+    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan for ``prune``: head numbers by block name."""
     return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 

@@ -31,7 +31,7 @@ def sweep(
     executor: Executor | None = None,
     done: Callable[[int, Result], object] | None = None,
 ) -> list[Result]:
-    """Return ``measure(seed)`` for each seed, in the order of ``seeds``, wherever the executor runs it.
+    """Run ``measure(seed)`` for every seed, in parallel on ``executor``; return the results in the order of ``seeds``.
 
     Args:
         measure: any function of a seed that can be pickled; for processes it has to be in a file, not in a notebook.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
-    """Return the mean distance of the attended tokens, weighted by attention, in units of ``places``.
+    """Return each head's mean distance from query to key token, weighted by attention; ``places`` are their positions.
 
     >>> mean_distance(torch.tensor([[[[0.5, 0.5], [1.0, 0.0]]]]))
     tensor([0.7500])
@@ -30,7 +30,7 @@ def mean_distance(weights: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 def weight_on_self(weights: Tensor) -> Tensor:
-    """Return the weight that a token gives to itself; 1 / n for uniform attention.
+    """Return each head's mean attention weight from a token to itself; it is 1 / n for uniform attention.
 
     >>> weight_on_self(torch.tensor([[[[0.5, 0.5], [0.2, 0.8]]]]))
     tensor([0.6500])
@@ -39,12 +39,12 @@ def weight_on_self(weights: Tensor) -> Tensor:
 
 
 def weight_on_token(weights: Tensor, token: int) -> Tensor:
-    """Return the weight that all tokens give to the one numbered ``token``; 1 / n for uniform attention."""
+    """Return each head's mean attention weight on the key number ``token``; it is 1 / n for uniform attention."""
     return weights[..., token].mean(dim=(0, 2))
 
 
 def entropy(weights: Tensor) -> Tensor:
-    """Return the entropy of the attention weights, in nats: 0 if concentrated on one token, ln n if uniform.
+    """Return each head's mean attention entropy in nats: 0 if concentrated on one token, ln n if uniform.
 
     >>> entropy(torch.tensor([[[[0.5, 0.5], [0.0, 1.0]]]]))
     tensor([0.3466])
@@ -53,7 +53,7 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def top1_hit_rate(weights: Tensor, wanted: Tensor) -> Tensor:
-    """Return the share of queries whose largest weight is on a wanted key, among queries that have one.
+    """Return each head's share of queries with their largest weight on a ``wanted`` key, among queries that have one.
 
     Args:
         wanted: bool, (batch, num_queries, num_keys).

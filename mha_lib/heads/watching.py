@@ -24,7 +24,7 @@ MAPS = {"addmm", "mm", "conv1d", "conv2d"}
 
 @dataclass(eq=False)
 class Attended:
-    """Hold one recorded call of attention: the module and function that made it, its values and its result.
+    """Record one attention call in a model: the calling module, the function, the value tensor, and the result.
 
     Attributes:
         module: the innermost module of the model that was running.
@@ -54,7 +54,7 @@ class Attended:
 
 
 class Watch(TorchFunctionMode):
-    """Record every call of attention in a model inside the context, in ``seen``, without changing it.
+    """Record every attention call of a model inside a ``with`` block in the list ``seen``, leaving results unchanged.
 
     Args:
         with_weights: whether to compute the attention weights, which a fused call never writes down.
@@ -168,7 +168,10 @@ def weights_of_fused(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the weights of ``F.scaled_dot_product_attention``: (b, h, q, k), zeros in a row without a key."""
+    """Return the attention weights (b, h, q, k) that ``F.scaled_dot_product_attention`` uses for these arguments.
+
+    A row without a key is zero.
+    """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query.float() @ for_each_head(key, query).float().mT * scale
     if is_causal:  # aligned at the first key

@@ -23,7 +23,8 @@ Model = TypeVar("Model", bound=nn.Module)
 def attend(
     layer: nn.Module, queries: Tensor, context: Tensor, valid_lens: Tensor | None = None, gates: Tensor | None = None
 ) -> Tensor:
-    """Call an attention layer with ``context`` as keys and values; return its output (batch, n, num_hiddens).
+    """Return the output of an attention layer for ``queries``, with ``context`` as its keys and values.
+    Each head's output is multiplied by its gate.
 
     Args:
         gates: (num_heads,) or (batch, num_heads). A layer of a learner's own gets the gates of each example in a call
@@ -73,7 +74,7 @@ def _output_of(layer: nn.Module, given, **gates: Tensor) -> Tensor:
 
 
 def num_heads_of(layer: nn.Module) -> int:
-    """Return how many heads a layer has.
+    """Return a layer's number of attention heads, which is its attribute ``num_heads``.
 
     Raises:
         TypeError: it does not say so.
@@ -100,7 +101,7 @@ def weights_of(layer: nn.Module) -> Tensor:
 
 
 def linear_maps(layer: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
-    """Return linear maps of a layer by name, such as ``W_o``.
+    """Return the attributes of a layer that have these names, such as ``W_o``, each of which must be an ``nn.Linear``.
 
     Raises:
         TypeError: one is not there, or is no ``nn.Linear``.
@@ -119,7 +120,8 @@ def linear_maps(layer: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
 
 @contextmanager
 def heads_before_output(layer: nn.Module, observer: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Call ``observer`` with each forward pass's head outputs (batch, num_heads, n, head_size), inside the context.
+    """Call ``observer`` with the head outputs that enter ``W_o`` in each forward pass inside the context.
+    They have the shape (batch, num_heads, n, head_size).
 
     What the observer returns takes their place; if it returns None, they stay.
 
@@ -149,6 +151,6 @@ def heads_before_output(layer: nn.Module, observer: Callable[[Tensor], Tensor | 
 
 
 def copied(model: Model) -> Model:
-    """Return a copy of a model, its layers' kept weights included, which torch refuses to copy with their gradients."""
+    """Return a deep copy of a model; attention weights stored in its layers are detached from the graph."""
     kept = [value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor)]
     return copy.deepcopy(model, {id(tensor): tensor.detach() for tensor in kept if not tensor.is_leaf})

@@ -13,7 +13,7 @@ How = Literal["mean", "first"]
 
 
 def to_grouped(model: Transformer, num_key_value_heads: int, how: How = "mean") -> Transformer:
-    """Convert a model to grouped-query attention: neighbouring heads share keys and values; W_q and W_o stay.
+    """Return a copy of the model with grouped-query attention, in which neighbouring heads share keys and values.
 
     >>> grouped = to_grouped(models.shipped_model("lookups"), num_key_value_heads=2)
     >>> grouped.attentions[0].W_k.weight.shape
@@ -39,7 +39,7 @@ def to_grouped(model: Transformer, num_key_value_heads: int, how: How = "mean") 
 
 @torch.no_grad()
 def share_keys_and_values(layer: MultiHeadAttention, num_key_value_heads: int, how: How) -> None:
-    """Give ``layer`` itself fewer heads for keys and values."""
+    """Reduce the key/value heads of ``layer`` in place: each group of heads gets the mean or first of its matrices."""
     arguments.check_groups(layer.num_heads, num_key_value_heads)
     if layer.num_key_value_heads != layer.num_heads:
         raise ValueError(f"the layer's heads share keys and values already: {layer}")

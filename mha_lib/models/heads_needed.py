@@ -22,7 +22,7 @@ FILE = "neighbours.safetensors"
 
 @dataclass(frozen=True)
 class HeadsNeeded:
-    """Hold the kept results of models with ``num_heads`` heads that must name ``num_messages`` letters.
+    """Hold stored accuracy and attention of models that predict neighbouring letters with a given number of heads.
 
     Attributes:
         accuracy: share of held-out tokens with all letters right, (seeds, n + 1), by the number of valid keys.
@@ -46,7 +46,7 @@ class HeadsNeeded:
 
 @functools.cache
 def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
-    """Return all kept ``HeadsNeeded``, by (num_messages, num_heads).
+    """Load the stored results of models that predict neighbouring letters, by (number of letters, number of heads).
 
     Raises:
         FileNotFoundError: this copy of the library lacks the file; the message says how to get it.
@@ -61,7 +61,7 @@ def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
 
 
 def measure_heads_needed() -> dict[str, Tensor]:
-    """Train and measure all models, and return what ``heads_needed`` reads from the package."""
+    """Train a ``NeighbourModel`` for each number of heads and of letters to predict; return the measured tensors."""
     kept: dict[str, Tensor] = {}
     for messages in NUM_MESSAGES:
         for heads in HEAD_COUNTS:
@@ -74,7 +74,9 @@ def measure_heads_needed() -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(model: NeighbourModel) -> Tensor:
-    """Return the share of held-out tokens whose letters are all predicted, when 0 to n keys are valid: (n + 1,)."""
+    """Return the model's accuracy on held-out rows for each number of valid keys from 0 to n, as a tensor (n + 1,).
+    A token counts as right if all of its letters are predicted.
+    """
     letters, truth = held_out_rows(model.num_messages)
     answers = (model(letters, _lengths(letters, valid)).argmax(dim=-1) for valid in range(NUM_TOKENS + 1))
     return torch.stack([(answer == truth).all(dim=-1).double().mean() for answer in answers])
@@ -82,7 +84,7 @@ def accuracy(model: NeighbourModel) -> Tensor:
 
 @torch.no_grad()
 def measure(model: NeighbourModel) -> dict[str, Tensor]:
-    """Return each head's mean weight on each neighbour, and the model's answers for the first held-out row."""
+    """Return a dict of each head's mean weight on each neighbouring token, and scores and answers for one test row."""
     letters, _ = held_out_rows(model.num_messages)
     model(letters)
     weights = model.attention.attention_weights

@@ -18,10 +18,10 @@ THEIR_NAMES = {  # what a part is called in the file of weights, and in transfor
 
 
 def load_transformers() -> ModuleType:
-    """Import Hugging Face's ``transformers``, beside a torchvision that was built for another torch, too.
+    """Import and return Hugging Face's ``transformers``, even if the installed torchvision does not fit this torch.
 
-    It imports torchvision where that is installed, later than its own import, and with an error that names another
-    reason; therefore torchvision is imported first.
+    ``transformers`` imports torchvision where that is installed, later than its own import, and with an error that
+    names another reason; therefore torchvision is imported first.
 
     Raises:
         ImportError: it is not installed; the message has the command.
@@ -39,7 +39,8 @@ def load_transformers() -> ModuleType:
 
 
 def smollm2_of_transformers():
-    """Load SmolLM2 as ``LlamaForCausalLM`` of transformers, from the file that ``smollm2`` reads, in eval mode.
+    """Load the language model SmolLM2 as a ``LlamaForCausalLM`` of Hugging Face's transformers, in eval mode.
+    Its weights come from the file that ``smollm2`` reads.
 
     ``LlamaForCausalLM.from_pretrained(folder, gguf_file=smollm2.FILE)`` gives the same model in three times the time.
 

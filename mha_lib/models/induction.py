@@ -34,7 +34,7 @@ HELD_OUT, HELD_OUT_SEED = 128, 2**40  # no training run is likely to draw with i
 
 @dataclass(frozen=True)
 class InductionBatch:
-    """Hold rows of letters in which one piece is repeated.
+    """Hold rows of random letters in which one sequence of letters occurs twice.
 
     Attributes:
         letters: (b, n + 1) integers, with n = NUM_TOKENS unless asked otherwise.
@@ -48,7 +48,7 @@ class InductionBatch:
 
 
 def sample_induction_batch(batch_size: int, generator: torch.Generator, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Sample rows of different letters in which one piece occurs twice, at random positions.
+    """Sample rows of random letters in which one sequence of letters occurs twice, at random positions.
 
     >>> sample_induction_batch(2, torch.Generator().manual_seed(0)).predictable.shape
     torch.Size([2, 32])
@@ -66,7 +66,7 @@ def sample_induction_batch(batch_size: int, generator: torch.Generator, num_toke
 
 
 def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return cosine and sine of the angles of rotary position embeddings (RoPE) at these positions.
+    """Return the cosine and sine of the rotation angles of rotary position embeddings (RoPE) at the given positions.
 
     places (n,) -> two of (n, size / 2).
     """
@@ -75,19 +75,21 @@ def rope_cos_sin(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def rope_factors(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the two factors by which rotary embedding multiplies a feature and its partner: two tensors (n, size)."""
+    """Return the factors cos and ±sin by which rotary position embeddings multiply features and their partners.
+    They are two tensors (n, size), for the positions ``places``.
+    """
     cos, sin = rope_cos_sin(places, size)
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 @functools.cache
 def factors_from_the_start(num_tokens: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return ``rope_factors`` for tokens at positions 0, 1, 2, …, cached for the next training step."""
+    """Return ``rope_factors``, cos and ±sin of rotary position embeddings, for positions 0, 1, 2, …, cached."""
     return rope_factors(torch.arange(num_tokens, device=device), size)
 
 
 def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
-    """Apply rotary position embeddings: turn each pair of features by an angle proportional to the position.
+    """Apply rotary position embeddings to ``X``: rotate each pair of features by an angle proportional to the position.
 
     X (…, n, size), size even; a pair is feature i of the first half of them with feature i of the second. ``places``
     (n,) says where the tokens stand; left out, at 0, 1, 2, … Source: Su et al. 2021, "RoFormer", section 3.2.
@@ -98,7 +100,7 @@ def rotate(X: Tensor, places: Tensor | None = None) -> Tensor:
 
 
 class RotaryAttention(MultiHeadAttention):
-    """Compute self-attention on ``NUM_HIDDENS`` features, with rotary position embeddings on queries and keys.
+    """Compute multi-head self-attention with rotary position embeddings on queries and keys.
 
     With ``keys_from_before``, the key at each token is made from the token before it (at token 0, from nothing).
     """
@@ -115,7 +117,9 @@ class RotaryAttention(MultiHeadAttention):
 
 
 class AttentionOnly(nn.Module):
-    """Predict the next letter with layers of causal self-attention, each added to the residual stream."""
+    """Predict the next letter by layers of causal self-attention alone, without feed-forward networks.
+    Each is added to the residual stream.
+    """
 
     def __init__(self, num_layers: int = 2, num_heads: int = 2, keys_from_before: bool = False) -> None:
         super().__init__()
@@ -152,7 +156,7 @@ class AttentionOnly(nn.Module):
 
 @dataclass(frozen=True)
 class BirthRun:
-    """Hold what ``train_on_repeats`` kept: the model at some steps, and its results on held-out rows.
+    """Hold checkpoints of a model trained by ``train_on_repeats``, and the results of each on held-out rows.
 
     Attributes:
         steps: the kept steps.
@@ -198,7 +202,7 @@ def train_on_repeats(
     keys_from_before: bool = False,
     progress: bool | str = True,
 ) -> BirthRun:
-    """Train a model on rows in which a piece is repeated, and keep it at several steps of the training.
+    """Train an attention-only model on rows that repeat a sequence of letters; return checkpoints and their results.
 
     Steps are those of ``training_loop`` at a constant rate, on the loss over all letters.
 
@@ -238,7 +242,7 @@ def train_on_repeats(
 
 
 def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> InductionBatch:
-    """Return the held-out rows, always the same, which no training run has seen.
+    """Return fixed test rows in which one sequence of letters occurs twice; no training run uses them.
 
     >>> held_out_repeats(4).letters.shape
     torch.Size([4, 33])
@@ -247,14 +251,15 @@ def held_out_repeats(number: int = HELD_OUT, num_tokens: int = NUM_TOKENS) -> In
 
 
 def letter_losses(model: AttentionOnly, letters: Tensor, head_mask: Tensor | None = None) -> Tensor:
-    """Return the cross-entropy of each next letter, in nats: (b, NUM_TOKENS + 1) -> (b, NUM_TOKENS)."""
+    """Return the model's cross-entropy at each next letter, in nats: letters (b, n + 1) -> losses (b, n)."""
     logits = model(letters[:, :-1], head_mask)
     return F.cross_entropy(logits.transpose(1, 2), letters[:, 1:], reduction="none")
 
 
 @torch.no_grad()
 def repeat_loss(model: AttentionOnly, without: Sequence[tuple[int, int]] = ()) -> float:
-    """Return the mean cross-entropy, in nats, on the predictable letters of the held-out rows.
+    """Return a model's mean cross-entropy on repeated letters of test rows, with the heads in ``without`` removed.
+    It is in nats.
 
     Args:
         model: such as ``BirthRun.model_at`` gives.
@@ -281,9 +286,10 @@ def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, fl
 
 
 def weight_on_right_keys(weights: Tensor, rows: InductionBatch) -> Tensor:
-    """Return the mean weight of each head on the right key: (num_layers, b, num_heads, q, k) → (num_layers, num_heads).
+    """Return each head's mean attention weight on the token from which the next letter can be copied.
+    Shapes: (num_layers, b, num_heads, q, k) -> (num_layers, num_heads).
 
-    It is taken at the queries behind which the next letter can be predicted.
+    The mean is over the queries after which the next letter can be predicted.
     """
     examples, queries = rows.predictable.nonzero(as_tuple=True)
     return weights[:, examples, :, queries, rows.target_keys[examples, queries]].mean(dim=0)  # over these queries

@@ -20,7 +20,7 @@ NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
 
 
 class NeighbourModel(nn.Module):
-    """Name the letters of a token's neighbours: embedding with positions, one attention layer, one linear read-out.
+    """Predict letters near each token of a row of letters: embedding, one attention layer, one output network.
 
     Args:
         num_heads: number of heads, which share 24 hidden units.
@@ -48,7 +48,7 @@ class NeighbourModel(nn.Module):
 
 @dataclass(frozen=True)
 class NeighboursRun:
-    """Hold the results of a trained model on held-out rows.
+    """Hold the accuracy and the mean attention weights of a trained ``NeighbourModel`` on held-out rows.
 
     Attributes:
         right: share of right answers to each message, (num_messages,).
@@ -64,18 +64,20 @@ class NeighboursRun:
 
 
 def draw_rows(batch_size: int, num_messages: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return random letters (batch_size, n), and the right answers (batch_size, n, num_messages)."""
+    """Draw rows of random letters (batch_size, n) and, as targets, letters near each: (batch_size, n, num_messages)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, torch.stack([letters.roll(shift, dims=1) for shift in SHIFTS[:num_messages]], dim=2)
 
 
 def held_out_rows(num_messages: int) -> tuple[Tensor, Tensor]:
-    """Return rows that no training draws, and their right answers, as ``draw_rows`` gives them."""
+    """Return fixed test rows of letters and their targets, the letters near each token; no training run uses them."""
     return draw_rows(HELD_OUT, num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
 
 
 def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
-    """Return the weights on each query's right keys: (batch, heads, n, n) → (batch, heads, n, num_messages)."""
+    """Select each query's attention weights on the tokens whose letters it must predict.
+    Shapes: (batch, heads, n, n) → (batch, heads, n, num_messages).
+    """
     queries = torch.arange(weights.shape[-1])
     keys = (queries[:, None] - torch.tensor(SHIFTS[:num_messages])) % len(queries)
     return weights[:, :, queries[:, None], keys]
@@ -84,7 +86,7 @@ def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
 def train_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighboursRun:
-    """Train a model by ``fit_neighbours`` and evaluate it on held-out rows; arguments as there."""
+    """Train a ``NeighbourModel``; return its accuracy and mean attention weights on held-out rows."""
     with single_thread():
         return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
 
@@ -92,7 +94,8 @@ def train_neighbours(
 def fit_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighbourModel:
-    """Train a ``NeighbourModel`` with Adam (Kingma & Ba 2015).
+    """Train a new ``NeighbourModel`` to predict letters near each token, and return it.
+    The optimizer is Adam (Kingma & Ba 2015).
 
     Args:
         seed: where all randomness comes from.

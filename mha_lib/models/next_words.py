@@ -38,7 +38,7 @@ Cut = Sequence[int]
 
 @dataclass(frozen=True)
 class NextWords:
-    """Hold the next-word predictions after a text: first with all heads, then without each given set of heads.
+    """Hold the most likely next words after a text, predicted with all heads and with chosen heads removed.
 
     Attributes:
         text: the text.
@@ -83,7 +83,7 @@ def next_words(
     each: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NextWords:
-    """Compute the likeliest next words after a text: with all heads, without each set of ``cuts``, without each head.
+    """Predict the next word after a text with all heads of the model, and with each set of heads in ``cuts`` removed.
 
     Args:
         model: from ``smollm2()``.
@@ -115,7 +115,7 @@ def next_words(
 
 
 def spell(model: SmolLM2, token: int) -> str:
-    """Return a token as text, with the space that it may begin with."""
+    """Return the text of a token id, with the space that it may begin with."""
     return model.tokenizer.decode([token], skip_special_tokens=False)
 
 
@@ -137,7 +137,7 @@ def _whole_and_each(model: SmolLM2, ids: list[int], each: bool, progress: Callab
 
 
 def gates_of(cuts: Sequence[Cut]) -> Tensor:
-    """Return head masks that are 0 for the heads of each cut: (cuts, layers, heads)."""
+    """Return a head mask for each set of heads, 0 for the heads in it and 1 for all others: (cuts, layers, heads)."""
     gates = torch.ones(len(cuts), NUM_LAYERS * NUM_HEADS)
     for row, cut in zip(gates, cuts, strict=True):
         row[list(cut)] = 0
@@ -146,7 +146,7 @@ def gates_of(cuts: Sequence[Cut]) -> Tensor:
 
 @torch.no_grad()
 def log_p_without(model: SmolLM2, ids: Sequence[int], cuts: Sequence[Cut]) -> Tensor:
-    """Return log p of the next token without each set of heads in ``cuts``: (cuts, vocabulary)."""
+    """Return the log probabilities of the next token with each set of heads in ``cuts`` removed: (cuts, vocabulary)."""
     found = []
     for some in gates_of(cuts).split(AT_ONCE):
         X = _embedded(model, ids).expand(len(some), -1, -1)  # (1, n, d) -> (cuts, n, d)
@@ -167,7 +167,8 @@ def _last(model: SmolLM2, X: Tensor) -> Tensor:
 
 
 def kept_next_words() -> list[NextWords]:
-    """Return the kept results for eight texts: all single ablations, all subsets of ``GROUPS``, and random sets.
+    """Load stored next-word predictions of SmolLM2 for eight texts, with all heads and with many sets removed.
+    The sets are all single heads, all unions of ``GROUPS``, and random ones.
 
     No package is needed. Nats are kept in thousandths, weights in 255ths; ``next_words.json``, beside the numbers,
     holds source and licence.
@@ -182,7 +183,9 @@ def kept_next_words() -> list[NextWords]:
 
 
 def kept_draws() -> dict[str, list[list[int]]]:
-    """Return kept results for twenty random sets of five heads: of the induction heads' layers, and of all layers."""
+    """Load stored random sets of five heads of SmolLM2: from the layers of its induction heads, and from all layers.
+    There are twenty of each, the random baselines of ``kept_next_words``.
+    """
     return _kept_about()["draws"]
 
 

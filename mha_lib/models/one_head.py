@@ -21,7 +21,7 @@ HELD_OUT, HELD_OUT_SEED = 256, 2**40  # no training run is likely to draw with i
 
 
 class OneHead(nn.Module):
-    """Name the letter of the token before, with one head of self-attention on letters and positions."""
+    """Predict the letter of the previous token, by a single head of self-attention on letters and positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class OneHead(nn.Module):
 
 @dataclass(frozen=True)
 class OneHeadRun:
-    """Hold the results of ``train_one_head`` at each kept step, on held-out examples.
+    """Hold loss, accuracy and attention weights on held-out examples at several training steps of ``train_one_head``.
 
     Attributes:
         steps: the kept steps.
@@ -59,18 +59,19 @@ class OneHeadRun:
 
 
 def target_keys(num_tokens: int) -> Tensor:
-    """Return the token that each query has to attend to: the one before it; for token 0 itself."""
+    """Return for each query the index of the previous token, to which it must attend; for token 0, its own index."""
     return torch.arange(-1, num_tokens - 1).clamp(min=0)
 
 
 def draw_letters(batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return random letters and the right answers, both (batch_size, n)."""
+    """Draw random letters and, as targets, the letter before each; both have the shape (batch_size, n)."""
     letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
     return letters, letters[:, target_keys(NUM_TOKENS)]
 
 
 def train_one_head(seed: int = 0, keep: Sequence[int] = (0, 20, 50, 100, 500)) -> OneHeadRun:
-    """Train a single head with Adam (Kingma & Ba 2015), and keep its results at several steps.
+    """Train a single attention head to predict the previous letter; return results at several training steps.
+    The optimizer is Adam (Kingma & Ba 2015).
 
     Args:
         seed: where all randomness comes from.

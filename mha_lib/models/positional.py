@@ -35,7 +35,7 @@ STEPS_TO_SHIP = 3 * NUM_STEPS
 
 
 class PositionalModel(AttentionOnly):
-    """Predict the next letter with two layers of two heads, with one of the positional ``SCHEMES``.
+    """Predict the next letter by two layers of two attention heads, with the position embedding named ``kind``.
 
     "rotated" is ``AttentionOnly``. "learned" and "sines" add a row of ``table``, (LONGEST, NUM_HIDDENS), to each
     letter; "none" adds nothing.
@@ -84,7 +84,9 @@ class PositionalModel(AttentionOnly):
 
 
 def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> PositionalModel:
-    """Train a model with one of ``SCHEMES``, as ``train_on_repeats`` does; return it in eval mode."""
+    """Train a new ``PositionalModel`` with the position embedding ``kind``, and return it in eval mode.
+    Training is that of ``train_on_repeats``.
+    """
     with single_thread(), seeded(seed) as generator:
         model = PositionalModel(kind)
         batches = (sample_induction_batch(BATCH_SIZE, generator).letters for _ in range(steps))
@@ -93,12 +95,14 @@ def train_positional(kind: str, seed: int, steps: int = NUM_STEPS) -> Positional
 
 
 def weights_name(kind: str) -> str:
-    """Return the name under which such a model ships."""
+    """Return the name of the shipped weights of a ``PositionalModel`` with the position embedding ``kind``."""
     return f"places_{kind}"
 
 
 def shipped_positional_model(kind: str) -> PositionalModel:
-    """Return the shipped model of one of ``SCHEMES``, trained from seed 0; errors as in ``shipped``."""
+    """Load the trained ``PositionalModel`` with the position embedding ``kind`` that ships with this library.
+    Errors are those of ``shipped``.
+    """
     return shipped(weights_name(kind), lambda: PositionalModel(kind))
 
 
@@ -106,7 +110,7 @@ def shipped_positional_model(kind: str) -> PositionalModel:
 def right_letters(
     model: PositionalModel, rows: InductionBatch, left: int = 0, *, masked: bool = True, counted: bool = False
 ) -> Tensor:
-    """Return, for each predictable letter of the rows, whether the model predicts it: bool.
+    """Return a bool tensor: whether the model predicts each letter of ``rows`` that continues a repeated sequence.
 
     Args:
         left: how many columns of padding, all of letter 0, stand before each row.

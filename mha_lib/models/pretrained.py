@@ -61,7 +61,7 @@ UNUSED = r"embeddings\.position_ids|pooler\..*"  # the places 0 to 511; a part t
 
 @dataclass(frozen=True)
 class SentenceMaps:
-    """Hold the attention maps of every head on one sentence.
+    """Hold a sentence, its tokens, and the attention weights of every head of a model on it.
 
     ``tokens`` are its words and pieces of words, between [CLS] and [SEP]; ``weights`` has shape (num_layers, num_heads,
     n, n) for n tokens: a row for each query, which sums to 1.
@@ -91,7 +91,7 @@ class BertEmbedding(nn.Module):
 
 
 class MiniLM(Encoder):
-    """Compute a vector for every token: ``model(ids, valid_lens, head_mask)`` gives (batch, n, 384).
+    """Compute MiniLM's vector for every token: ``model(ids, valid_lens, head_mask)`` returns (batch, n, 384).
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
     and ``head_mask`` (6, 12) gates the heads. ``tokenizer`` is a ``tokenizers.Tokenizer``.
@@ -127,7 +127,7 @@ class MiniLM(Encoder):
 
 
 def minilm() -> MiniLM:
-    """Load MiniLM, a sentence model of 90 MB, from its package, in eval mode.
+    """Load the pretrained sentence encoder MiniLM (90 MB) from the package that holds its weights, in eval mode.
 
     Raises:
         ImportError: its package, or tokenizers, is not installed; the message says how to get them.
@@ -145,7 +145,7 @@ def minilm() -> MiniLM:
 
 
 def kept_maps() -> list[SentenceMaps]:
-    """Load the attention maps stored in this package: all heads of MiniLM on twelve sentences.
+    """Load stored attention weights of all heads of MiniLM on twelve sentences; MiniLM itself is not needed.
 
     Weights were kept in 255ths, each of them off by at most one, in rows that sum to 1. ``sentences.json``, beside the
     file, holds source and licence.
@@ -160,7 +160,7 @@ def kept_maps() -> list[SentenceMaps]:
 
 
 def kept_figures() -> list[dict]:
-    """Load how often each of ``NAMED_HEADS`` does what its name says, on 400 sentences of a corpus.
+    """Load stored measurements of how often some heads of MiniLM attend to a certain token, such as the previous one.
 
     Returns:
         For each head a dict: "layer", "head", "where it looks"; "right", in which share of the pairs of words its

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def progress_bar(items: Iterable[Item], total: int, label: str) -> Iterator[Item]:
-    """Yield the ``items``, ``total`` of them, while a bar shows how many are done.
+    """Yield the ``items`` one by one while a progress bar shows how many of ``total`` are done.
 
     In a notebook the bar is a piece of HTML, on a terminal a line of text; elsewhere ``label`` is printed once, to
     stderr.

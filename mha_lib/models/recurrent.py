@@ -26,7 +26,7 @@ HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 
 class RecurrentEncoderDecoder(nn.Module):
-    """Read a word letter by letter and write an answer of the same length, with or without attention.
+    """Map a word to an answer of equal length by a recurrent encoder and decoder, with or without attention.
 
     Args:
         attends: whether the decoder looks at all states of the encoder; else it gets the last one.
@@ -81,21 +81,21 @@ class RecurrentEncoderDecoder(nn.Module):
 
 
 def draw_words(number: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw words of random letters, and reverse them, both (number, length)."""
+    """Return words of random letters, and the same words reversed, both (number, length)."""
     letters = torch.randint(len(ALPHABET), (number, length), generator=generator)
     return letters, letters.flip(dims=[1])
 
 
 @torch.no_grad()
 def right_words(model: RecurrentEncoderDecoder, length: int) -> float:
-    """Return the share of 256 random words of that length that the model writes backwards without a mistake."""
+    """Return the share of 256 random words of this length that the model reverses without a mistake."""
     letters, answers = draw_words(256, length, torch.Generator().manual_seed(HELD_OUT_SEED + length))
     logits, _ = model(letters)
     return (logits.argmax(dim=2) == answers).all(dim=1).double().mean().item()
 
 
 def fit_recurrent(attends: bool, seed: int = 0, steps: int = STEPS) -> RecurrentEncoderDecoder:
-    """Train a new model on words of 1 to 16 letters, in half a minute; return it in eval mode.
+    """Train a new ``RecurrentEncoderDecoder`` to write words of up to 16 letters backwards; return it in eval mode.
 
     Steps are those of ``fit``; the words of one step are equally long, so that none needs padding.
     """
@@ -115,12 +115,13 @@ def _losses(model: RecurrentEncoderDecoder, steps: int, generator: torch.Generat
 
 
 def weights_name(attends: bool) -> str:
-    """Return what the model is called among those that ship."""
+    """Return the name of the shipped weights of the recurrent model with or without attention."""
     return f"backwards_with{'' if attends else 'out'}_attention"
 
 
 def shipped_recurrent(attends: bool) -> RecurrentEncoderDecoder:
-    """Return a copy of the shipped model, trained by ``fit_recurrent`` with seed 0, in eval mode.
+    """Load the trained ``RecurrentEncoderDecoder`` that ships with this library, with or without attention.
+    It is in eval mode, trained by ``fit_recurrent`` with seed 0.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.

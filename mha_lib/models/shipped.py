@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def shipped_model(task: Task | str) -> Transformer:
-    """Return the trained model of a task that ships with the library.
+    """Load the trained model for a task, such as "digits", that ships with this library.
 
     >>> [block.attention.num_heads for block in shipped_model("lookups").blocks.values()]
     [6, 6]
@@ -40,7 +40,7 @@ def shipped_model(task: Task | str) -> Transformer:
 
 
 def shipped_figures(task: Task | str) -> dict:
-    """Return how a task's shipped model was trained (seed, steps), and its accuracy.
+    """Return the accuracy, seed and number of training steps of the shipped model for a task, in a dict.
 
     >>> sorted(shipped_figures("lookups"))
     ['accuracy', 'exact_match', 'parameters', 'seed', 'steps', 'torch']
@@ -53,7 +53,7 @@ def shipped_figures(task: Task | str) -> dict:
 
 
 def shipped(name: str, make: Callable[[], Model]) -> Model:
-    """Return a new model, made by ``make``, with the weights that ship under this name; in eval mode.
+    """Return a model made by ``make``, in eval mode, with the weights that ship with this library under ``name``.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the weights; the message says how to get them.
@@ -66,7 +66,7 @@ def shipped(name: str, make: Callable[[], Model]) -> Model:
 
 
 def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool = False) -> Model:
-    """Load weights from a file into a model, and return it in eval mode.
+    """Load ``weights`` into ``model`` and return it in eval mode; raise a ValueError if names or shapes differ.
 
     Args:
         weights: exactly those that the model's code has a place for.
@@ -87,7 +87,7 @@ def filled(model: Model, weights: dict[str, Tensor], what: str, *, assign: bool 
 
 
 def package_data(path: str, made_by: str) -> bytes:
-    """Return the bytes of a file inside the library, for the functions that hand its data to the notebooks.
+    """Return the bytes of a data file in this package; if it is missing, raise an error that says how to make it.
 
     Args:
         path: where it lies below ``mha_lib``, such as "models/weights/digits.safetensors".

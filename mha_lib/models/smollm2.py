@@ -51,7 +51,7 @@ OUR_NAMES = {  # what a part is called in the file of weights, and here
 
 
 class SmolLM2Attention(MultiHeadAttention):
-    """Compute causal self-attention on normalised tokens, with rotary position embeddings."""
+    """Compute the self-attention of SmolLM2: normalise the tokens, then attend causally with rotary embeddings."""
 
     def __init__(self):
         super().__init__(
@@ -71,7 +71,7 @@ class SmolLM2Attention(MultiHeadAttention):
 
 
 def rotated(X: Tensor) -> Tensor:
-    """Apply rotary position embeddings to neighbouring pairs of features: (…, n, d) -> same.
+    """Apply rotary position embeddings to neighbouring pairs of features of ``X``: (…, n, d) -> the same shape.
 
     Pair i of a token at place t turns by t · base^(−2i/d): so the product of a query and a key depends on how far apart
     they stand.
@@ -86,7 +86,7 @@ def rotated(X: Tensor) -> Tensor:
 
 
 class GatedFeedForward(nn.Module):
-    """Compute SwiGLU on normalised tokens: W_down (silu(W_gate x) · W_up x)."""
+    """Normalise the tokens, then apply a SwiGLU feed-forward network: W_down (silu(W_gate x) · W_up x)."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class GatedFeedForward(nn.Module):
 
 
 class RotaryBlock(nn.Module):
-    """Add attention, then a feed-forward network, to the tokens; both normalise their input themselves."""
+    """Apply one block of SmolLM2 to the tokens: attention, then a feed-forward network, each with a residual."""
 
     def __init__(self):
         super().__init__()
@@ -119,7 +119,7 @@ class RotaryBlock(nn.Module):
 
 
 class SmolLM2(Encoder):
-    """Predict the next token: ``model(ids, valid_lens, head_mask)`` gives scores (batch, n, 49152).
+    """Compute SmolLM2's logits of the next token: ``model(ids, valid_lens, head_mask)`` returns (batch, n, 49152).
 
     As in every Transformer of this library, ``attention_weights`` holds the weights of the last call for each layer,
     ``head_mask`` (30, 9) gates the heads, and ``heads.prune`` takes heads out. ``tokenizer`` is a
@@ -142,7 +142,7 @@ class SmolLM2(Encoder):
 
 
 class NextToken(Task):
-    """Predict the next token: the targets of a text are its own tokens, shifted by one position."""
+    """Define language modelling as a task: the targets of a text are its own tokens, shifted by one position."""
 
     name = "next token"
 
@@ -158,7 +158,7 @@ class NextToken(Task):
 
 
 def smollm2() -> SmolLM2:
-    """Load SmolLM2, a language model of 540 MB, from its package, in eval mode; it takes a few seconds.
+    """Load the pretrained language model SmolLM2 (540 MB) from the package that holds its weights, in eval mode.
 
     Raises:
         ImportError: its package, gguf or tokenizers is not installed; the message says how to get them.
@@ -174,13 +174,13 @@ def smollm2() -> SmolLM2:
 
 
 def weights_file():
-    """Return the checked file of weights as gguf's reader gives it; errors as in ``smollm2``."""
+    """Check the hash of SmolLM2's weights file, and return the file as opened by the package gguf."""
     PACKAGE.read(FILE)
     return PACKAGE.reader("gguf").GGUFReader(PACKAGE.find(FILE))
 
 
 def weights_in(file, names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the weights of the file as floats, called by ``names`` (see ``renamed``)."""
+    """Return the tensors of a GGUF file as float tensors in a dict, renamed by the regular expressions in ``names``."""
     dequantize = PACKAGE.reader("gguf").quants.dequantize
     arrays = {renamed(tensor.name, names): dequantize(tensor.data, tensor.tensor_type) for tensor in file.tensors}
     # What lies in the file itself, which nobody may write to, is copied; the rest is used as it is.
@@ -188,7 +188,9 @@ def weights_in(file, names: Mapping[str, str]) -> dict[str, Tensor]:
 
 
 def byte_tokenizer(tokens: Sequence[str], merges: Sequence[str]):
-    """Return a ``tokenizers.Tokenizer`` that sets digits apart, and then merges pairs of bytes in this order."""
+    """Build a byte-level BPE tokenizer (``tokenizers.Tokenizer``) from a vocabulary and a list of merges.
+    Digits are split first.
+    """
     library = PACKAGE.reader("tokenizers")
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = library.Tokenizer(library.models.BPE(ids, [tuple(merge.split(" ")) for merge in merges]))

@@ -23,7 +23,7 @@ HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold examples: what a model is called with, ``model(inputs, valid_lens)``, and the right answers.
+    """Hold a batch of examples: the inputs for ``model(inputs, valid_lens)``, and the right answers.
 
     ``inputs`` is a tensor or a pair of tensors, ``valid_lens`` None or (batch,), ``targets`` (batch, …) integers.
     """
@@ -52,7 +52,7 @@ class Batch:
 
 
 class Task:
-    """Define a task: the base class, whose subclasses make the data and the model."""
+    """Define a training task, with its data, model and loss: an abstract base class."""
 
     name: str
     steps: int
@@ -109,7 +109,7 @@ class Task:
 
 
 class Digits(Task):
-    """Recognise digits: 8×8 grey images as 16 patches of 2×2 pixels, row by row, behind a class token.
+    """Define the task of classifying 8×8 images of digits, read as a class token and 16 patches of 2×2 pixels.
 
     Every fifth of the 1,797 images is held out. Source: the test set of Alpaydin & Kaynak 1998, "Optical Recognition of
     Handwritten Digits" (UCI), which comes with scikit-learn.
@@ -164,7 +164,7 @@ def to_patches(images: Tensor) -> Tensor:
 
 
 def to_images(patches: Tensor) -> Tensor:
-    """Invert ``to_patches``: (batch, 16, 4) → (batch, 8, 8).
+    """Put 2×2 patches together to 8×8 images, the inverse of ``to_patches``: (batch, 16, 4) → (batch, 8, 8).
 
     >>> to_images(torch.zeros(3, 16, 4)).shape
     torch.Size([3, 8, 8])
@@ -173,7 +173,7 @@ def to_images(patches: Tensor) -> Tensor:
 
 
 class Lookups(Task):
-    """Answer five questions at every position of a sequence of 12 tokens.
+    """Define a task of five questions about a sequence of 12 tokens, such as the value of the previous token.
 
     A token is a value (0 to 9), a key (each of 0 to 11 once) and a query (0 to 11). The questions, as in ``questions``:
     the value one place back; three places back (before the first comes the last); the first value; the value whose key
@@ -228,7 +228,7 @@ class Lookups(Task):
 
 
 class Dates(Task):
-    """Rewrite a date in one of eight notations as an ISO date such as 2024-03-17, character by character.
+    """Define the task of translating a date in one of eight notations to ISO form, such as 2024-03-17.
 
     Every tenth day is held out, in all notations. The notations are those of ``strftime``, with English names; a year
     of two digits stands for 1969–2068, as POSIX has it.
@@ -320,7 +320,7 @@ TASKS = {task.name: task for task in (Digits(), Lookups(), Dates())}
 
 
 def find_task(name: str) -> Task:
-    """Return the task of that name.
+    """Return the task of this library with this name: "digits", "lookups" or "dates".
 
     >>> find_task("lookups").name
     'lookups'

@@ -7,7 +7,8 @@ from mha_lib.models.transformer import Block
 
 
 def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.TransformerEncoderLayer:
-    """Convert a block of self-attention to ``nn.TransformerEncoderLayer`` (batch first), in eval mode.
+    """Convert a self-attention ``Block`` to ``nn.TransformerEncoderLayer`` (batch first) with the same weights.
+    It is in eval mode.
 
     >>> type(torch_encoder_layer(models.shipped_model("lookups").blocks["layer 0"])).__name__
     'TransformerEncoderLayer'
@@ -31,7 +32,8 @@ def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.Transforme
 
 
 def torch_decoder_layer(own: Block, cross: Block) -> nn.TransformerDecoderLayer:
-    """Convert blocks of self- and cross-attention to ``nn.TransformerDecoderLayer`` (batch first), in eval mode.
+    """Convert a self- and a cross-attention ``Block`` to one ``nn.TransformerDecoderLayer`` with the same weights.
+    It is batch first and in eval mode.
 
     Args:
         own: the first, without a feed-forward network.

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Set torch to one thread inside the context, and back afterwards."""
+    """Set torch to one thread inside the context, and restore the number of threads afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -39,14 +39,14 @@ def single_thread() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[torch.Generator]:
-    """Seed torch and a generator inside the context; torch's own random state is restored afterwards."""
+    """Seed torch and yield a generator with the same seed; torch's own random state is restored after the context."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators too
         yield torch.Generator().manual_seed(seed)
 
 
 def fit(task: Task | str, seed: int, steps: int | None = None, progress: bool | str = True) -> Transformer:
-    """Train a new model of a task, and return it in eval mode.
+    """Make a new model for a task and train it, with all randomness from ``seed``; return it in eval mode.
 
     Args:
         task: a task, or the name of one.
@@ -68,7 +68,7 @@ def finetune(
     learning_rate: float | None = None,
     progress: bool | str = True,
 ) -> Transformer:
-    """Train ``model`` itself further, by ``training_loop`` with a one-cycle learning rate; return it in eval mode.
+    """Train ``model`` further on a task, in place, with a one-cycle learning rate; return it in eval mode.
 
     Args:
         learning_rate: the highest in the cycle; left out, the task's own.
@@ -88,7 +88,8 @@ def finetune(
 
 
 def training_loop(model: nn.Module, losses: Iterable[Tensor], learning_rate: float, cycle: int | None = None) -> None:
-    """Take one training step for each loss: AdamW (Loshchilov & Hutter 2019), gradients clipped at norm 1.
+    """Train a model by one AdamW step for each loss that ``losses`` yields, with gradients clipped at norm 1.
+    Source: Loshchilov & Hutter 2019.
 
     Args:
         model: what is trained, in training mode from here on.
@@ -111,7 +112,7 @@ def training_loop(model: nn.Module, losses: Iterable[Tensor], learning_rate: flo
 
 
 def rising_steps(keep: Iterable[int]) -> list[int]:
-    """Return the training steps at which to keep a model as a list; refuse steps that do not rise.
+    """Return the training steps in ``keep`` as a list; raise a ValueError unless they rise and are at least 0.
 
     Raises:
         ValueError: there is none, they do not rise, or one is negative.
@@ -123,7 +124,7 @@ def rising_steps(keep: Iterable[int]) -> list[int]:
 
 
 def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress: bool = True) -> Transformer:
-    """Return the model that ``fit`` trains; from the cache if it was trained before.
+    """Return the model that ``fit`` trains for a task, loaded from a cache on disk if it was trained before.
 
     It is kept in the folder that the environment variable MHA_CACHE names, else in ``~/.cache/mha_lib``, with a digest
     of its bytes and of the code it came from. A file that is damaged, or came from other code, is made anew. A model
@@ -157,30 +158,30 @@ def trained(task: Task | str, seed: int = 0, steps: int | None = None, progress:
 
 
 def is_of_the_library(task: Task) -> bool:
-    """Return whether a task is one of this library's, or a copy of one, with no setting changed."""
+    """Return whether ``task`` is one of the tasks that this library defines, with no setting changed."""
     settings = [name for name in vars(task) if not isinstance(getattr(type(task), name, None), cached_property)]
     return not settings and any(type(task) is type(known) for known in TASKS.values())
 
 
 class StaleError(Exception):
-    """Say that a stored model must not be used, and why."""
+    """Signal that a cached model is damaged or was trained by other code, and so must not be used."""
 
 
 def cache_folder() -> Path:
-    """Return where trained models are kept."""
+    """Return the folder in which trained models are cached: MHA_CACHE, or ``~/.cache/mha_lib``."""
     return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib")
 
 
 def file_name(task: Task, seed: int, steps: int) -> str:
-    """Return what a kept model's file is called."""
+    """Return the file name of a cached model, made of its task, seed and number of training steps."""
     return f"{task.name}-seed{seed}-steps{steps}.pt"
 
 
 @cache
 def code_key(package: Path = PACKAGE) -> str:
-    """Return a digest of the source code on which a trained model depends.
+    """Return a hash of torch's version and of the source code on which a trained model depends.
 
-    That is torch's version, and the code, without comments and docstrings, of this module and of all modules of the
+    Hashed are torch's version, and the code, without comments and docstrings, of this module and of all modules of the
     library that it imports, directly or through others.
     """
     code: dict[Path, str] = {}
@@ -199,7 +200,7 @@ def code_key(package: Path = PACKAGE) -> str:
 
 
 def imported_from_here(tree: ast.Module) -> set[str]:
-    """Return the names that a source imports from this library: modules, and what is in them."""
+    """Return the names of the modules and objects that a parsed source file imports from this library."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -218,7 +219,7 @@ def without_docstrings(tree: ast.Module) -> str:
 
 
 def save_state(state: dict[str, Tensor], path: Path) -> None:
-    """Save a state dict with a digest of the code and of itself; readers see the old file or the whole new one."""
+    """Save a state dict with a hash of its bytes and of the library's code, replacing the file at once."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     key, payload = code_key().encode(), buffer.getvalue()
@@ -229,7 +230,7 @@ def save_state(state: dict[str, Tensor], path: Path) -> None:
 
 
 def load_state(path: Path) -> dict[str, Tensor]:
-    """Return what ``save_state`` wrote.
+    """Load the state dict that ``save_state`` wrote; raise a StaleError if it is damaged or from other code.
 
     Raises:
         StaleError: the file is damaged, or came from other code.

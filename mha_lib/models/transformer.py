@@ -17,7 +17,7 @@ __all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
 
 
 class TokenEmbedding(nn.Module):
-    """Embed token ids below ``vocab_size`` as vectors of size ``num_hiddens``, with learned positions.
+    """Embed token ids as vectors of size ``num_hiddens``, and add learned position embeddings.
 
     >>> TokenEmbedding(vocab_size=10, max_tokens=16, num_hiddens=8)(torch.tensor([[1, 2, 3]])).shape
     torch.Size([1, 3, 8])
@@ -43,7 +43,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """Embed the patches of an image, behind a class token.
+    """Embed the patches of an image for a vision transformer, with a class token in front.
 
     Source: Dosovitskiy et al. 2021, section 3.1; d2l 11.8.
     """
@@ -84,7 +84,8 @@ def _check_patches(patches: Tensor, num_patches: int, patch_size: int) -> None:
 
 
 class Block(nn.Module):
-    """Apply attention and, unless ``ffn_num_hiddens`` is None, a feed-forward network, each with add & norm.
+    """Apply a Transformer block: attention, then a feed-forward network unless ``ffn_num_hiddens`` is None.
+    Each is followed by add & norm.
 
     In training, attention weights are dropped with the probability ``dropout``. Source: Vaswani et al. 2017, section
     3.1 (normalised after the addition, as there).
@@ -120,7 +121,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Define what all these models share: named blocks in the order of computation, and an output layer.
+    """Hold named attention blocks and an output layer: the base class of this library's Transformer models.
 
     ``blocks[name].attention`` may be replaced by a layer with fewer heads, or of another class (``any_layer``). The
     last attention is computed apart: its output is W_o's bias + Σ gate · head · W_o⁽ʰᵉᵃᵈ⁾, linear in its gates, so all
@@ -193,7 +194,7 @@ class Transformer(nn.Module):
 
 
 class Encoder(Transformer):
-    """Apply blocks of self-attention to one sequence; ``inputs`` is what ``embedding`` takes.
+    """Encode a sequence by blocks of self-attention, with ``num_outputs`` output numbers for each token.
 
     Args:
         embedding: inputs → (batch, n, num_hiddens).
@@ -228,7 +229,7 @@ class Encoder(Transformer):
 
 
 class EncoderDecoder(Transformer):
-    """Apply an encoder block and a decoder layer to a pair (source, target) of what the embeddings take.
+    """Compute outputs for target tokens from a pair (source, target), by an encoder block and a decoder layer.
 
     Three kinds of attention: ``encoder`` (the source looks at itself), ``decoder`` (each target token looks at itself
     and those before it), ``cross`` (target tokens look at the source). ``valid_lens`` counts the source's tokens.

@@ -12,7 +12,7 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class WeightsPackage:
-    """Describe a package of weights that is installed separately or not at all; none of its code is run.
+    """Describe an installed package from which pretrained weights are read, without running any of its code.
 
     Args:
         model: what the model is called in messages.
@@ -78,7 +78,7 @@ class WeightsPackage:
 
 
 def renamed(name: str, our_names: Mapping[str, str]) -> str:
-    """Return what a tensor in a file of weights is called in this library's model.
+    """Translate a tensor's name in a weights file to its name in this library's model, by regular expressions.
 
     Args:
         name: what the file calls it, the part and then "weight" or "bias".

@@ -12,7 +12,7 @@ from mha_lib.models.training import seeded
 
 
 def with_layer(model: Model, Layer: Callable[..., nn.Module]) -> Model:
-    """Return a copy of the model with layers of this class as its attention, and the trained weights in them.
+    """Return a copy of ``model`` whose attention layers are made by ``Layer`` and hold the same trained weights.
 
     Args:
         model: one of this library, such as ``shipped_model("lookups")``.

@@ -38,7 +38,7 @@ FOUND = {  # room → what is wrong there; any one of them names it
 
 
 class Guess(Prediction):
-    """Show a list of suspects until one is picked, then the pick, as text."""
+    """Show a list of possible bugs in a notebook until the learner picks one, and from then on the pick."""
 
     def asking(self, take: Callable[[str], None]) -> Any:
         """Return the list, and a button that hands over what is picked."""
@@ -52,18 +52,18 @@ class Guess(Prediction):
 
 
 def guess(room: int) -> Guess:
-    """Ask which mistake is hidden in a room of notebook 10, a broken layer; store the guess for ``reveal``."""
+    """Ask the learner which bug the broken layer number ``room`` of notebook 10 has, and store the guess."""
     return Guess(_name(room))
 
 
 def reveal(room: int, *shown: object) -> Page:
-    """Show which mistake is hidden in a room of notebook 10, folded if there is no guess yet, and then ``shown``."""
+    """Show which bug the broken layer number ``room`` of notebook 10 has; fold it away if nothing was guessed."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
 
 
 def score() -> str:
-    """Return how many rooms were guessed, and how many of the guesses were right."""
+    """Return a sentence that says for how many broken layers the learner guessed the right bug."""
     guesses = {room: guessed for room in FOUND if (guessed := predicted(_name(room)))}
     named = [room for room, guessed in guesses.items() if guessed in FOUND[room]]
     rooms = f" (rooms {', '.join(map(str, named))})" if named else ""
@@ -71,7 +71,7 @@ def score() -> str:
 
 
 def check_fix(exhibit: Implementation, repair: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Check whether a repaired layer passes the tests, and if not, name what is left to do."""
+    """Test ``repair``, a corrected version of the broken layer ``exhibit``; return a verdict with the failing tests."""
     if layer_tests.run(repair, tests).findings == layer_tests.run(exhibit, tests).findings:
         return Verdict("not yet", SAME)
     return layer_tests.verdict(repair, tests)

@@ -16,7 +16,7 @@ __all__ = ["DecodingLayer"]
 
 
 class DecodingLayer(nn.Module):
-    """Attend causally with several heads, reading a text in pieces with a key-value cache.
+    """Compute causal multi-head attention on a text that is given in pieces, with a key-value cache.
 
     Args:
         num_hiddens: size of the tokens; divisible by ``num_heads``, with an even quotient.

@@ -33,13 +33,13 @@ LONG = 600  # tokens; bfloat16 counts every whole number up to 256
 def layer_and_text(
     implementation: Implementation, batch_size: int = BATCH_SIZE, num_tokens: int = NUM_TOKENS
 ) -> tuple[DecodingLayer, Tensor]:
-    """Return a layer with random parameters, and random texts."""
+    """Return a layer made by ``implementation`` with random parameters, and random input vectors for it."""
     layer = with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, NUM_SHARED), std=0.4)
     return layer, torch.randn(batch_size, num_tokens, NUM_HIDDENS)
 
 
 def read(layer: DecodingLayer, X: Tensor, cuts: Sequence[int], padding: Tensor | int = 0) -> Tensor:
-    """Return a layer's output for a text that it gets in pieces (cut at ``cuts``), behind columns of padding."""
+    """Return a layer's output for ``X`` given in pieces of the sizes ``cuts``, after left padding."""
     layer.start(padding)
     with torch.no_grad():
         return torch.cat([layer(piece) for piece in X.split(list(cuts), dim=1)], dim=1)
@@ -53,7 +53,7 @@ def differs(got: Tensor, right: Tensor, what: str) -> str | None:
 
 @isolated
 def shape(implementation: Implementation) -> str | None:
-    """Test whether the output has the shape of the text."""
+    """Test that the layer's output has the shape of its input; return the fault found, or None."""
     layer, X = layer_and_text(implementation)
     check_shape("the output", read(layer, X, [4, 3, 2]), tuple(X.shape))
     return None
@@ -61,7 +61,7 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def later_tokens(implementation: Implementation) -> str | None:
-    """Test that changing later tokens leaves earlier outputs unchanged, when the text goes through in one call."""
+    """Test that changing later tokens leaves earlier outputs as they are; return the fault found, or None."""
     layer, X = layer_and_text(implementation)
     changed = torch.cat([X[:, :5], torch.randn(BATCH_SIZE, NUM_TOKENS - 5, NUM_HIDDENS)], dim=1)
     before, after = (read(layer, text, [NUM_TOKENS])[:, :5] for text in (X, changed))
@@ -69,7 +69,7 @@ def later_tokens(implementation: Implementation) -> str | None:
 
 
 def in_pieces(cuts: Sequence[int]) -> Test:
-    """Make a test: does reading the text in these pieces give the same outputs as reading it at once?"""
+    """Return a test that a text given in pieces of the sizes ``cuts`` has the same outputs as when given at once."""
 
     @isolated
     def look(implementation: Implementation) -> str | None:
@@ -81,7 +81,7 @@ def in_pieces(cuts: Sequence[int]) -> Test:
 
 @isolated
 def second_text(implementation: Implementation) -> str | None:
-    """Test that a text gives the same outputs after another text as in a new layer (the cache must be emptied)."""
+    """Test that a text has the same outputs after another text as in a new layer; return the fault found, or None."""
     layer, X = layer_and_text(implementation)
     alone = read(layer, X, [5, 4])
     read(layer, torch.randn(BATCH_SIZE, 3, NUM_HIDDENS), [3])
@@ -90,14 +90,14 @@ def second_text(implementation: Implementation) -> str | None:
 
 @isolated
 def reference(implementation: Implementation) -> str | None:
-    """Test the output of a text read at once against the formula, token by token and head by head."""
+    """Test the output of a text given at once against a loop over tokens and heads; return the fault found, or None."""
     layer, X = layer_and_text(implementation)
     return differs(read(layer, X, [NUM_TOKENS]), by_formula(layer, X), "the output differs from the formula's")
 
 
 @isolated
 def behind_padding(implementation: Implementation) -> str | None:
-    """Test that a text with left padding, read in pieces, gives the same outputs as alone."""
+    """Test that a left-padded text given in pieces has the outputs of the text alone; return a fault or None."""
     layer, X = layer_and_text(implementation)
     padding = torch.tensor([0, 3])
     got = read(layer, X, [4, 3, 2], padding)
@@ -106,7 +106,7 @@ def behind_padding(implementation: Implementation) -> str | None:
 
 @isolated
 def some_texts_end(implementation: Implementation) -> str | None:
-    """Test that texts of a batch in which others have ended give the same outputs as alone."""
+    """Test that texts keep their outputs after others of the batch have ended; return the fault found, or None."""
     layer, X = layer_and_text(implementation, batch_size=4)
     padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
     got = read(layer, X[:, :5], [5], padding)
@@ -119,7 +119,7 @@ def some_texts_end(implementation: Implementation) -> str | None:
 
 @isolated
 def bfloat16(implementation: Implementation) -> str | None:
-    """Test that a text of 600 tokens gives nearly the same outputs in bfloat16 as in float32."""
+    """Test that 600 tokens have nearly the same outputs in bfloat16 as in float32; return the fault found, or None."""
     layer, X = layer_and_text(implementation, num_tokens=LONG)
     low = read(layer.bfloat16(), X.bfloat16(), [LONG]).float()
     high = read(layer.float(), X.bfloat16().float(), [LONG])
@@ -142,7 +142,7 @@ TESTS: dict[str, Test] = {
 
 
 def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor) -> Tensor:
-    """Return the outputs of each text read alone and at once, at their places in the padded batch ``behind``."""
+    """Return the outputs of each text run alone and without padding, in a copy of the padded batch's outputs."""
     right = behind.clone()
     for b, columns in enumerate(padding.tolist()):
         right[b, columns:] = read(layer, X[b : b + 1, columns:], [X.shape[1] - columns])[0]
@@ -151,7 +151,7 @@ def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor)
 
 @torch.no_grad()
 def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
-    """Compute what the layer should give, one token and one head at a time, on the tokens so far.
+    """Compute the right output of a layer from its parameters, by a loop over tokens and heads.
 
     Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023; Su et al. 2021, section 3.2.
     """
@@ -173,6 +173,6 @@ def by_formula(layer: DecodingLayer, X: Tensor) -> Tensor:
 
 
 def turned(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotate pairs of features (j of the first half, j of the second) by angle j."""
+    """Rotate each pair of features of a vector, one from each half, by its angle in ``angles``."""
     points = torch.complex(*x.chunk(2)) * torch.exp(1j * angles)
     return torch.cat([points.real, points.imag])

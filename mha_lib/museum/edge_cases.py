@@ -26,7 +26,7 @@ Call = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor
 
 @dataclass(frozen=True)
 class Candidate:
-    """Hold a layer under test, and how it is called.
+    """Hold one attention implementation of a comparison: how it is built, called, and copied from this library's layer.
 
     Attributes:
         copy_of: makes it from ours.
@@ -42,7 +42,7 @@ class Candidate:
 
 
 def behaviour_table() -> dict[str, dict[str, str]]:
-    """Run every implementation on every edge case: case → implementation → what it does, in a few words.
+    """Run every attention implementation on every edge case; return, by case and implementation, what it does.
 
     "–" means that the candidate has nothing to which the case applies. There is no column for d2l where it is not
     installed.
@@ -59,14 +59,14 @@ def behaviour_table() -> dict[str, dict[str, str]]:
 
 
 def as_text(table: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the table in aligned columns."""
+    """Format a table, given as a dict of rows that are dicts of texts, in aligned columns."""
     lines = [["", *next(iter(table.values()))], *([case, *verdicts.values()] for case, verdicts in table.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def candidates() -> dict[str, Candidate]:
-    """Return the layers to compare: ours and other implementations; d2l's only where it can be imported."""
+    """Return the attention implementations to compare, by name: this library's, torch's, and d2l's if installed."""
     columns = {"ours": Candidate(same_layer, call_ours, masked_softmax, MultiHeadAttention)}
     try:
         d2l = converters.load_d2l()
@@ -97,7 +97,7 @@ def call_torch_output(peer, queries, keys, values, valid_lens):
 
 
 def call_kernel(layer, queries, keys, values, valid_lens):
-    """Run our projections around ``F.scaled_dot_product_attention`` with a mask that is True at valid keys."""
+    """Compute a layer's output by its own projections and ``F.scaled_dot_product_attention``; return (output, None)."""
     Q, K, V = (
         split_heads(W(X), layer.num_heads) for W, X in ((layer.W_q, queries), (layer.W_k, keys), (layer.W_v, values))
     )
@@ -106,7 +106,7 @@ def call_kernel(layer, queries, keys, values, valid_lens):
 
 
 def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> MultiHeadAttention:
-    """Return our layer with identity matrices for weights, and biases 0."""
+    """Return a ``MultiHeadAttention`` whose weight matrices are identity matrices and whose biases are 0."""
     size = NUM_HIDDENS
     layer = MultiHeadAttention(size, NUM_HEADS, dropout, bias=True, query_size=size, key_size=size, value_size=size)
     for name, parameter in layer.named_parameters():
@@ -116,7 +116,7 @@ def identity_layer(dtype: torch.dtype = torch.float32, dropout: float = 0.0) -> 
 
 
 def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
-    """Return random queries and keys, and one-hot values, by which the output of a head is its weights."""
+    """Return random queries and keys, and one-hot values, for which a head's output equals its attention weights."""
     generator = torch.Generator().manual_seed(0)
     queries, keys = torch.randn(2, batch_size, NUM_KEYS, NUM_HIDDENS, generator=generator).to(dtype)
     values = torch.eye(NUM_KEYS, dtype=dtype).repeat(batch_size, 1, NUM_HEADS)
@@ -124,12 +124,12 @@ def sequences(batch_size: int, dtype: torch.dtype = torch.float32) -> tuple[Tens
 
 
 def weights_in(output: Tensor) -> Tensor:
-    """Return attention weights (batch, num_queries, num_heads, num_keys) of values that are one-hot in each head."""
+    """Reshape an output for one-hot values to attention weights (batch, num_queries, num_heads, num_keys)."""
     return output.unflatten(-1, (NUM_HEADS, NUM_KEYS))
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Return in words what weights a query without valid keys got."""
+    """Describe the attention weights of a query without valid keys: "NaN", "0", "uniform over padding" or "leaks"."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():
@@ -138,7 +138,7 @@ def judge_empty(weights: Tensor) -> str:
 
 
 def output_of(candidate: Candidate, *inputs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return what the candidate's copy of the identity layer gives, in evaluation and without gradients."""
+    """Run ``candidate``, an attention implementation whose weight matrices are identities; return its output."""
     layer = candidate.copy_of(identity_layer(dtype).eval())
     with torch.no_grad():
         return candidate.call(layer, *inputs)[0]

@@ -11,7 +11,7 @@ __all__ = ["AdditiveLayer", "Layer"]
 
 
 class Layer(nn.Module):
-    """Compute multi-head attention in small methods, each of which a broken example layer can override.
+    """Compute multi-head attention in small methods, each of which a subclass with a bug can override.
 
     Args:
         num_hiddens: size of queries, keys, values and output; divisible by ``num_heads``.
@@ -60,7 +60,7 @@ class Layer(nn.Module):
 
 
 class AdditiveLayer(Layer):
-    """Compute multi-head attention with additive scores: score(q, k) = w_vᵀ tanh(q + k), of projected queries and keys.
+    """Compute multi-head attention with additive scores: score(q, k) = w_vᵀ tanh(q + k) on projected q and k.
 
     Attributes:
         w_v: (num_heads, head_size), a vector for each head.

@@ -34,7 +34,7 @@ UNFINISHED = {  # error of a class that is half written, with its line → what 
 
 
 class HandedLayer:
-    """Hold a layer to be checked, as functions that make it, call it and read its matrices.
+    """Hold a learner's attention layer to be checked: how it is made and called, and how its matrices are read.
 
     Attributes:
         num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
@@ -187,7 +187,7 @@ class HandedLayer:
 
 
 def refuse_unfinished(make: Any, needs_forward: bool) -> None:
-    """Raise an error that says what to write next, where a class is unfinished or no class is given."""
+    """Raise an error that says what to write next if ``make`` is an unfinished layer class, or no class at all."""
     if isinstance(make, nn.Module):
         name = type(make).__name__
         told = "Give the class itself, `{name}`, not a layer: the check makes layers of several sizes."
@@ -217,7 +217,7 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
 
 
 def is_empty(function: Any) -> bool:
-    """Return whether a function consists of ``pass``, dots, a docstring or a NotImplementedError."""
+    """Return whether a function does nothing: its body is ``pass``, dots, a docstring or a NotImplementedError."""
     idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
     code = getattr(function, "__code__", None)
     if code is None:
@@ -226,7 +226,7 @@ def is_empty(function: Any) -> bool:
 
 
 def parameters_of(function: Callable) -> list[str]:
-    """Return the names of the parameters without a default, and of those that are valid lengths or a head mask."""
+    """Return the names of a function's required parameters, and of those for valid lengths or a head mask."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -238,7 +238,7 @@ def parameters_of(function: Callable) -> list[str]:
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
-    """Describe an error in a sentence, with the learner's line, and what to write next if that is known."""
+    """Describe an error in a sentence: what failed, the error, the learner's line, and a hint if there is one."""
     said = ": ".join(filter(None, error)).rstrip(".")
     seen = f"{said} at “{line}”" if line else said
     hints = [
@@ -251,7 +251,7 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
 
 
 def by_name(layer: Any) -> Sequence[Any]:
-    """Return the matrices under their usual names."""
+    """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
     missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
@@ -268,7 +268,7 @@ def by_name(layer: Any) -> Sequence[Any]:
 
 
 def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
-    """Return a weight and its bias, from a pair, a module or a tensor that belongs to one."""
+    """Convert ``W``, which is a linear module, a pair or a tensor of ``layer``, to a pair (weight, bias)."""
     if isinstance(W, nn.Module):
         return getattr(W, "weight", W), getattr(W, "bias", None)
     if isinstance(W, tuple | list) and len(W) == 2:
@@ -277,7 +277,9 @@ def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
 
 
 def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
-    """Return the bias of a weight that is a parameter or a part of one, where both have the usual names."""
+    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
+    ``W`` may be a part of a larger weight.
+    """
     parameters = dict(layer.named_parameters())
     for name, whole in parameters.items():
         bias = parameters.get(f"{name.removesuffix('weight')}bias")
@@ -291,16 +293,16 @@ def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
 
 
 def storage_of(X: Tensor) -> int:
-    """Return where a tensor's numbers are in memory, the same for all parts of one tensor."""
+    """Return the memory address of a tensor's storage, which all views of the tensor share."""
     return X.untyped_storage().data_ptr()
 
 
 def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Return shared keys' or values' rows, repeated for each query head that uses them."""
+    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
     return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
 
 
 def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
-    """Raise a MistakeError if the layer has changed what it was given."""
+    """Raise a MistakeError if a layer has changed its ``inputs`` in place; ``before`` holds copies of them."""
     if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
         raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))

@@ -27,24 +27,24 @@ SHARED = ("different sequences", "one memory for keys and values", "one sequence
 
 
 def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
-    """Compute what a layer should give, or what a mistake gives."""
+    """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
     return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
 
 
 def causal(trial: tuple) -> tuple:
-    """Return the same test case, with later keys masked."""
+    """Return a test case, a tuple of arguments of attention, with later keys masked for each query."""
     queries, keys, values, allowed, *others = trial
     seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
     return queries, keys, values, allowed & seen, *others
 
 
 def transposed(trial: tuple) -> tuple:
-    """Return the same test case, with each weight matrix stored as (input, output) instead of (output, input)."""
+    """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
 
 
 class LayerCalls:
-    """Call a layer in all stages of the check, and hold what came of each call.
+    """Call a learner's layer on all test cases, in stages such as one head or padding, and hold the outcomes.
 
     Attributes:
         stages: name of a stage → its calls.

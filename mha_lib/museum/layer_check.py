@@ -71,7 +71,7 @@ def check_layer(
     head_mask: bool = False,
     promises: Iterable[str] = (),
 ) -> Verdict:
-    """Compare a layer's output with the formula of multi-head attention; return a verdict that names the mistake.
+    """Check an attention layer against the formula of multi-head attention; return a verdict that names the mistake.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
@@ -110,14 +110,16 @@ def check_layer(
 
 
 def assert_layer(*arguments: Any, **named: Any) -> None:
-    """Raise an AssertionError with the verdict of ``check_layer`` unless the layer is right; for tests."""
+    """Raise an AssertionError if ``check_layer``, called with these arguments, finds a mistake in a layer.
+    It is meant for tests.
+    """
     verdict = check_layer(*arguments, **named)
     if not verdict:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
 
 
 class LayerCheck:
-    """Run all stages of a check of a layer, then find the verdict."""
+    """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
@@ -240,7 +242,7 @@ class LayerCheck:
 
 
 def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
-    """Return what is wrong with the gates of a layer that is right without them."""
+    """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
     size = trial[7].shape[1] // len(gates)
 
     def with_factors(factors: Tensor) -> Tensor:
@@ -263,17 +265,17 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:
-    """Return the results that are wrong."""
+    """Select the results of test calls in which a learner's layer gave a wrong output."""
     return [result for result in results if result.problem()]
 
 
 def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return the names of the stages in which at least one call is wrong."""
+    """Return the names of the test stages in which at least one call gave a wrong output."""
     return [name for name, results in stages.items() if wrong_in(results)]
 
 
 def example_in_words(result: Result) -> str:
-    """Describe a failed call: the sizes of its arguments, and the first wrong number."""
+    """Describe a failed test call in a sentence: the shapes of its arguments, and the first wrong number."""
     queries, keys, _, allowed, *_, num_heads, _ = result.trial
     place = tuple(first_difference(result.got.value, result.right) or ())
     return tr(
@@ -290,7 +292,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Return which stages, or which ways to share sequences, are right and which are wrong."""
+    """Describe in a sentence in which test stages a layer is right and in which it is wrong."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")
@@ -313,7 +315,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Return a list of stages in words, then the ways in which sequences are shared."""
+    """Return a phrase that lists test stages, and the ways in which their calls shared queries, keys and values."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

@@ -22,7 +22,7 @@ NO_DROPOUT = "`dropout` has no effect."
 
 @dataclass(frozen=True)
 class Note:
-    """Hold a sentence about a right layer, and whether it keeps the promise of this name; "" if all is as usual."""
+    """Hold a remark on one property of a learner's layer: which property, whether it is as asked, and a sentence."""
 
     topic: str
     kept: bool
@@ -30,7 +30,7 @@ class Note:
 
 
 def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, ...]) -> list[Note]:
-    """Return all notes on a right layer; ``asked`` are the promises, of which some are only tried when asked for."""
+    """Return notes on a layer whose output is right: on dropout, stored weights, fully masked rows and biases."""
     heads = max(handed.heads)
     layer = handed.build(heads, 2, RATE)
     with torch.no_grad():
@@ -49,13 +49,13 @@ def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, 
 
 
 def sequences(handed: HandedLayer, batch_size: int, number: int, size: int) -> list[Tensor]:
-    """Return random queries, keys and values that such a layer may get."""
+    """Return random queries, keys and values for a layer, some the same tensor if it takes fewer than three."""
     X = [torch.randn(batch_size, number, size) for _ in range(3)]
     return [X[0], X[min(1, handed.num_inputs - 1)], X[handed.num_inputs - 1]]
 
 
 def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
-    """Return notes on what a call returns (one tensor or more), and on whether two calls in evaluation agree."""
+    """Return a note on whether a layer's call returns a single tensor, the same each time in eval mode."""
     X, lengths = sequences(handed, 2, 3, hidden(layer, handed)), torch.tensor([3, 2])
     layer.eval()
     got, again = handed.call(layer, X, lengths), handed.output(layer, X, lengths)[0]
@@ -70,12 +70,12 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
 
 
 def hidden(layer: Any, handed: HandedLayer) -> int:
-    """Return num_hiddens, the size of the last axis of the layer's output."""
+    """Return the size of the last axis of a layer's output, ``num_hiddens``."""
     return len(handed.pairs(layer)[3][0])
 
 
 def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
-    """Return a note on what the layer outputs for an example without a valid key: zeros, NaN or an average."""
+    """Return a note on what a layer outputs for an example without a valid key: zeros, NaN or an average."""
     layer.eval()
     X, W = sequences(handed, 2, 3, hidden(layer, handed)), handed.pairs(layer)[3]
     try:
@@ -92,7 +92,7 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
 
 
 def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
-    """Return a note on which attention weights the layer reports: per head, averaged, or after dropout."""
+    """Return a note on the attention weights that a layer stores: missing, averaged over heads, or after dropout."""
     X, lengths = sequences(handed, 3, 5, hidden(layer, handed)), torch.tensor([5, 3, 4])
     num_heads = max(handed.heads)
     _, told = handed.output(layer.eval(), X, lengths)
@@ -119,7 +119,7 @@ def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 def right_weights(
     handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, causal: bool, in_out: bool
 ) -> Tensor:
-    """Return the attention weights that the formula gives."""
+    """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
     matrices, given, _ = handed.matrices(layer, max(handed.heads))
     matrices = [W.T for W in matrices] if in_out else matrices
     number = X[1].shape[1]
@@ -134,7 +134,7 @@ def right_weights(
 
 
 def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
-    """Find where dropout acts (on weights, output, both or nothing), and whether at the rate asked for."""
+    """Return a note on where a layer applies dropout (weights, output, both or nowhere), and at which rate."""
     size, lengths = hidden(layer, handed), torch.full((EXAMPLES,), 2)
     num_heads = max(handed.heads)
     matrices, given, _ = handed.matrices(layer, num_heads)
@@ -167,7 +167,7 @@ def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:
-    """Return how weights are dropped otherwise than each on its own, at ``RATE``; "" if they are not."""
+    """Describe what is wrong with dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
     kept = factors.abs() > 0.02
     if not sure.any():
         return ""
@@ -192,7 +192,7 @@ def in_what_way(factors: Tensor, sure: Tensor) -> str:
 
 
 def on_lengths(handed: HandedLayer) -> Note:
-    """Return whether the layer can be called without valid lengths, and then masks nothing."""
+    """Return a note on whether a layer can be called without valid lengths, and then masks nothing."""
     layer = handed.build(max(handed.heads), 2)
     X = sequences(handed, 2, 3, hidden(layer, handed))
     try:
@@ -208,7 +208,7 @@ def on_lengths(handed: HandedLayer) -> Note:
 
 
 def on_bias(handed: HandedLayer) -> Note:
-    """Return whether ``bias=True`` gives all four maps a bias, which takes part, and the default gives none."""
+    """Return a note on whether ``bias=True`` gives a learner's layer biases that it uses, and the default none."""
     num_heads = max(handed.heads)
     try:
         layer = handed.build(num_heads, 2, bias=True)

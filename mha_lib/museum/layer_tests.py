@@ -51,7 +51,7 @@ Test = Callable[[Implementation], str | None]
 
 
 def isolated(test: Test) -> Test:
-    """Make a test that runs in a process of its own, from a fixed random state, and never raises.
+    """Wrap a test of a layer so that it runs in its own process from a fixed seed, and returns errors as faults.
 
     What an implementation raises is what the test sees; one that does not end is cut short where the system can.
     """
@@ -67,7 +67,7 @@ def isolated(test: Test) -> Test:
 
 
 def finding_of(test: Test, implementation: Implementation) -> str | None:
-    """Run a test on an implementation with fixed random numbers; return its finding, an error included."""
+    """Run a test on a layer class from a fixed seed; return the fault found, or the error raised, or None."""
     try:
         with seeded(0):
             return test(implementation)
@@ -81,7 +81,7 @@ def finding_of(test: Test, implementation: Implementation) -> str | None:
 
 @isolated
 def shape(implementation: Implementation) -> str | None:
-    """Test the shapes of output and weights."""
+    """Test the shapes of a layer's output and attention weights; return the fault found, or None."""
     layer = build(implementation)
     output_of(layer, *random_inputs(), RAGGED)
     check_shape("attention_weights", layer.attention_weights, (BATCH_SIZE, NUM_HEADS, NUM_QUERIES, NUM_KEYS))
@@ -90,7 +90,7 @@ def shape(implementation: Implementation) -> str | None:
 
 @isolated
 def round_trip(implementation: Implementation) -> str | None:
-    """Test that ``merge_heads`` undoes ``split_heads``."""
+    """Test that a layer's ``merge_heads`` undoes its ``split_heads``; return the fault found, or None."""
     layer, (X, _, _) = build(implementation), random_inputs()
     back = layer.merge_heads(layer.split_heads(X))
     return None if torch.equal(back, X) else "merge_heads(split_heads(X)) is not X"
@@ -98,14 +98,14 @@ def round_trip(implementation: Implementation) -> str | None:
 
 @isolated
 def all_ones(implementation: Implementation) -> str | None:
-    """Test the output where every input is 1."""
+    """Test a layer's output for inputs of ones against a reference computation; return the fault found, or None."""
     layer, inputs = build(implementation), [*map(torch.ones_like, random_inputs()), RAGGED]
     return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
 
 
 @isolated
 def random_reference(implementation: Implementation) -> str | None:
-    """Test output and weights against the formula, on random input, in evaluation and in training.
+    """Test a layer's output and weights against a reference computation on random input; return a fault or None.
 
     One example has no valid key. In training, weights are kept as they were before dropout, and dropped at the rate
     that was asked for.
@@ -126,7 +126,7 @@ def random_reference(implementation: Implementation) -> str | None:
 
 @isolated
 def self_attention(implementation: Implementation) -> str | None:
-    """Test the output against the formula where queries, keys and values are one tensor."""
+    """Test a layer's output for self-attention against a reference computation; return the fault found, or None."""
     layer, (X, _, _) = build(implementation), random_inputs()
     inputs = X, X, X, RAGGED.clamp(max=NUM_QUERIES)
     return difference("the output", output_of(layer, *inputs), by_formula(layer, *inputs)[0])
@@ -134,7 +134,7 @@ def self_attention(implementation: Implementation) -> str | None:
 
 @isolated
 def token_perturbation(implementation: Implementation) -> str | None:
-    """Test that changing one token changes the outputs that may see it, and no others.
+    """Test that changing a token changes only the outputs that depend on it; return the fault found, or None.
 
     A query belongs to its own output. A key and its value may be seen by all queries of their example if they are
     valid, and by nobody if they are padding.
@@ -156,7 +156,7 @@ def token_perturbation(implementation: Implementation) -> str | None:
 
 @isolated
 def gradient(implementation: Implementation) -> str | None:
-    """Test that every parameter and every input gets a gradient, and a finite one.
+    """Test that every parameter and input gets a finite gradient other than 0; return the fault found, or None.
 
     The loss looks at examples that have valid keys; one example of the batch has none.
     """
@@ -177,7 +177,7 @@ def gradient(implementation: Implementation) -> str | None:
 
 @isolated
 def ragged_batch(implementation: Implementation) -> str | None:
-    """Test that each example of a padded batch gets the same output as alone, without padding.
+    """Test that each example of a padded batch has the same output as alone; return the fault found, or None.
 
     An example without valid keys gets zeros.
     """
@@ -196,7 +196,7 @@ def ragged_batch(implementation: Implementation) -> str | None:
 
 @isolated
 def called_again(implementation: Implementation) -> str | None:
-    """Test that a second call, with other lengths, gives the output that a new layer gives."""
+    """Test that a second call, with other lengths, gives what a new layer gives; return the fault found, or None."""
     layer, inputs = build(implementation), random_inputs()
     new = copy.deepcopy(layer)
     output_of(layer, *inputs, RAGGED)
@@ -221,7 +221,7 @@ TESTS: dict[str, Test] = {test.__name__.replace("_", " "): test for test in PANE
 
 @dataclass(frozen=True)
 class Report:
-    """Hold the result of each test: None if it finds nothing, otherwise one line that says what is wrong."""
+    """Hold the results of all tests of one layer: by test name, the fault found, or None."""
 
     name: str
     findings: Mapping[str, str | None]
@@ -238,7 +238,7 @@ class Report:
 
 
 def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Report:
-    """Run all tests of a panel on an implementation, and return their findings as a ``Report``."""
+    """Run all tests on a layer class, ``implementation``, and return the faults found as a ``Report``."""
     name = getattr(implementation, "__name__", type(implementation).__name__)
     try:
         findings = in_one_process(implementation, list(tests.values()))
@@ -248,7 +248,7 @@ def run(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Re
 
 
 def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> list[str | None]:
-    """Run tests in this process, one after the other, and return the finding of each; forks would be slower.
+    """Run several tests on a layer class in one process; return the fault that each finds, or None.
 
     Raises:
         MistakeError: the process was cut short.
@@ -258,7 +258,7 @@ def in_one_process(implementation: Implementation, looks: Sequence[Test]) -> lis
 
 
 def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -> Verdict:
-    """Return one sentence: the layer passes all tests, or which tests find a fault, with the first finding."""
+    """Run all tests on a layer class; return a verdict that says that all pass, or names those that find a fault."""
     if not isinstance(implementation, type):
         return Verdict("not yet", f"Give the class itself; this is {kind_of(implementation)}.")
     report = run(implementation, tests)
@@ -274,13 +274,13 @@ def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -
 def matrix(
     implementations: Mapping[str, Implementation], tests: Mapping[str, Test] = TESTS
 ) -> dict[str, dict[str, bool]]:
-    """Run every test on every implementation: name of an implementation → name of a test → whether it finds a fault."""
+    """Run every test on every layer class; return, by class name and test name, whether the test finds a fault."""
     reports = {name: run(implementation, tests) for name, implementation in implementations.items()}
     return {name: {test: test in report.caught_by for test in tests} for name, report in reports.items()}
 
 
 def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
-    """Return a table of which test catches which wrong layer: a line for each test, its number of catches last."""
+    """Format the result of ``matrix`` as a text table: a row for each test, with marks at the layers it finds wrong."""
     lines = {}
     for test in next(iter(caught.values()), {}):
         marks = {name: "×" if row[test] else "·" for name, row in caught.items()}
@@ -289,7 +289,7 @@ def as_text(caught: Mapping[str, Mapping[str, bool]]) -> str:
 
 
 def matrices_of(layer: Any) -> Sequence[Tensor]:
-    """Return W_q, W_k, W_v, W_o (and w_v of additive scores) of a layer, by name."""
+    """Return a layer's weight matrices W_q, W_k, W_v, W_o, and w_v if its scores are additive."""
     if hasattr(layer, "matrices"):
         return layer.matrices()
     w_v = [layer.w_v] if hasattr(layer, "w_v") else []
@@ -298,7 +298,7 @@ def matrices_of(layer: Any) -> Sequence[Tensor]:
 
 @torch.no_grad()
 def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor) -> tuple[Tensor, ...]:
-    """Compute what ``layer`` should give, one example and one head at a time, on valid keys alone.
+    """Compute the right output and weights from a layer's parameters, one example and one head at a time.
 
     It takes the layer's parameters, shares no code with it, needs no mask and knows no dropout.
 
@@ -322,12 +322,12 @@ def by_formula(layer: Any, queries: Tensor, keys: Tensor, values: Tensor, valid_
 
 
 def build(implementation: Implementation, dropout: float = 0.0, training: bool = False) -> Layer:
-    """Make a layer with random parameters, by an implementation's class."""
+    """Make a layer of the class ``implementation`` with random parameters, in training or eval mode."""
     return with_random_parameters(implementation(NUM_HIDDENS, NUM_HEADS, dropout).train(training), std=0.5)
 
 
 def with_random_parameters(layer: Any, std: float) -> Any:
-    """Return the same layer with new parameters, large enough for weights that are far from uniform."""
+    """Fill a layer's parameters with normal random numbers of standard deviation ``std``, and return the layer."""
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(std=std)
@@ -335,12 +335,12 @@ def with_random_parameters(layer: Any, std: float) -> Any:
 
 
 def random_inputs() -> list[Tensor]:
-    """Return queries, keys and values."""
+    """Return random queries, keys and values, each of shape (batch, number, num_hiddens)."""
     return [torch.randn(BATCH_SIZE, number, NUM_HIDDENS) for number in (NUM_QUERIES, NUM_KEYS, NUM_KEYS)]
 
 
 def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
-    """Return the layer's output, if it has the shape and the type of numbers of the queries."""
+    """Return a layer's output for ``inputs``; raise a MistakeError if its shape or dtype is not the queries'."""
     output, queries = layer(*inputs), inputs[0]
     check_shape("the output", output, tuple(queries.shape))
     if output.dtype != queries.dtype:
@@ -349,20 +349,22 @@ def output_of(layer: Layer, *inputs: Tensor) -> Tensor:
 
 
 def check_shape(name: str, got: Any, shape: tuple[int, ...]) -> None:
-    """Raise a MistakeError unless this is a tensor of that shape."""
+    """Raise a MistakeError unless ``got`` is a tensor of this shape; the message calls it ``name``."""
     if not isinstance(got, Tensor) or got.shape != shape:
         raise MistakeError(f"{name} must be a tensor of shape {shape}, got {got if got is None else kind_of(got)}")
 
 
 def with_new_token(X: Tensor, example: int, token: int) -> Tensor:
-    """Return a copy of X in which one token is replaced."""
+    """Return a copy of ``X`` in which one token of one example is replaced by random numbers."""
     X = X.clone()
     X[example, token] = torch.randn(X.shape[-1])
     return X
 
 
 def difference(name: str, got: Any, right: Tensor) -> str | None:
-    """Return a sentence on the first entry at which a tensor differs from the right one; NaN always differs."""
+    """Return a sentence on the first entry at which ``got`` differs from ``right``; None if they are equal.
+    NaN always differs.
+    """
     check_shape(name, got, tuple(right.shape))
     place = first_difference(got, right, equal_nan=False)
     if place is None:
@@ -373,7 +375,9 @@ def difference(name: str, got: Any, right: Tensor) -> str | None:
 
 
 def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str | None:
-    """Return the first output that changes though it is not at ``place`` (none is at ``()``), or stays though it is."""
+    """Describe the first output that wrongly changed, or did not change, between ``before`` and ``after``; else None.
+    Outputs at ``place`` must change, and no others; at ``()``, none.
+    """
     must_change = torch.zeros(before.shape[:2], dtype=torch.bool)
     if place:
         must_change[place] = True
@@ -386,7 +390,7 @@ def wrong_changes(before: Tensor, after: Tensor, place: tuple[int, ...]) -> str 
 
 
 def dropped_otherwise(implementation: Implementation) -> str | None:
-    """Return what is wrong with dropout in training: each weight must become 0, or be divided by 1 − RATE, on its own.
+    """Test that dropout acts on each attention weight alone, at the rate ``RATE``; return the fault found, or None.
 
     With two keys of chosen values, the weights that reach the values can be worked out from the output.
     """

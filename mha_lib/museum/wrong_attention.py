@@ -16,7 +16,8 @@ def attention(
     queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, b_q=0, b_k=0, b_v=0, b_o=0, w_v=None, past=None,
     only_weights=False,
 ):  # fmt: skip
-    """Compute multi-head attention: (batch, queries, num_hiddens), or the weights (batch, heads, queries, keys).
+    """Compute multi-head attention with these matrices; return the output, or with ``only_weights`` the weights.
+    Shapes: (batch, queries, num_hiddens), or (batch, heads, queries, keys).
 
     queries, keys, values (batch, number, features); allowed, bool, broadcasts to (batch, 1, queries, keys); matrices
     (num_hiddens, features of their input); w_v (heads, head size) makes the scores additive; past, old keys and values
@@ -38,17 +39,17 @@ def attention(
 
 @functools.cache
 def wrong_attentions() -> list[tuple[str, Callable]]:
-    """Return a message for each known mistake, and ``attention`` with this mistake made in it."""
+    """Return a pair (message, function) for each known mistake: ``attention`` with the mistake in its source code."""
     return [(text, with_edits(attention, edits)) for text, edits in rows_of(MISTAKES)]
 
 
 def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return a message for each known mistake, and ``program`` with this mistake in its argument ``attention``."""
+    """Return a pair (message, function) for each known mistake: ``program`` given a wrong function as ``attention``."""
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
 
 
 def running_softmax(scores, valid, block, above, below):
-    """Compute a softmax that reads blocks of keys, and subtracts the largest score so far from the scores of each.
+    """Compute a softmax over blocks of keys with a running maximum, with or without correcting earlier sums.
 
     ``above`` and ``below`` say whether the sums above and below the fraction bar are corrected when a larger score
     comes later.
@@ -62,27 +63,29 @@ def running_softmax(scores, valid, block, above, below):
 
 
 def low(scores, valid, number=-1e9, dim=-1):
-    """Compute a softmax in which masked scores are a finite number, as a wrong layer does."""
+    """Compute a softmax in which masked scores become the finite ``number`` instead of −∞, a typical mistake."""
     return scores.masked_fill(~valid, number).softmax(dim)
 
 
 def counted(valid):
-    """Return which queries have a position below the number of their valid keys, (b, 1, q, 1)."""
+    """Return which queries have a position below their number of valid keys, as a bool mask (b, 1, q, 1)."""
     return torch.arange(valid.shape[2])[:, None] < valid.sum(dim=-1, keepdim=True)
 
 
 def on_queries(valid):
-    """Return a mask that is laid on queries instead of keys, as a wrong layer does."""
+    """Return ``valid``, a mask of keys, applied to the queries instead: a typical mistake."""
     return (valid.mT if valid.shape[2] == valid.shape[3] else counted(valid)).expand_as(valid)
 
 
 def back(valid):
-    """Return how many positions each key is before each query, (q, k); the last query is at the last key."""
+    """Return how many positions before each query each key is, (q, k), for the sizes of a mask ``valid``.
+    The last query is at the last key.
+    """
     return torch.arange(valid.shape[3] - valid.shape[2], valid.shape[3])[:, None] - torch.arange(valid.shape[3])
 
 
 def by_length(valid, descending):
-    """Return a mask with its examples sorted by length, ascending or descending, as a wrong layer does."""
+    """Return ``valid``, a mask, with the batch's examples sorted by length: a typical mistake."""
     return valid[valid[:, 0, -1].sum(-1).argsort(descending=descending)]
 
 

@@ -20,7 +20,7 @@ MOST_STEPS, ALPHABET = 20, string.ascii_letters + string.digits + "+-"  # a step
 
 
 class BirthExplorer(LivePicture):
-    """Show a small model at several steps of its training: heads' maps, predictions, and a switch for each head.
+    """Show a small Transformer at several training steps in a widget: attention maps, predictions, and head switches.
 
     For learners who want to cut heads before and after the loss falls, on rows of their own. Browser and still picture
     compute with parameters rounded to float16.
@@ -103,6 +103,6 @@ class BirthExplorer(LivePicture):
 
 
 def foretold(row: str) -> list[int]:
-    """Return the positions whose letter followed the same letter before, and so can be predicted."""
+    """Return the positions i where row[i] equals the letter that followed the previous occurrence of row[i − 1]."""
     earlier = {i: row.rfind(row[i - 1], 0, i - 1) for i in range(1, len(row))}
     return [i for i, place in earlier.items() if place >= 0 and row[place + 1] == row[i]]

@@ -22,7 +22,7 @@ NONE, AT_FIRST, TOP_LEFT, BEFORE = MISTAKES
 
 
 class CacheStepper(LivePicture):
-    """Step through eight tokens with a causal head and a key-value cache, correct or with a mistake.
+    """Show in a widget, step by step, how a causal head with a key-value cache reads eight tokens, rightly or wrongly.
 
     For learners who want to see which cut of a text shows which mistake.
 

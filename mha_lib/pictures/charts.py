@@ -35,7 +35,7 @@ def regression_curves(
     points: str = "keys and values",
     caption: str | None = None,
 ) -> Picture:
-    """Draw training points, the curves that regress on them, and optionally the true function.
+    """Draw training points, several fitted regression curves, and optionally the true function, in one chart.
 
     Args:
         x_train, y_train: (n,), the dots.
@@ -67,7 +67,7 @@ def regression_curves(
 
 
 def read_ranges(curves: Mapping[str, Tensor]) -> str:
-    """Return an alternative text: the lowest and the highest point of each curve."""
+    """Return a text description of a chart: the lowest and the highest value of each curve."""
     known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
     ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
     return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
@@ -79,7 +79,7 @@ def _range(curve: Tensor) -> str:
 
 
 def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
-    """Return an alternative text: the root mean square distance of each curve from the true function."""
+    """Return a text description of a chart: each curve's root mean square distance from ``truth``."""
     if not curves:
         return "No curve yet."
     everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
@@ -91,7 +91,7 @@ def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
 def draw_pooling(
     points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
 ) -> Canvas:
-    """Draw points coloured by their weight for a query, the curve through them, and the attention row.
+    """Draw data points coloured by their attention weight for ``query``, the fitted curve, and the weights as a strip.
 
     Args:
         points, curve: x and y of each, rising in x.
@@ -128,7 +128,7 @@ def draw_pooling(
 def training_curves(
     steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
 ) -> Picture:
-    """Draw numbers over the steps of a training run.
+    """Draw curves of one or more numbers, such as losses, over the steps of a training run.
 
     Args:
         steps: (n,), the steps at which they are known.
@@ -153,7 +153,7 @@ def training_curves(
 
 
 def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
-    """Draw accuracy against the number of heads kept, for several orders, with the best and the worst sets.
+    """Draw accuracy against the number of heads kept, for several orders of removal, between best and worst sets.
 
     Args:
         curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
@@ -184,7 +184,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
 def head_ranks(
     importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
 ) -> Picture:
-    """Draw the rank of every head by each measure of importance as a table; 1 is the most important.
+    """Draw a table for each importance measure, with the rank of every head in its cells; 1 is the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
@@ -227,7 +227,7 @@ def head_ranks(
 
 
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
-    """Raise a ValueError unless each curve has one value for each x."""
+    """Raise a ``ValueError`` unless every curve has the shape of ``x``, which the message calls ``name``."""
     for curve_name, curve in curves.items():
         if curve.shape != x.shape:
             raise ValueError(
@@ -237,14 +237,14 @@ def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
 
 
 def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
-    """Return (name, values, colour, line style) for each curve."""
+    """Assign a colour and a line style to each curve, and return tuples (name, values, colour, line style)."""
     if len(curves) > len(LINES):
         raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
     return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
 
 
 def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Label the axes of a line chart, and draw a light frame."""
+    """Set the axis labels of a matplotlib chart, and hide its top and right frame lines."""
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
     panel.spines[["top", "right"]].set_visible(False)
@@ -267,7 +267,7 @@ def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
 
 
 def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
-    """Label the axes and each line (at its right end) of a line chart, and draw a light frame."""
+    """Label the axes of a matplotlib line chart, and write each line's name at its right end instead of a legend."""
     name_axes(panel, x_label, y_label)
     handles, names = panel.get_legend_handles_labels()
     low, high = panel.get_ylim()

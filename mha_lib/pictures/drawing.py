@@ -11,20 +11,20 @@ DRAWINGS = Path(__file__).with_name("drawings")
 
 
 def written_parts(root: ElementTree.Element) -> list[ElementTree.Element]:
-    """Return the parts of a drawing that hold words: names of code and formulas are none."""
+    """Return the text elements of an SVG tree that contain words, and not only code names or formulas."""
     return [
         part for part in root.iter() if part.tag.endswith(("text", "tspan")) and re.search("[a-z]{3}", part.text or "")
     ]
 
 
 def words(name: str) -> list[str]:
-    """Return what a drawing says, its title and description first."""
+    """Return all texts of the SVG drawing ``name``: its title, its description, then the words in it."""
     root = ElementTree.parse(DRAWINGS / f"{name}.svg").getroot()
     return [*("".join(root[place].itertext()) for place in (0, 1)), *(part.text or "" for part in written_parts(root))]
 
 
 class Drawing:
-    """Show an SVG drawing that ships with the package, with its alt text.
+    """Show an SVG drawing of this package in a notebook, with its alt text and a caption.
 
     Args:
         name: that of a file in ``mha_lib/pictures/drawings``.

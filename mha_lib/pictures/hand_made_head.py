@@ -16,7 +16,7 @@ ALIKE = 0.005  # weights that differ by less are told as equal
 
 
 class HandMadeHead(LivePicture):
-    """Show one attention head over words with named features, whose W_q and W_k the reader edits.
+    """Show in a widget one attention head over a few words, whose W_q and W_k the user can edit.
 
     For learners who want to write a head themselves: each word's query and key, and the weights.
 

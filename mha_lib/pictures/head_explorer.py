@@ -18,7 +18,7 @@ TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits
 
 
 class HeadExplorer(LivePicture):
-    """Switch the heads of a trained model on and off, and see its answers and its held-out accuracy.
+    """Show a trained model in a widget where heads can be switched off: attention maps, answers, held-out accuracy.
 
     For learners who want to see where heads look and what they are worth. A model of the task "digits" shows its
     image, and a digit can be drawn; other models show their tokens.

@@ -19,7 +19,7 @@ LINE, NAME, BAR = 19, 116, 110  # of the still picture, in pixels: a line's heig
 
 
 class HeadSwitches(LivePicture):
-    """Switch the heads of a small model on and off, beside the sets that importance measures would keep.
+    """Show in a widget a model's accuracy as heads are switched off, compared with the sets importance measures keep.
 
     For learners who want to see that a head's worth depends on the heads beside it.
 

@@ -28,7 +28,7 @@ def heatmaps(
     scale: str = "attention weight",
     caption: str | None = None,
 ) -> Picture:
-    """Draw attention weights as heat maps, one panel a head, with one scale from 0 to 1 and masked cells hatched.
+    """Draw attention weights as heat maps, one for each head, with one scale from 0 to 1 and masked cells hatched.
 
     >>> heatmaps(torch.tensor([[0.9, 0.1], [0.5, 0.5]]))
     Heat maps of attention weights, 1 × (2 queries × 2 keys). Strongest link, query → key: head 0: 0 → 0 0.90.
@@ -70,7 +70,7 @@ def heatmaps(
 
 
 def masked_keys(valid_lens: Tensor | None, num_queries: int, num_keys: int) -> Tensor:
-    """Return which keys are beyond their query's valid length: (num_queries, num_keys)."""
+    """Return a Boolean tensor (num_queries, num_keys), True where a key is beyond its query's valid length."""
     lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).cpu()
     if lengths.shape not in ((), (1,), (num_queries,)):
         raise ValueError(
@@ -91,7 +91,7 @@ def draw_maps(
     numbers: bool = False,
     scale: str = "attention weight",
 ) -> Canvas:
-    """Draw maps of weights (num_queries, num_keys) in rows of ``columns``, each ``side`` pixels on its longer side.
+    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
     cells, ``scale`` beside the scale.
@@ -142,7 +142,7 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
-    """Return an alternative text: the strongest link of each of the first four panels."""
+    """Return a description of attention maps: the query and key of the largest weight in each of the first four."""
     if not weights.numel():
         return tr("There are no weights.")
     parts, queries, keys = [], told_apart(queries), told_apart(keys)
@@ -173,7 +173,9 @@ def draw_over_image(
     name: str,
     query_patch: tuple[int, int] | None,
 ) -> Canvas:
-    """Draw an image and, in rows of ``columns``, each head's weights on its patches, from 0 to ``top``.
+    """Draw an image and, for each head, a heat map of its attention weights over the image's patches.
+
+    There are ``columns`` maps in a row, with a scale from 0 to ``top``.
 
     A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
     """
@@ -206,12 +208,12 @@ def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tupl
 
 
 def word_width(word: str) -> float:
-    """Return how wide the box around a word is."""
+    """Return the width in pixels of the box that is drawn around a word."""
     return font(32).getlength(word) / 2 + 14
 
 
 def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
-    """Draw words in boxes of these colours, (words, 3), from these left edges on; the one that looks has a frame."""
+    """Draw words in boxes with the colours ``shades`` and left edges ``lefts``, with a frame around word ``query``."""
     for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
         frame, width = "query" if i == query else None, word_width(word)
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
@@ -222,7 +224,7 @@ def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts:
 def draw_words(
     words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
 ) -> Canvas:
-    """Draw words shaded by one head's weights from one of them, with arcs to them, and a strip for each head below.
+    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
 
     Args:
         words: n of them, in one line.
@@ -260,7 +262,7 @@ def draw_words(
 
 
 def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the outline of the dark pixels of an image (height, width), as edges ((x, y), (x, y))."""
+    """Return the outline of the dark pixels of an image (height, width), as a list of edges ((x, y), (x, y))."""
     dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
     upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
     lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
@@ -268,7 +270,7 @@ def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def one_example(weights: Tensor) -> Tensor:
-    """Return the weights of one example as (num_heads, num_queries, num_keys), detached."""
+    """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU."""
     if weights.dim() not in (2, 3):
         raise ValueError(
             "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
@@ -280,14 +282,14 @@ def one_example(weights: Tensor) -> Tensor:
 
 
 def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
-    """Return the given labels, after a check of their number, or ``stem`` with numbers where none are given."""
+    """Return ``given`` as a list of ``count`` labels, or if it is None the default labels ``stem`` + 0, 1, 2, …."""
     if given is not None and len(given) != count:
         raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
     return [f"{stem}{i}" for i in range(count)] if given is None else list(given)
 
 
 def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
-    """Return rows and columns for ``count`` panels, as even as possible."""
+    """Return numbers of rows and columns for a grid of ``count`` panels with at most ``most_columns`` in a row."""
     if most_columns < 1:
         raise ValueError(f"columns must be at least 1, got {most_columns}")
     rows = -(-count // most_columns)
@@ -306,7 +308,7 @@ def draw_numbers(
     are_weights: bool = False,
     colour: str = "soft",
 ) -> None:
-    """Draw numbers (rows, columns) in cells below a title; weights are coloured, masked cells hatched."""
+    """Draw a matrix on ``canvas`` under a title, as cells with the numbers written in them, masked cells hatched."""
     canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
     digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
     for row, cells in enumerate(numbers.tolist()):
@@ -317,7 +319,7 @@ def draw_numbers(
 
 
 def widest(numbers: Tensor, digits: int) -> float:
-    """How many pixels the longest of these numbers takes in a cell."""
+    """Return the width in pixels of the longest of ``numbers`` when written with ``digits`` decimals."""
     return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
 
 

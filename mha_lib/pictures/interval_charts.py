@@ -21,7 +21,7 @@ def ranking_chart(
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
-    """Draw a ranking: each row a mean with its interval, with the random baseline as a grey band.
+    """Draw means with their intervals as rows of a chart, and the range of a random baseline as a grey band.
 
     Args:
         rows: name → mean, lower and upper end; drawn in this order from the top.
@@ -68,7 +68,7 @@ def curves_and_chance(
     y_label: str,
     caption: str | None = None,
 ) -> Picture:
-    """Draw curves, with an error bar at each point if errors are given, and a grey band of random orders.
+    """Draw curves, optionally with error bars, and a grey band for the range of a random baseline.
 
     Args:
         x: where the curves are known.

@@ -14,7 +14,7 @@ from mha_lib.pictures.picture import Canvas, signed
 
 
 class KernelExplorer(LivePicture):
-    """Explore kernel regression: drag the query and the bandwidth; see curve, kernel and attention weights.
+    """Show kernel regression in a widget with movable query and bandwidth: the curve, kernel and attention weights.
 
     For learners who want to see what a bandwidth does before they learn one.
 

@@ -20,7 +20,7 @@ MOST_HEADS = 25
 
 
 class LayerExplorer(LivePicture):
-    """Show the attention maps of a layer, with sliders for ``num_heads`` and ``valid_lens``.
+    """Show the attention maps of a layer in a widget, with sliders for ``num_heads`` and ``valid_lens``.
 
     With another number of heads the layer's projections are split anew, and not trained anew.
 
@@ -148,7 +148,7 @@ class LayerExplorer(LivePicture):
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:
-    """Return the names of the tokens of each sequence in ``X``, (batch, tokens, size); without names, their positions.
+    """Check the token names of each sequence in X and return them; if None, return the tokens' positions as names.
 
     Raises:
         ValueError: there is not one list for each sequence, or not one name for each token.

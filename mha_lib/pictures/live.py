@@ -49,7 +49,7 @@ body {{ margin: 16px auto; padding: 0 12px; max-width: 980px; font: 14px/1.4 sys
 
 @functools.cache
 def bundle(entry: str) -> str:
-    """Return a module of ``js/`` and all that it imports, as one text without imports and comments.
+    """Join the JavaScript module ``entry`` and all modules that it imports into one text, without comments.
 
     A front end gets a module as text, and a page may be opened from disk: neither could import its neighbours.
     """
@@ -68,7 +68,9 @@ def bundle(entry: str) -> str:
 
 
 def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
-    """Pack tensors into bytes, with their names and shapes; ``unpack`` in attention.js undoes it.
+    """Pack named tensors into one bytes object with a list of names and shapes, as float32 or (``halves``) float16.
+
+    ``unpack`` in attention.js undoes it.
 
     They travel as float32 or, with ``halves``, as float16, which has three decimal digits and takes half the room.
     """
@@ -81,12 +83,12 @@ def pack(tensors: dict[str, Tensor], *, halves: bool = False) -> dict[str, Any]:
 
 
 def pack_uint16(numbers: Any) -> bytes:
-    """Return whole numbers from 0 to 65,535 as two bytes each."""
+    """Encode whole numbers from 0 to 65,535 as bytes, two for each number."""
     return np.asarray(numbers, "<u2").tobytes()
 
 
 def pack_uint8(weights: Tensor) -> bytes:
-    """Return weights from 0 to 1 as one byte each."""
+    """Encode weights from 0 to 1 as bytes, one for each weight, with 255 for 1."""
     return (255 * weights).round().numpy().astype(np.uint8).tobytes()
 
 
@@ -94,12 +96,12 @@ CHOICE = {"sync": True, "choice": True}  # marks a trait that the reader of a pi
 
 
 def choice(trait: traitlets.TraitType) -> Any:
-    """Return a trait that the reader of a picture can set, too."""
+    """Mark a traitlet as a setting that the user of a widget can change in the browser, and return it."""
     return trait.tag(**CHOICE)
 
 
 class Place(traitlets.Int):
-    """Define a choice among ``count(picture)`` positions, counted from 0."""
+    """Define a widget setting (a traitlet) that is an index from 0 to ``count(widget)`` − 1."""
 
     metadata = CHOICE
 
@@ -115,7 +117,7 @@ class Place(traitlets.Int):
 
 
 class Heads(traitlets.Any):
-    """Define a choice of heads, pairs (layer, head), of a picture whose ``shape`` is (num_layers, num_heads)."""
+    """Define a widget setting (a traitlet) that is a list of heads, pairs (layer, head), of the widget's model."""
 
     metadata = CHOICE
 
@@ -131,7 +133,7 @@ class Heads(traitlets.Any):
 
 
 class Numbers(traitlets.Dict):
-    """Define a choice of tensors by name, as lists, each of the shape in ``picture.shapes``."""
+    """Define a widget setting (a traitlet) that holds tensors by name, as nested lists of fixed shapes."""
 
     metadata = CHOICE
 
@@ -148,7 +150,7 @@ class Numbers(traitlets.Dict):
 
 
 class OwnText(traitlets.Unicode):
-    """Define a choice of a text of the reader's own that the picture's ``read`` accepts, or none."""
+    """Define a widget setting (a traitlet): a text typed by the user that the widget's method ``read`` accepts."""
 
     metadata = CHOICE
 
@@ -163,7 +165,7 @@ class OwnText(traitlets.Unicode):
 
 
 class LivePicture(anywidget.AnyWidget):
-    """Compute a widget in the browser, with choices that Python can set: the base class of live pictures.
+    """Provide the base class of interactive figures: widgets drawn in the browser, with settings Python can change.
 
     Args:
         title: what the picture is, for screen readers and alt texts.
@@ -271,12 +273,12 @@ class LivePicture(anywidget.AnyWidget):
 
 
 def refuse(name: str, need: str, got: Any) -> None:
-    """Raise a ``traitlets.TraitError`` that says what a choice needs and what it got."""
+    """Raise a ``traitlets.TraitError`` which says that ``name`` must be ``need``, and that it got ``got``."""
     raise traitlets.TraitError(f"{name} must be {need}, got {got!r}")
 
 
 def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
-    """Return valid lengths, given as a list, a tuple or a tensor, as a list; refuse others."""
+    """Return ``value`` as a list of ``count`` valid lengths from 0 to ``most``; raise an error if it is not."""
     lengths = value.tolist() if isinstance(value, Tensor) else value
     fits = isinstance(lengths, list | tuple) and len(lengths) == count
     if not fits or any(type(length) is not int or not 0 <= length <= most for length in lengths):
@@ -285,9 +287,9 @@ def checked_lengths(value: Any, count: int, most: int, need: str) -> list[int]:
 
 
 def save_html(picture: LivePicture, path: str | Path) -> Path:
-    """Write an HTML page with the live picture: one file that needs no kernel and no network.
+    """Write an interactive figure to one HTML file that works without Python and without network; return the path.
 
-    The page opens in the picture's present state; a file of that name is replaced. Returns the path.
+    The page opens in the picture's present state; a file of that name is replaced.
     """
     path, state = Path(path), state_of("picture", picture.page_data())
     parts = {"title": html.escape(picture.title), "style": style(), "script": page_script([picture.module])}
@@ -296,7 +298,7 @@ def save_html(picture: LivePicture, path: str | Path) -> Path:
 
 
 def page_script(kinds: Iterable[str]) -> str:
-    """Return a script that replaces each still picture of a page by its live one, where the page holds its state.
+    """Return JavaScript that turns the still figures of an HTML page into interactive ones, for these kinds of figures.
 
     ``kinds`` are the modules of the pictures that the page may show.
     """
@@ -306,11 +308,11 @@ def page_script(kinds: Iterable[str]) -> str:
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:
-    """Return the state of the picture ``<figure data-mha-live="key">`` on a page, as JSON in a script element."""
+    """Return an HTML script element that holds the state of the page's figure ``key`` as JSON."""
     return f'<script type="application/json" data-mha-state="{html.escape(key)}">{as_json(state)}</script>'
 
 
 def as_json(state: dict[str, Any]) -> str:
-    """Return a state as JSON for a page; bytes as base64."""
+    """Return the state of a figure as JSON text for an HTML page, with bytes encoded as base64."""
     encoded = json.dumps(state, default=lambda value: {"base64": base64.b64encode(value).decode()})
     return encoded.replace("</", "<\\/")

@@ -20,7 +20,7 @@ CELL, SPACE = 46, 18  # of the still picture, in pixels: a number, and the space
 
 
 class MaskExplorer(LivePicture):
-    """Compare ``masked_softmax`` with fills of −1e6 and −∞ for one query, while its valid length changes.
+    """Compare in a widget ``masked_softmax`` with masking by −1e6 and by −∞, for one query and any valid length.
 
     Args:
         scores: (num_keys,), from 1 to 8 keys; left out, six scores of a short sentence.

@@ -19,7 +19,7 @@ def mixture_triangle(
     roles: tuple[str, str] = ("before", "after"),
     caption: str | None = None,
 ) -> Picture:
-    """Draw why a single head is not enough: the averages of each two of three vectors in a triangle.
+    """Draw the weighted means of each two of three vectors in a triangle, to show what one head cannot tell apart.
 
     A corner is a thing by itself, and a point lies nearer to a corner the more of it the average holds. The two panels
     show the same six points. The left one joins those with the same first thing, the right one those with the same

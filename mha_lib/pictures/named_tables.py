@@ -13,7 +13,7 @@ CELL = "padding:2px 6px;text-align:right;white-space:nowrap"
 
 
 class NamedTable:
-    """Show a matrix with named rows and columns; zeros are dots.
+    """Show a matrix as a table with named rows and columns, in which zeros are dots.
 
     >>> NamedTable(torch.eye(2), rows=["cat", "dog"], columns=["animal", "big"])
          animal  big

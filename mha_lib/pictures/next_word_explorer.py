@@ -24,7 +24,7 @@ from mha_lib.pictures.shared_with_js import weight_colours
 
 
 class NextWordExplorer(LivePicture):
-    """Show the ten likeliest next words of SmolLM2, with a switch and the attention map for each of 270 heads.
+    """Show a language model's ten likeliest next words in a widget where each of its 270 heads can be switched off.
 
     For learners who want to see what heads are for: cut some, and see whether the word holds; then cut as many others.
     Eight texts are kept. Where SmolLM2 is installed, the page asks for other cuts, and for texts of the reader's own.
@@ -148,12 +148,12 @@ class NextWordExplorer(LivePicture):
 
 
 def spelled(token: str) -> str:
-    """Return a token as one reads it: without the space before it, and a new line as a sign."""
+    """Return a token as shown to readers: without its leading space, a line break as ↵, an empty one as ␣."""
     return token.replace("\n", "↵").removeprefix(" ") or "␣"
 
 
 def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], title: str) -> Canvas:
-    """Draw the text in the colours of one head's weights, what comes next, ten bars, and a cell for each head.
+    """Draw a text shaded by one head's weights, its predicted next words as bars, and a grid of the heads removed.
 
     Args:
         place: which cut of ``text``.
@@ -193,7 +193,7 @@ def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], titl
 
 
 def how_chosen() -> str:
-    """Return the sentence that says that texts were chosen, and what happened on unchosen ones, by the kept results."""
+    """Return a note on how the example texts were selected, with figures for other texts from the stored results."""
     others = [row for row in cast(dict, load_results("next_word"))["read or known"] if not row["seen before"]]
     read = [row for row in others if row["says what was read"]]
     lost = [row for row in read if row["without"]["induction"]["word"] != row["whole"]["word"]]

@@ -24,7 +24,7 @@ SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 6  # a map, its title, the space after 
 
 
 class NumHeadsExplorer(LivePicture):
-    """Show models with 1 to 12 heads as bars of accuracy; choose a bar to see that model's maps and answers.
+    """Show in a widget the accuracy of models with 1 to 12 heads, and the chosen model's attention maps and answers.
 
     Each token names the two letters before and the two after it, or one and one; the row is a ring. All models have 24
     hidden units and the same training, and are kept by ``make weights``.
@@ -139,13 +139,13 @@ class NumHeadsExplorer(LivePicture):
 
 
 def percent(share: float) -> str:
-    """Return a share as text, with a decimal near 0 and near 1."""
+    """Format a share from 0 to 1 as a percentage, with one decimal only near 0 and near 100 %."""
     digits = 1 if 0.0005 < share < 0.0095 or 0.99 < share < 1 else 0
     return f"{100 * share:.{digits}f} %"
 
 
 def job(on_message: list[float]) -> str:
-    """Return in words what a head attends to, from its mean weight on each neighbour."""
+    """Describe in words which neighbours a head attends to, given its mean weight on each neighbour."""
     most = max(on_message)
     named = [message for message, weight in enumerate(on_message) if weight >= max(LEAST, most / 2)]
     if len(named) == 1:

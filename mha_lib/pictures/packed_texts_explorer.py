@@ -18,7 +18,7 @@ AGAIN, ON = POSITIONS = ["start again", "go on"]
 
 
 class PackedTextsExplorer(LivePicture):
-    """Move the border between two texts of one row, which a causal head with added positions reads.
+    """Show in a widget a causal head on two texts packed into one sequence, with a movable border between them.
 
     For learners who want to see what a wrong border, a missing mask or wrong positions do to the outputs.
 

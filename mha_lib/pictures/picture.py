@@ -40,7 +40,7 @@ Colour = str | tuple[int, ...]  # as Pillow takes them; in drawings also a name 
 
 
 class Picture:
-    """Hold a finished figure, its title, and a one-line text alternative.
+    """Hold a finished figure with its title, alt text and caption, and display it as an image in a notebook.
 
     In a notebook it shows as an image with alt text and a caption below it: what to notice, or, left out, the reading.
     ``print`` gives the text alone. The image travels inside the HTML, which is the one form whose alt text JupyterLab
@@ -101,7 +101,7 @@ class Picture:
 
 
 def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str = "") -> str:
-    """Return HTML of an image that is embedded; ``kind`` is its format, ``key`` names a live picture's state."""
+    """Return an HTML figure element with an embedded image of format ``kind``, its alt text and a caption."""
     source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     live = f' data-mha-live="{html.escape(key)}"' if key else ""
     return (
@@ -113,7 +113,7 @@ def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str
 
 
 def few_colours(image: Image.Image) -> bytes:
-    """Return an image as PNG bytes with a small palette."""
+    """Reduce an image to a small colour palette, and return it as PNG bytes."""
     image, buffer = image.convert("RGB"), io.BytesIO()
     codes = np.asarray(image, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     every, place, counts = np.unique(codes.ravel(), return_inverse=True, return_counts=True)
@@ -128,7 +128,7 @@ def few_colours(image: Image.Image) -> bytes:
 
 
 class Canvas:
-    """Draw on a light sheet; positions are pixels from the upper left corner inside the margin.
+    """Provide a blank image on which to draw text, boxes, lines and heat maps, at pixels from the upper left corner.
 
     Attributes:
         written: all words with their boxes, in order.
@@ -226,18 +226,18 @@ class Canvas:
 
 
 def short(weight: float) -> str:
-    """Return a weight as text for a cell: two digits, without the zero in front."""
+    """Format a weight from 0 to 1 for a table cell: two decimals without the leading zero, such as .25."""
     return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
 
 
 def signed(number: float, digits: int = 2) -> str:
-    """Return a number with ``digits`` digits, a real minus sign, and none in front of a zero."""
+    """Format a number with ``digits`` decimals and a true minus sign (−), and without a sign if it rounds to 0."""
     text = f"{number:.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 
 def font(size: int, text: str = "") -> ImageFont.FreeTypeFont:
-    """Return the font that matplotlib brings along, which has the signs that pictures need, or one for Han text."""
+    """Return the font of this size: matplotlib's DejaVu Sans, or a Chinese or Japanese one if ``text`` needs it."""
     own = FONTS / f"{chosen()}.otf"
     is_han = any(letter >= FIRST_HAN for letter in text) and own.exists()
     return _face(str(own) if is_han else "", size)
@@ -250,7 +250,7 @@ def _face(path: str, size: int) -> ImageFont.FreeTypeFont:
 
 
 def write_han(figure: Figure) -> None:
-    """Give all words of a chart a font with the Han characters of the chosen language, where it needs one."""
+    """Set a font with Chinese characters for all texts of a matplotlib figure, if the chosen language has one."""
     own = FONTS / f"{chosen()}.otf"
     if own.exists():
         fontManager.addfont(own)

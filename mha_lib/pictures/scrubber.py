@@ -11,7 +11,7 @@ from mha_lib.pictures.picture import Canvas
 
 
 class TrainingScrubber(LivePicture):
-    """Show the attention maps at each kept training step, with a slider over the steps.
+    """Show a model's attention maps during training in a widget, with a slider over the stored training steps.
 
     For learners who want to see a head come into being.
 

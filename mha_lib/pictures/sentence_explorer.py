@@ -16,7 +16,7 @@ MOST_TOKENS = 40  # what a page shows without growing too long
 
 
 class SentenceExplorer(LivePicture):
-    """Choose a word of a sentence and see its attention weights in all heads of a real model.
+    """Show in a widget the attention weights of a chosen word of a sentence in all heads of a pretrained model.
 
     For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
     the page asks for sentences of the reader's own.
@@ -115,7 +115,7 @@ class SentenceExplorer(LivePicture):
 
 
 def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
-    """Return sentences in the form that the page reads."""
+    """Pack sentences with their attention weights into a dictionary of bytes and tokens that the widget reads."""
     return {
         "weights": b"".join(pack_uint8(one.weights) for one in maps),
         "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],

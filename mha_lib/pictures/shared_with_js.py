@@ -16,7 +16,7 @@ TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
 
 
 def style() -> str:
-    """Return the style sheet of live pictures, without comments and indents."""
+    """Return the CSS of the interactive figures, without comments and line indents."""
     text = PALETTE.read_text(encoding="utf-8") + STYLE.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     return re.sub(r"\s*([{};])\s*", r"\1", text)
@@ -24,30 +24,30 @@ def style() -> str:
 
 @functools.cache
 def colours(dark: bool = False) -> dict[str, str]:
-    """Return every named colour, such as ``{"query": "#b4530a", …}``, on a light or on a dark ground."""
+    """Return the colour palette as a dictionary name → hex code, for a light or (``dark``) a dark background."""
     named = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6})\))?;", PALETTE.read_text(encoding="utf-8"))
     return {name: on_dark if dark and on_dark else on_light for name, on_light, on_dark in named}
 
 
 def bound(module: str, name: str) -> float:
-    """Return a numeric constant of a JavaScript module by its name."""
+    """Return the numeric constant ``name`` that the JavaScript file ``module`` defines."""
     found = re.search(rf"^const {name} = ([\d.]+);", (MODULES / module).read_text(encoding="utf-8"), re.MULTILINE)
     assert found, (module, name)
     return float(found[1])
 
 
 def head_colour(head: int) -> str:
-    """Return the colour of a head under black figures, the same in every picture; after eight they begin anew."""
+    """Return the colour of a head as a hex code, the same in every figure; colours repeat after eight heads."""
     return colours()[f"head-{head % 8}"]
 
 
 def rgb(colour: str) -> np.ndarray:
-    """Return red, green and blue of ``#rrggbb``, 0 to 255."""
+    """Convert a colour code ``#rrggbb`` to an array of red, green and blue from 0 to 255."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)], np.float64)
 
 
 def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
-    """Return the colours of weights on the one scale of this course: (…) from 0 to 1 -> (…, 3), uint8.
+    """Map weights from 0 to 1 to RGB colours on the common colour scale: (…) → (…, 3), uint8.
 
     Between its named colours the scale is straight in OKLab, where equal steps look equal, as ``color-mix(in oklab)``
     is in the browser. OKLab is a matrix times the cube roots of cone responses: what is straight in these is so there.
@@ -59,7 +59,7 @@ def weight_colours(weights: np.ndarray, dark: bool = False) -> np.ndarray:
 
 
 def is_dark(colour: np.ndarray) -> np.ndarray:
-    """Return whether white is easier to read on a colour (…, 3) than black, by the contrast ratio of WCAG 2."""
+    """Return whether white text has more contrast than black on a background colour (…, 3), by WCAG 2."""
     return _linear(colour) @ np.array([0.2126, 0.7152, 0.0722]) < 0.179
 
 

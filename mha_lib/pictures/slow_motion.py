@@ -18,7 +18,7 @@ VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
 
 
 class DotProductStepper(LivePicture):
-    """Step through dot-product attention for one query, number by number.
+    """Show scaled dot-product attention for one query step by step in a widget, with every number.
 
     For learners who want to follow the formula once by hand.
 

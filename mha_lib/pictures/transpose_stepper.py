@@ -21,7 +21,7 @@ CELL, STRIP = 40, 18  # pixels: the width of a number, and from one strip of all
 
 
 class TransposeStepper(LivePicture):
-    """Step through ``transpose_qkv`` and its inverse, with any axes in ``permute``.
+    """Show in a widget, step by step, how ``reshape`` and ``permute`` split features into heads and merge them again.
 
     A strip shows all numbers as they are read, row by row: ``reshape`` never changes their order, ``permute`` does.
 
@@ -79,7 +79,7 @@ class TransposeStepper(LivePicture):
 
 
 def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canvas:
-    """Draw the tables of a step of a trace on tagged tokens, in the colours of their heads, under its shape.
+    """Draw a tensor at one step of splitting features into heads, as tables of numbers coloured by their head.
 
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
@@ -103,7 +103,7 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
 
 
 def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None:
-    """Draw numbers as a strip across the canvas, in the colours of their heads, later tokens darker."""
+    """Draw a row of small boxes, one for each number, coloured by the head and shaded by the token it came from."""
     canvas.text(38, y + 6, name, size=10, anchor="rm")
     wide = (canvas.width - 2 * PAD - 46) / len(tags)
     for place, tag in enumerate(tags):
@@ -113,7 +113,7 @@ def draw_order(canvas: Canvas, y: float, name: str, tags: Sequence[int]) -> None
 
 
 def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
-    """Return a step's tensor as named tables; a table is a list of rows, a row a list of groups of numbers."""
+    """Split the tensor of a reshaping step, of 3 or 4 axes, into named tables: lists of rows of groups of numbers."""
     X = step.tensor
     if X.dim() == 3:
         return [(f"[{i}]", [[row] for row in table]) for i, table in enumerate(X.tolist())]
@@ -124,22 +124,22 @@ def tables_of(step: Step) -> list[tuple[str, list[list[list[int]]]]]:
 
 
 def table_width(rows: list[list[list[int]]]) -> float:
-    """Return the width of a table in cells, gaps between groups included."""
+    """Return the width of a table in units of a cell, including the gaps between groups of numbers."""
     return sum(len(group) for group in rows[0]) + PIECE_GAP * (len(rows[0]) - 1)
 
 
 def table_height(rows: list[list[list[int]]]) -> float:
-    """Return the height of a table in cells, gaps between rows of groups included."""
+    """Return the height of a table in units of a cell, including the gaps between rows."""
     return (len(rows) - 1) * row_pitch(rows) + 0.7
 
 
 def row_pitch(rows: list[list[list[int]]]) -> float:
-    """Return the distance in cells from the top of one row of a table to the top of the next."""
+    """Return the vertical distance between two rows of a table, in units of a cell."""
     return 0.7 + TOKEN_GAP * (len(rows[0]) > 1)
 
 
 def draw_table(canvas: Canvas, x: float, y: float, name: str, rows: list[list[list[int]]]) -> None:
-    """Draw a table of tagged numbers with its left upper corner at (x, y); a row of several groups gets a frame."""
+    """Draw a table of numbers at (x, y), each in a box coloured by its head; a row with several groups gets a frame."""
     canvas.text(x, y - 6, name, size=10, anchor="ls")
     for number, row in enumerate(rows):
         left, top = x, y + number * row_pitch(rows) * CELL
