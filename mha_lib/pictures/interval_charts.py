@@ -40,8 +40,8 @@ def ranking_chart(
     figure = Figure(figsize=(7.2, 0.27 * len(rows) + 0.9), layout="constrained")
     panel = figure.subplots()
     panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6")
-    above = {"transform": panel.get_xaxis_transform(), "ha": "center", "va": "bottom", "fontsize": 9}
-    panel.text(sum(chance) / 2, 1, chance_label, **above)
+    top = panel.get_xaxis_transform()  # where 1 is the upper end of the chart
+    panel.text(sum(chance) / 2, 1, chance_label, transform=top, ha="center", va="bottom", fontsize=9)
     colour, _ = LINES[0]
     for place, (mean, low, high) in enumerate(rows.values()):
         panel.plot([low, high], [place, place], color=colour, linewidth=2)
