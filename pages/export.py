@@ -8,22 +8,32 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CHECKING = HERE.parent / "mha_lib" / "checking"
-ROOMS = ("comparing", "diagnosis", "exercise", "running", "wording")
+LIBRARY = HERE.parent / "mha_lib"
+ROOMS = {
+    "checking": ("comparing", "diagnosis", "exercise", "running", "wording"),
+    "museum": ("handed_layer", "layer_calls", "layer_check", "layer_notes"),
+    "exercises": ("transposing", "whole_layer"),
+}
+SAYING = ("verdict.py", "layer.py")
 KEY = re.compile(r'\bsay\(\s*"([^"]+)"|(?:, |else )"((?:times what|is added|they come as)[^"]*)"')  # some are in tables
 
 
 def words():
     """The sentences that the verdict says, by the words it knows them by; and the tables it goes through."""
-    trees = {name: ast.parse((CHECKING / f"{name}.py").read_text(encoding="utf-8")) for name in ROOMS}
-    known = {re.sub(r"\{\w+\}", "{}", template) for tree in trees.values() for template in templates(tree)}
-    keys = {first or second for first, second in KEY.findall((HERE / "verdict.py").read_text(encoding="utf-8"))}
+    files = {name: LIBRARY / room / f"{name}.py" for room, names in ROOMS.items() for name in names}
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
+    found = {re.sub(r"\{\w+\}", "{}", template) for tree in trees.values() for template in templates(tree)}
+    known = {template for template in found if "\n" not in template}  # a table of mistakes is no sentence
+    said = "".join((HERE / name).read_text(encoding="utf-8") for name in SAYING)
+    keys = {first or second for first, second in KEY.findall(said)}
     tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
     lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}
-    errors = ast.literal_eval(table(trees["diagnosis"], "ERRORS"))
-    lists["ERRORS"] = [[alternatives(pattern), meaning] for pattern, meaning in errors.items()]
-    transposing = ast.parse((CHECKING.parent / "exercises" / "transposing.py").read_text(encoding="utf-8"))
-    lists["DIGITS"] = list(ast.literal_eval(table(transposing, "DIGITS")))
+    by_pattern = {"ERRORS": "diagnosis", "UNFINISHED": "handed_layer", "STEP_OF": "whole_layer"}
+    for name, room in by_pattern.items():
+        rows = ast.literal_eval(table(trees[room], name))
+        lists[name] = [[alternatives(pattern), meaning] for pattern, meaning in rows.items()]
+    lists["DIGITS"] = list(ast.literal_eval(table(trees["transposing"], "DIGITS")))
+    lists["SHARED"] = list(ast.literal_eval(table(trees["layer_calls"], "SHARED")))
     return {"sentences": {key: the_one(key, known) for key in sorted(keys)}, "lists": lists}
 
 
@@ -62,8 +72,9 @@ def the_one(key, known):
 
 
 def alternatives(pattern):
-    """A pattern cut at each | outside brackets, since MicroPython reads none there."""
+    """A pattern cut at each | outside brackets, since MicroPython reads none there, nor a reference to a group."""
     parts, depth = [""], 0
+    pattern = pattern.partition(".* at “.*")[0]
     for sign in pattern:
         depth += (sign == "(") - (sign == ")")
         if sign == "|" and not depth:

@@ -138,7 +138,7 @@ async function open() {
   const script = document.createElement("script");
   const decoder = new TextDecoder();
   parts = { script: decoder.decode(await unpacked(PARTS.runtime)) };
-  for (const name of ["wasm", "tensor.py", "verdict.py", "words.json", "data.json"]) {
+  for (const name of ["wasm", "tensor.py", "verdict.py", "layer.py", "words.json", "data.json"]) {
     parts[name] = await unpacked(PARTS[name]);
   }
   start(); // it loads beside the editor

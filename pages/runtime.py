@@ -18,7 +18,7 @@ from pages import export
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "page-runtime"
 PAGE = HERE.parent / "mha_lib" / "exercises" / "page.html"
-SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdict.py", "package-lock.json")
+SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdict.py", "layer.py", "package-lock.json")
 CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, which a worker can run from a file
     "export default _createMicroPythonModule;": "",
     "export async function loadMicroPython": "async function loadMicroPython",
@@ -87,6 +87,7 @@ def page(engine, wasm, editor):
         "wasm": wasm,
         "tensor.py": read["tensor.py"],
         "verdict.py": read["verdict.py"],
+        "layer.py": read["layer.py"],
         "words.json": json.dumps(export.words()),
     }
     listed = ",\n".join(f"{json.dumps(name)}: {json.dumps(packed(part))}" for name, part in parts.items())

@@ -6,6 +6,7 @@ devices and no speed. It is plain Python that CPython and MicroPython read: Micr
 """
 
 import math
+import random
 import sys
 from array import array
 from collections import namedtuple
@@ -919,6 +920,55 @@ def linear(X, W, b=None):
     return X @ W.T if b is None else X @ W.T + b
 
 
+def dropout(X, p=0.5, training=True):
+    return X._each(lambda x: x / (1 - p) if random.random() >= p else 0) if training else X
+
+
+class Module:
+    """A part of a network: called, it computes what its ``forward`` does."""
+
+    def __init__(self):
+        object.__setattr__(self, "training", True)
+
+    def __setattr__(self, name, value):
+        if isinstance(value, Module) and not hasattr(self, "training"):
+            raise AttributeError("cannot assign module before Module.__init__() call")
+        object.__setattr__(self, name, value)
+
+    def __call__(self, *given, **named):
+        return self.forward(*given, **named)
+
+    def train(self, mode=True):
+        self.training = mode
+        for part in self.__dict__.values():
+            if isinstance(part, Module):
+                part.train(mode)
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+
+class Linear(Module):
+    def __init__(self, in_features, out_features, bias=True):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        numbers = [random.random() - 0.5 for _ in range(in_features * out_features)]
+        self.weight, self.bias = _made(numbers, (out_features, in_features)), zeros(out_features) if bias else None
+
+    def forward(self, X):
+        return linear(X, self.weight, self.bias)
+
+
+class Dropout(Module):
+    def __init__(self, p=0.5):
+        super().__init__()
+        self.p = p
+
+    def forward(self, X):
+        return dropout(X, self.p, self.training)
+
+
 class Space:
     """A module such as ``torch``: names, and where they are missing the tensor's methods as functions."""
 
@@ -936,8 +986,9 @@ class Space:
 
 
 _give_operators()
-F = Space({"linear": linear, "normalize": normalize}, ("softmax", "relu"))
-nn = Space({"functional": F}, ("nothing",))
-NOT_TORCH = "math sys array namedtuple ALL EACH OF_TWO ALIASES OTHER_NAMES F Space Cut TOP LIMITS".split()
+F = Space({"linear": linear, "normalize": normalize, "dropout": dropout}, ("softmax", "relu"))
+nn = Space({"functional": F, "Module": Module, "Linear": Linear, "Dropout": Dropout}, ("nothing",))
+NOT_TORCH = "math random sys array namedtuple ALL EACH OF_TWO ALIASES OTHER_NAMES F Space Cut TOP LIMITS".split()
+NOT_TORCH += ["Module", "Linear", "Dropout"]
 torch = Space({name: value for name, value in globals().items() if name[0] != "_" and name not in NOT_TORCH})
 torch.bool, torch.float, torch.int, torch.long, torch.double = bool_, float32, int64, int64, float64

@@ -106,7 +106,7 @@ def equal(got, right):
 
 def kind_of(value):
     if isinstance(value, T.Tensor):
-        return say("a tensor of shape", value.shape)
+        return say("a tensor of shape {}", value.shape)
     name = type(value).__name__
     name = ("an " if name[0].lower() in "aeiou" else "a ") + name
     return f"{name} of {len(value)}" if isinstance(value, (list, tuple, dict)) else name
@@ -206,7 +206,8 @@ class Result:
         got, right = self.numbers, self.right
         if self.error:
             error = ": ".join([x for x in self.error if x]).rstrip(".")
-            return say("at “", error, trimmed(self.line, 60)) if self.line else say("your code raises {}", error)
+            at = trimmed(self.line, 60)
+            return say("your code raises {} at “{}”", error, at) if at else say("your code raises {}", error)
         if got is None:
             return say("your function returns", kind_of(right) + " is needed", given(self.value))
         if got.shape != right.shape:
@@ -355,7 +356,7 @@ PROPERTIES = (
 def boundary(results, names, stages):
     """Which kind of call is right and which is wrong: by the stages of the check, or by one argument."""
     if len(stages) > 1 and all(stages):
-        yield say(", but not", ", ".join(stages[:-1]), stages[-1])
+        yield say("Right {}, but not {}.", ", ".join(stages[:-1]), stages[-1])
     told = []
     for number, name in enumerate(names):
         values = [(one.trial[number], one.problem() is None) for one in results if isinstance(one.trial[number], int)]
@@ -382,7 +383,7 @@ class Checker:
         if T.IS_MICROPYTHON:  # which makes slices by indexing alone, and would compute 2.0 * X by float(X)
             names["slice"] = lambda *ends: T.Cut()[ends[0] : ends[1]] if len(ends) > 1 else T.Cut()[: ends[0]]
             names["float"] = lambda x=0.0: float(x.item() if isinstance(x, T.Tensor) else x)
-        exec(self.data["helpers"], names)
+        exec(compile(self.data["helpers"], "<helpers>", "exec"), names)  # whose lines are not the learner's
         return names
 
     def check(self, source):
@@ -414,7 +415,7 @@ class Checker:
             return Result(trial, right, None, (kind, said), line)
         for name, before, after in zip(self.data["names"], trial, own):
             if isinstance(before, T.Tensor) and not same_numbers(before, after):
-                raise Mistake(say("in place, which spoils", f"`{name}`"))
+                raise Mistake(say("result is right: work on a new tensor", f"`{name}`"))
         if value is None or value is Ellipsis:
             raise NotYet(say("printing is not") if "print(" in source else say("nothing so far."))
         return Result(trial, right, value)

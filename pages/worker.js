@@ -12,16 +12,16 @@ function print(line) {
 
 async function start(parts) {
   python = await globalThis.loadMicroPython({ wasm: parts.wasm, heapsize: 32 << 20, linebuffer: true, stdout: print });
-  for (const name of ["tensor.py", "verdict.py", "words.json", "data.json"]) {
+  for (const name of ["tensor.py", "verdict.py", "layer.py", "words.json", "data.json"]) {
     python.FS.writeFile("/" + name, parts[name]);
   }
   python.runPython(`
 import gc, json, sys
 sys.path.append("/")
-import verdict
+import layer, verdict
 sys.modules["torch"] = verdict.T.torch
 verdict.use(json.load(open("/words.json")))
-checker = verdict.Checker(json.load(open("/data.json")))
+checker = layer.checker(json.load(open("/data.json")))
 `);
   postMessage({ ready: true });
 }

@@ -6,7 +6,7 @@ Taken from Noto Sans CJK (SIL Open Font License 1.1), which must be installed; o
 import subprocess
 
 from fontTools import subset
-from fontTools.ttLib import TTCollection
+from fontTools.ttLib import TTFont
 
 from tools import translations
 
@@ -17,8 +17,8 @@ PLAIN = "".join(map(chr, range(32, 127))) + "·×→−√…“”（），：�
 
 def letters(language):
     """All letters of what code says in a language."""
-    texts = [*translations.translated(translations.STRINGS, language).values()]
-    for stem, other in translations.pages():
+    texts = []
+    for stem, other in translations.catalogues():
         if other == language:
             words, code = translations.translated(stem, language), translations.of_code(stem)
             texts += [words[block] for block in words.keys() & code]
@@ -27,16 +27,9 @@ def letters(language):
 
 def write(language):
     """Write the font of a language."""
-    found = subprocess.run(
-        ["fc-match", "--format=%{file}", FACES[language]], capture_output=True, text=True, check=True
-    ).stdout
-    faces = TTCollection(found, lazy=True).fonts
-    (face,) = [
-        face
-        for face in faces
-        if face["name"].getDebugName(4) == FACES[language] + " Regular"
-        or face["name"].getDebugName(1) == FACES[language]
-    ]
+    asked = ["fc-match", "--format=%{file}\n%{index}", f"{FACES[language]}:style=Regular"]
+    file, number = subprocess.check_output(asked, text=True).split("\n")
+    face = TTFont(file, fontNumber=int(number), lazy=True)
     options = subset.Options(layout_features=[], hinting=False, name_IDs=[0, 1, 2, 3, 4, 5, 6, 13, 14])
     maker = subset.Subsetter(options)
     maker.populate(text=letters(language))

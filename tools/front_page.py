@@ -17,21 +17,8 @@ HERE = Path(__file__).resolve().with_name("site")
 README = HERE.parents[1] / "README.md"
 ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \| (\d+) \|$", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
-# Which of its pictures a notebook shows, counted from 0; one that is not here has none.
-ON_THE_CARD = {
-    "00_start_here": 2,
-    "01_attention_pooling": 5,
-    "02_scoring_functions": 4,
-    "03_multi_head_attention": 5,
-    "04_transpose_qkv": 0,
-    "05_block_and_torch_layer": 0,
-    "06_heads_at_work": 3,
-    "07_head_importance": 0,
-    "08_head_pruning": 0,
-    "09_heads_today": 0,
-    "10_bug_museum": 0,
-    "11_heads_being_born": 3,
-}
+# Which of its pictures a notebook shows, counted from 0; one that is not here shows its first, if it has any.
+ON_THE_CARD = {"00": 2, "01": 5, "02": 4, "03": 5, "06": 3, "11": 3}
 KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
 CARD = """::::{{grid-item-card}} {number} · {title}
 :link: {stem}
@@ -48,12 +35,10 @@ PICTURE = """
 :class-img-top: mha-still"""
 
 
-def card_picture(notebook, stem):
-    """The image of a card: its alt text, its kind and its bytes."""
+def images(notebook):
+    """The images of a notebook: the alt text, the kind and the bytes in base64 of each."""
     outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
-    images = [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
-    alt, kind, data = images[ON_THE_CARD[stem]]
-    return alt, kind, base64.b64decode(data)
+    return [image for data in outputs for image in IMAGE.findall(data.get("text/html", ""))]
 
 
 class Row(NamedTuple):
@@ -71,12 +56,6 @@ def rows():
     return [Row(*found) for found in ROW.findall(README.read_text(encoding="utf-8"))]
 
 
-def as_sentence(text):
-    """With a large first letter and a full stop; words in code are plain."""
-    plain = text.replace("`", "")
-    return f"{plain[0].upper()}{plain[1:]}."
-
-
 def cards(stories, folder):
     """The cards of all notebooks that README's map names; their images go into the folder.
 
@@ -86,9 +65,9 @@ def cards(stories, folder):
     folder.mkdir()
     for row in rows():
         picture = ""
-        if row.stem in ON_THE_CARD:
-            alt, kind, image = card_picture(stories[row.stem], row.stem)
-            (folder / f"{row.number}.{kind}").write_bytes(image)
+        if found := images(stories[row.stem]):
+            alt, kind, data = found[ON_THE_CARD.get(row.number, 0)]
+            (folder / f"{row.number}.{kind}").write_bytes(base64.b64decode(data))
             picture = PICTURE.format(image=f"{row.number}.{kind}", alt=alt.split(". ")[0])
         text = f"{row.text[0].upper()}{row.text[1:]}"
         yield CARD.format(**row._asdict() | {"picture": picture, "text": text})

@@ -46,6 +46,7 @@ class Lab:
         self.folder, self.log = folder, private / "lab.log"
         self.token = secrets.token_hex(16)
         self.address = f"http://127.0.0.1:{free_ports(1)[0]}"
+        settle(private)
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterlab", *self.options()], env=environment(private), stdout=log, stderr=log
@@ -118,6 +119,20 @@ def environment(private):
     }
 
 
+def settle(private):
+    """Write settings without which a page is now and then not what was asked for, on a busy machine."""
+    config, settings = private / "jupyter_config_dir/labconfig", private / "jupyterlab_settings_dir/@jupyterlab"
+    contents = {
+        # Where no notebook is open, JupyterLab shows its launcher: at times in front of the next notebook.
+        config / "page_config.json": {"disabledExtensions": {"@jupyterlab/launcher-extension": True}},
+        # Two saves at the same time, one by JupyterLab itself, would ask which of the two is to be kept.
+        settings / "docmanager-extension/plugin.jupyterlab-settings": {"lastModifiedCheckMargin": 1000 * PATIENCE},
+    }
+    for path, content in contents.items():
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(content))
+
+
 class Heard:
     """What a page does that nobody sees: errors in its console, with what is thrown and not caught, and requests."""
 
@@ -157,6 +172,7 @@ class NotebookPage:
             page.goto(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
         self.panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         self.panel.locator(".jp-Notebook-ExecutionIndicator").wait_for()
+        page.wait_for_function(f"jupyterapp.shell.currentWidget?.context?.path === '{path}'")
         # The toolbar says "idle" before the kernel can take work; what is run then is lost.
         self.do(
             "const context = jupyterapp.shell.currentWidget.sessionContext;"

@@ -72,8 +72,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Ask every address that the project cites whether it still answers.")
     parser.add_argument("--timeout", type=float, default=30, help="seconds after which a server counts as silent")
     arguments = parser.parse_args()
-    listed = subprocess.run(
-        ["git", "ls-files", "--", *TEXTS, *OURS], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    all_answer = check(ROOT, listed.stdout.splitlines(), ROOT / "build" / "links", arguments.timeout)
+    names = subprocess.check_output(["git", "ls-files", "--", *TEXTS, *OURS], cwd=ROOT, text=True).splitlines()
+    all_answer = check(ROOT, names, ROOT / "build" / "links", arguments.timeout)
     sys.exit(0 if all_answer else "Some addresses do not answer: see above.")

@@ -28,6 +28,7 @@ LIVE = re.compile(r'data-mha-live="(\w+)"')
 ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are saved
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
+SOURCE = address.files(address.project())
 SHARED_IMAGE = "num_heads_shared.png"
 ON_A_PAGE = re.compile(r'`exercises\.page\("(\w+)"\)`')  # a call that writes a page, which the site has
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
@@ -90,7 +91,7 @@ def page_state(saved):
     return {name: value for name, value in state.items() if not str(value).startswith("IPY_MODEL_")}
 
 
-def follow_links(text, place, source):
+def follow_links(text, place, source=SOURCE):
     """A text in which links to files that the site does not hold lead to the project's own files, or are plain words.
 
     Args:
@@ -141,7 +142,7 @@ def run(path):
 def page(name):
     """A page beside the notebooks, whose links to cells lead to the names that ``write`` gives them."""
     text = (notebooks.NOTEBOOKS / name).read_text(encoding="utf-8")
-    return CELL.sub(r"](#\1)", follow_links(text, notebooks.NOTEBOOKS, address.files(address.project())))
+    return CELL.sub(r"](#\1)", follow_links(text, notebooks.NOTEBOOKS))
 
 
 def linked_cells():
@@ -155,7 +156,7 @@ def write(notebook, target, linked=(), place=notebooks.NOTEBOOKS):
     fold(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = follow_links(cell.source, place, address.files(address.project()))
+            cell.source = follow_links(cell.source, place)
             up = "../" * (place.name in LANGUAGES)
             cell.source = ON_A_PAGE.sub(rf'<a href="{up}write/\1.html">\g<0></a>', cell.source)
             cell.source = f"({cell.id})=\n{cell.source}" if cell.id in linked else cell.source
@@ -169,9 +170,7 @@ def write_elsewhere(folder):
     paths = sorted(ELSEWHERE.glob("*.ipynb"))
     for path in paths:
         write(notebooks.read(path), folder / path.name, place=ELSEWHERE)
-    text = follow_links(
-        (ELSEWHERE / "README.md").read_text(encoding="utf-8"), ELSEWHERE, address.files(address.project())
-    )
+    text = follow_links((ELSEWHERE / "README.md").read_text(encoding="utf-8"), ELSEWHERE)
     names = "\n".join(path.stem for path in paths)
     (folder / "README.md").write_text(f"{text}\n```{{toctree}}\n:hidden:\n\n{names}\n```\n", encoding="utf-8")
 
@@ -193,7 +192,7 @@ def write_languages(folder, runs):
         for stem in pages.keys() - {"README"}:
             write(pages[stem], folder / language / translations.target(stem, language).name, place=place)
         if "README" in pages:
-            start = follow_links(pages["README"].cells[0].source, place, address.files(address.project()))
+            start = follow_links(pages["README"].cells[0].source, place)
             start = re.sub(r"(?s)<a [^>]*><picture>.*?</a>", lambda _: shown["heads"], start)
             start = re.sub(r"(?m)^!\[.*\]\(.*\)$", lambda _: shown["sentence"], start)
             names = "\n".join(stem for stem in stems if stem != "README")
@@ -204,9 +203,9 @@ def write_languages(folder, runs):
 
 
 def write_front_door(folder):
-    """The sign of the site, the image that stands beside a link to it, and the page for addresses that it lacks."""
-    shutil.copy(HERE / "favicon.svg", folder / "_static")
-    shutil.copy(ROOT / "img" / SHARED_IMAGE, folder / "_static")
+    """The sign of the site, its style, the image beside a link to it, and the page for addresses that it lacks."""
+    for file in (HERE / "favicon.svg", HERE / "site.css", ROOT / "img" / SHARED_IMAGE):
+        shutil.copy(file, folder / "_static")
     here = address.site(address.project()) or ""  # the page is shown at every address, so that relative links may fail
     page = (HERE / "404.html").read_text(encoding="utf-8")
     missing = page.format(start=f"{here}index.html", search=f"{here}search.html")
@@ -253,7 +252,6 @@ def main(folder):
     )
     write_exercises(folder / "extra" / "write", stories)
     write_front_door(folder)
-    shutil.copy(HERE / "site.css", folder / "_static")
     (folder / "_static" / "live.css").write_text(style(), encoding="utf-8")
     kinds = {state["kind"] for state, _ in shown.values()} | set(front_page.KINDS)
     script = live.page_script(kinds)

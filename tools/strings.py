@@ -5,7 +5,10 @@ file, in the tables below, whose entries are handed to it one by one, and in the
 """
 
 import ast
+import functools
+import itertools
 import re
+import sys
 from pathlib import Path
 
 from tools.notebooks import NOTEBOOKS
@@ -16,19 +19,18 @@ OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "
 IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 
 
+@functools.cache
 def strings():
     """Each message, with the files that it stands in."""
-    found = {}
-    for path in sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]):
-        for message in of_python(path) if path.suffix == ".py" else of_javascript(path):
-            if (file := path.relative_to(ROOT).as_posix()) not in found.setdefault(message, []):
-                found[message].append(file)
-    for module, messages in of_tables():
-        path = Path(module.__file__).relative_to(ROOT).as_posix()
+    files, found = sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]), {}
+    of_files = ((path, of_python(path) if path.suffix == ".py" else of_javascript(path)) for path in files)
+    of_modules = ((Path(module.__file__), messages) for module, messages in of_tables())
+    for path, messages in itertools.chain(of_files, of_modules):
         for message in messages:
-            if path not in found.setdefault(message, []):
-                found[message].append(path)
-    return {message: files for message, files in found.items() if message.strip(" ,")}  # separators: languages.toml
+            found.setdefault(message, {})[path.relative_to(ROOT).as_posix()] = None
+    return {
+        message: list(paths) for message, paths in found.items() if message.strip(" ,")
+    }  # separators: languages.toml
 
 
 def of_python(path):
@@ -69,7 +71,7 @@ def of_tables():
     """Messages that are handed to ``tr`` one by one: modules, and what they hold."""
     from mha_lib import exercises
     from mha_lib.checking import diagnosis, running, verdict
-    from mha_lib.exercises import first_pruning, setup_check, transposing, whole_layer
+    from mha_lib.exercises import setup_check, transposing
     from mha_lib.models import pretrained
     from mha_lib.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
     from mha_lib.pictures import drawing, num_heads_explorer
@@ -88,13 +90,7 @@ def of_tables():
     yield pretrained, pretrained.NAMED_HEADS.values()
     yield num_heads_explorer, num_heads_explorer.NAMES
     yield drawing, drawing.words("multi_head_attention")
-    steps = ["The idea", "The shapes", "To begin with"]
-    for module, names in (
-        (transposing, OF_NOTEBOOK_00[:1]),
-        (whole_layer, OF_NOTEBOOK_00[1:3]),
-        (first_pruning, OF_NOTEBOOK_00[3:]),
-    ):
-        for name in names:
-            exercise = exercises.COURSE[name]
-            yield module, [*steps, *exercise.hints.values(), getattr(exercise, "praise", "")]
-            yield module, [text for text, _ in getattr(exercise, "mistakes", [])]
+    for exercise in map(exercises.COURSE.get, OF_NOTEBOOK_00):
+        module = sys.modules[exercise.__module__]
+        yield module, [*exercise.hints, *exercise.hints.values(), getattr(exercise, "praise", "")]
+        yield module, [text for text, _ in getattr(exercise, "mistakes", [])]

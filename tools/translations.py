@@ -19,7 +19,6 @@ paragraph says again.
 import argparse
 import copy
 import difflib
-import functools
 import itertools
 import json
 import os
@@ -96,16 +95,10 @@ def english(stem, language="en"):
     return notebook
 
 
-@functools.cache
-def strings_once():
-    """The strings of the code, read once."""
-    return strings()
-
-
 def wanted(stem):
     """Each message of the English, with the ids of the cells, or the files of the code, that it stands in."""
     if stem == STRINGS:
-        return strings_once()
+        return strings()
     found = {}
     for cell in english(stem).cells:
         read = messages if cell.cell_type == "markdown" else code_messages.messages
@@ -117,7 +110,7 @@ def wanted(stem):
 def of_code(stem):
     """The messages that are code's, or within code."""
     if stem == STRINGS:
-        return set(strings_once())
+        return set(strings())
     cells = [cell for cell in english(stem).cells if cell.cell_type == "code"]
     return {block for cell in cells for block in code_messages.messages(cell.source)}
 

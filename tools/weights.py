@@ -31,23 +31,15 @@ def main() -> None:
     figures = {}
     for name, task in TASKS.items():
         model = fit(task, SEED)
-        (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
-        figures[name] = how(model, task.steps) | {
-            "accuracy": round(task.accuracy(model), 4),
-            "exact_match": round(task.exact_match(model), 4),
-        }
-        print(name, figures[name])
+        right = {"accuracy": round(task.accuracy(model), 4), "exact_match": round(task.exact_match(model), 4)}
+        figures[name] = ship(name, model, task.steps, right)
     for attends in (False, True):
         model, name = fit_recurrent(attends, SEED), weights_name(attends)
-        (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
-        figures[name] = how(model, STEPS) | {"right_words": right_words_by_length(model)}
-        print(name, figures[name])
+        figures[name] = ship(name, model, STEPS, {"right_words": right_words_by_length(model)})
     for kind in SCHEMES:
         model, name = train_positional(kind, SEED, STEPS_TO_SHIP), places_name(kind)
-        (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
         right = round(right_letters(model, held_out_repeats()).float().mean().item(), 4)
-        figures[name] = how(model, STEPS_TO_SHIP) | {"right_letters": right}
-        print(name, figures[name])
+        figures[name] = ship(name, model, STEPS_TO_SHIP, {"right_letters": right})
     (FOLDER / FILE).write_bytes(save(measure_heads_needed()))
     figures["neighbours"] = {"seeds": list(SEEDS), "steps": NEIGHBOURS_STEPS, "torch": torch.__version__.split("+")[0]}
     print("neighbours", figures["neighbours"])
@@ -62,14 +54,18 @@ def right_words_by_length(model: RecurrentEncoderDecoder) -> dict[str, float]:
     return {str(length): round(right_words(model, length), 4) for length in (4, 8, 12, 16)}
 
 
-def how(model: nn.Module, steps: int) -> dict:
-    """How a model was trained, and its size."""
-    return {
+def ship(name: str, model: nn.Module, steps: int, right: dict) -> dict:
+    """Write a model's weights; return and print how it was trained, its size, and how often it is ``right``."""
+    (FOLDER / f"{name}.safetensors").write_bytes(save(model.state_dict()))
+    figures = {
         "seed": SEED,
         "steps": steps,
         "torch": torch.__version__.split("+")[0],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        **right,
     }
+    print(name, figures)
+    return figures
 
 
 if __name__ == "__main__":

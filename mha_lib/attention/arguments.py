@@ -145,7 +145,7 @@ def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
 def check_sequences(
     queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS, groups: bool = False
 ) -> None:
-    """Raise an error unless queries, keys and values agree in rank, batch size, dtype and device.
+    """Raise an error unless queries, keys and values fit together in rank, batch, number of keys, dtype and device.
 
     With ``groups``, keys and values may have fewer heads than the queries, by a whole factor.
     """
@@ -278,7 +278,7 @@ def check_attention(attention: nn.Module | None, kind: type[nn.Module], dropout:
 
 
 def refuse_older_order(layer: nn.Module, older: Sequence[object], by_position: str, by_keyword: str) -> None:
-    """Raise a TypeError if ``older`` holds surplus positional arguments, as in a call in the order of older d2l."""
+    """Raise a TypeError if a call passes surplus positional arguments (``older``), as calls of an older d2l do."""
     if older:
         name, keywords = type(layer).__name__, by_keyword.replace(",", "=…,")
         raise TypeError(

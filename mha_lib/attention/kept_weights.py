@@ -66,7 +66,7 @@ def lazy_weights(
 
 
 def nothing_was_kept() -> Tensor:
-    """Raise the RuntimeError for reading the attention weights of a call that kept no inputs to compute them from."""
+    """Raise the RuntimeError for asking for attention weights after a call whose queries and keys were not stored."""
     raise RuntimeError(
         "attention_weights: the call kept no inputs to compute them from (keep_inputs is False). Ask for them in the "
         "call, layer(…, need_weights=True), or set keep_inputs or keep_weights of its attention to True, and call again"

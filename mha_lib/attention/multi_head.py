@@ -10,7 +10,7 @@ from mha_lib.attention.pooling import AttentionPooling, linear
 
 
 def split_heads(X: Tensor, num_heads: int) -> Tensor:
-    """Split the features into heads: (b, n, h · d) -> (b, h, n, d), a view.
+    """Split the features of ``X`` into heads and return a view: (b, n, h · d) -> (b, h, n, d).
 
     >>> split_heads(torch.zeros(2, 5, 12), num_heads=3).shape
     torch.Size([2, 3, 5, 4])
@@ -34,7 +34,7 @@ def merge_heads(X: Tensor) -> Tensor:
 
 
 def transpose_qkv(X: Tensor, num_heads: int) -> Tensor:
-    """Split into heads and merge the head axis with the batch axis: (b, n, h · d) -> (b · h, n, d).
+    """Split the features into heads and merge the head axis with the batch axis: (b, n, h · d) -> (b · h, n, d).
 
     >>> transpose_qkv(torch.zeros(2, 5, 12), num_heads=3).shape
     torch.Size([6, 5, 4])

@@ -28,7 +28,7 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
 
 
 def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
-    """Repeat keys or values shared by several query heads for each of them: (b, g, k, d) -> (b, h, k, d)."""
+    """Repeat shared keys or values so that each query head gets its own copy: (b, g, k, d) -> (b, h, k, d)."""
     if X.dim() < 4 or X.shape[1] == queries.shape[1]:
         return X
     return X.unsqueeze(2).expand(-1, -1, queries.shape[1] // X.shape[1], -1, -1).flatten(1, 2)

@@ -109,7 +109,7 @@ def random_results(results: Sequence[Result]) -> Iterator[str]:
 
 def boundary(results: Sequence[Result], names: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
     """Yield a sentence that says in which test calls a learner's function is right and in which it is wrong.
-    The calls are told apart by the stages of a check, or by one argument.
+    The calls differ in their group of test cases (``stages``) or in one argument (``names``).
 
     An argument tells them apart if it is True or False, or a whole number that is larger, or smaller, in all wrong
     calls; and if it is the only one that does.
@@ -154,7 +154,7 @@ def wrong_parts(text: str, numbers: list[str]) -> str:
 
 def marks(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[str]:
     """Yield sentences on what all wrong tensors in ``pairs`` (given, right) have in common, such as NaN.
-    Their shapes are right.
+    Nothing is yielded if a shape is wrong.
     """
     if not pairs or any(got.shape != right.shape for got, right in pairs):
         return

@@ -9,6 +9,7 @@ import html
 import inspect
 import json
 import math
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,23 @@ from mha_lib.checking.comparing import Result, outcome_of
 from mha_lib.checking.edits import source_of_answer
 from mha_lib.checking.exercise import FunctionExercise, used_by
 from mha_lib.checking.help_in_steps import NEEDED_TRIES, find
+from mha_lib.exercises.layer_on_a_page import layer_data
 from mha_lib.exercises.transposing import tags_in_words
+from mha_lib.exercises.whole_layer import layer_by_formula
 from mha_lib.models.training import seeded
 
-PAGES = ("transpose_qkv", "transpose_output", "masked_weights", "sum_over_heads")  # those that have one
+PAGES = ("transpose_qkv", "transpose_output", "layer_by_formula", "masked_weights", "sum_over_heads")  # that have one
 MASKED_SOFTMAX = """
 def masked_softmax(scores, valid_lens=None):
     if valid_lens is None:
         return scores.softmax(-1)
-    lengths = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-    valid = torch.arange(scores.shape[-1]) < lengths[:, :, None]
+    shapes = (scores.shape[0],), (scores.shape[0], scores.shape[-2])
+    if valid_lens.shape not in shapes:
+        raise ValueError(f"valid_lens must have shape {shapes[0]} or {shapes[1]}, got {valid_lens.shape}")
+    lengths = valid_lens.reshape([len(valid_lens)] + [1] * (scores.dim() - 3) + [-1, 1])
+    valid = torch.arange(scores.shape[-1]) < lengths
     return scores.masked_fill(~valid, torch.finfo().min).softmax(-1) * valid
-"""  # as it is there for 3-D scores; the library's own also takes other masks
+"""  # as it is there for lengths; the library's own also takes other masks
 
 
 def page(name: str, folder: str | Path = ".") -> Path:
@@ -58,13 +64,15 @@ def all_pages(folder: str | Path) -> list[Path]:
 def page_of(name: str) -> str:
     """Return the HTML text of the page on which one solves the exercise ``name`` in a browser."""
     empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
-    data = exercise_data(find(name))
-    shown = {key: data.pop(key) for key in ("doc", "hints", "solution", "start", "tries")} | {"name": name}
-    helper = ", and notebook 00's `masked_softmax`" * bool(data["helpers"])
-    shown["unchecked"] = " Gradients are not checked on this page." * ("gradient" in shown["doc"])
+    data = data_of(find(name))
+    keys = ("doc", "hints", "solution", "start", "tries", "unchecked")
+    shown = {key: data.pop(key) for key in keys} | {"name": name}
+    named = [f"`{helper}`" for helper in re.findall(r"def (\w+)", data["helpers"])]
+    helpers = f", and notebook 00's {', '.join(named)}" * bool(named)
+    shown["unchecked"] = f" {shown['unchecked']} are not checked on this page." * bool(shown["unchecked"])
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
-    shown["doc"] += f"\n\nAt hand are `torch`, `F` and `math`{helper}.{shown['unchecked']}"
-    parts = {"@@NAME@@": html.escape(name), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    shown["doc"] += f"\n\nAt hand are `torch`, `nn`, `F` and `math`{helpers}.{shown['unchecked']}"
+    parts = {"@@NAME@@": html.escape(data["name"]), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
     for mark, text in parts.items():
         empty = empty.replace(mark, text)
     return empty
@@ -78,6 +86,14 @@ def as_json(data: object) -> str:
 def packed(text: str) -> str:
     """Compress ``text`` with gzip, and return it as base64 text."""
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def data_of(exercise: Any) -> dict[str, Any]:
+    """Return what a page needs of an exercise that is answered by a class or a function."""
+    if exercise is not layer_by_formula:
+        return exercise_data(exercise)
+    data = layer_data(encoded)
+    return {**data, "helpers": MASKED_SOFTMAX + data["helpers"], "tries": NEEDED_TRIES}
 
 
 def exercise_data(exercise: Any) -> dict[str, Any]:
@@ -100,6 +116,7 @@ def exercise_data(exercise: Any) -> dict[str, Any]:
         "solution": exercise.solution,
         "start": f"def {exercise.__name__}({', '.join(names)}):\n    # your code\n    ...\n",
         "tries": NEEDED_TRIES,
+        "unchecked": "Gradients" * ("gradient" in (inspect.getdoc(exercise) or "")),
         "tags": exercise.numbers_in_words is tags_in_words,
         "helpers": MASKED_SOFTMAX if "masked_softmax" in source_of_answer(exercise.right) else "",
         "stages": [[where, [next(calls) for _ in trials]] for where, trials in stages.items()],

@@ -309,7 +309,7 @@ class FoundHeads:
 
 
 def of(model: nn.Module, *inputs, **named) -> FoundHeads:
-    """Find all attention layers and their heads in any torch model by running it on an example.
+    """Find the attention layers of a torch model, and their heads, by running it on an example; return ``FoundHeads``.
 
     Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.
 

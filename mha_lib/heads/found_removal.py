@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.before_mixing import plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
-from mha_lib.heads.watching import Attended, Watch
+from mha_lib.heads.watching import Watch
 
 if TYPE_CHECKING:
     from mha_lib.heads.any_model import FoundHeads
@@ -102,14 +102,14 @@ def _cut(
             f"group of {len(layer.group(0))}, or whole groups"
         )
     axis = _axis_of_heads(mixing, layer)
-    one, rows = _rows_of_each(model, layer, example)
+    attention, rows = _rows_of_each(model, layer, example)
     for parameter, (dim, mask) in rows.items():
         _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
     columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
     columns[kept] = True
     _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
     numbers = _names_of_numbers(found.model)
-    return _fit_sizes(model, layer, one, (len(kept), num_groups), numbers, example, expected)
+    return _fit_sizes(model, layer, attention, (len(kept), num_groups), numbers, example, expected)
 
 
 def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
@@ -137,8 +137,8 @@ def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
 @torch.enable_grad()
 def _rows_of_each(
     model: nn.Module, layer: FoundLayer, example: Inputs
-) -> tuple[Attended, dict[str, tuple[int, Tensor]]]:
-    """By parameter: the axis, and for each head on which of its lines the head depends, (h, size)."""
+) -> tuple[nn.Module, dict[str, tuple[int, Tensor]]]:
+    """The module that attends; by parameter the axis, and for each head the lines on which it depends, (h, size)."""
     names = {module: name for name, module in model.named_modules()}
     needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
     for parameter in needed:
@@ -187,13 +187,13 @@ def _rows_of_each(
                 mask = found[f"{module}.weight"][1]
                 if own[name].shape[0] == mask.shape[1]:
                     found[name] = (0, mask)
-    return one, found
+    return one.module, found
 
 
 def _fit_sizes(
     model: nn.Module,
     layer: FoundLayer,
-    one: Attended,
+    attention: nn.Module,
     sizes: tuple[int, int],
     numbers: set[tuple[type, str]],
     example: Inputs,
@@ -204,7 +204,7 @@ def _fit_sizes(
     old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
     (h, g), d = old, layer.head_size
     becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
-    holder = model.get_submodule(common_name(names[one.module], layer.mixing))
+    holder = model.get_submodule(common_name(names[attention], layer.mixing))
     for linear in holder.modules():
         weight = getattr(linear, "weight", None)
         if isinstance(linear, nn.Linear):
@@ -213,7 +213,7 @@ def _fit_sizes(
             setattr(linear, "nf", weight.shape[1])  # noqa: B010 (to mypy a module's attributes are modules)
     places = [
         (module, name, value, becomes[value])
-        for module in dict.fromkeys((one.module, holder))
+        for module in dict.fromkeys((attention, holder))
         for name, value in vars(module).items()
         if type(value) is int and not name.startswith("_") and becomes.get(value, value) != value
         if (type(module), name) not in numbers

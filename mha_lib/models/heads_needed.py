@@ -46,7 +46,7 @@ class HeadsNeeded:
 
 @functools.cache
 def heads_needed() -> dict[tuple[int, int], HeadsNeeded]:
-    """Load the stored results of models that predict neighbouring letters, by (number of letters, number of heads).
+    """Load the stored results of models that predict neighbouring letters, by their numbers of letters and of heads.
 
     Raises:
         FileNotFoundError: this copy of the library lacks the file; the message says how to get it.

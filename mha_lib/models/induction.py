@@ -287,7 +287,7 @@ def _look(model: AttentionOnly, rows: InductionBatch) -> tuple[Tensor, float, fl
 
 def weight_on_right_keys(weights: Tensor, rows: InductionBatch) -> Tensor:
     """Return each head's mean attention weight on the token from which the next letter can be copied.
-    Shapes: (num_layers, b, num_heads, q, k) -> (num_layers, num_heads).
+    Shapes: weights (num_layers, b, num_heads, q, k) -> (num_layers, num_heads).
 
     The mean is over the queries after which the next letter can be predicted.
     """

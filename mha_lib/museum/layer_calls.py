@@ -44,7 +44,7 @@ def transposed(trial: tuple) -> tuple:
 
 
 class LayerCalls:
-    """Call a learner's layer on all test cases, in stages such as one head or padding, and hold the outcomes.
+    """Call a learner's layer on all test cases, in groups such as one head or padding, and hold the outcomes.
 
     Attributes:
         stages: name of a stage → its calls.

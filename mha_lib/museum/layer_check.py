@@ -270,7 +270,7 @@ def wrong_in(results: Iterable[Result]) -> list[Result]:
 
 
 def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return the names of the test stages in which at least one call gave a wrong output."""
+    """Return the names of the groups of test cases (``stages``) with at least one wrong result."""
     return [name for name, results in stages.items() if wrong_in(results)]
 
 
@@ -292,7 +292,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Describe in a sentence in which test stages a layer is right and in which it is wrong."""
+    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")
@@ -315,7 +315,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists test stages, and the ways in which their calls shared queries, keys and values."""
+    """Return a phrase that lists groups of test cases, and how these shared queries, keys and values."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

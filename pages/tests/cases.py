@@ -2,7 +2,49 @@
 
 import inspect
 
-STYLES = {  # bodies of the functions
+STYLES = {  # bodies of the functions, or of a class's method forward
+    "layer_by_formula": """
+        pairs = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
+        Q, K, V = (W(X).unflatten(-1, (self.num_heads, -1)) for W, X in pairs)
+        scores = torch.einsum("bqhp,bkhp->bhqk", Q, K) * Q.shape[-1] ** -0.5
+        if valid_lens is not None:
+            scores = scores.masked_fill(torch.arange(keys.shape[1]) >= valid_lens.view(-1, 1, 1, 1), -math.inf)
+        self.attention_weights = scores.softmax(-1).nan_to_num(0)
+        return self.W_o(torch.einsum("bhqk,bkhp->bqhp", self.dropout(self.attention_weights), V).flatten(2))
+
+        maps, outputs, p = [], [], queries.shape[-1] // self.num_heads
+        for head in range(self.num_heads):
+            own = slice(head * p, (head + 1) * p)
+            Q, K, V = self.W_q(queries)[..., own], self.W_k(keys)[..., own], self.W_v(values)[..., own]
+            maps.append(masked_softmax(Q @ K.mT / math.sqrt(p), valid_lens))
+            outputs.append(self.dropout(maps[-1]) @ V)
+        self.attention_weights = torch.stack(maps, dim=1)
+        return self.W_o(torch.cat(outputs, dim=-1))
+
+        b, n, d = queries.shape
+        maps = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
+        Q, K, V = [W(X).view(b, -1, self.num_heads, d // self.num_heads).transpose(1, 2) for W, X in maps]
+        self.attention_weights = masked_softmax(Q @ K.transpose(-2, -1) / math.sqrt(Q.size(-1)), valid_lens)
+        return self.W_o((self.dropout(self.attention_weights) @ V).transpose(1, 2).reshape(b, n, d))
+
+        maps, output = [], self.W_o.bias if self.W_o.bias is not None else 0
+        columns = self.W_o.weight.chunk(self.num_heads, 1)
+        parts = [X.chunk(self.num_heads, -1) for X in (self.W_q(queries), self.W_k(keys), self.W_v(values))]
+        for q, k, v, o in zip(*parts, columns):
+            maps.append(masked_softmax(torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5, valid_lens))
+            output = output + torch.bmm(F.dropout(maps[-1], self.dropout.p, self.training), v) @ o.T
+        self.attention_weights = torch.stack(maps, 1)
+        return output
+
+        split = lambda X: X.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        scores = split(self.W_q(queries)) @ split(self.W_k(keys)).mT / (queries.shape[-1] / self.num_heads) ** 0.5
+        if valid_lens is not None:
+            valid = torch.arange(keys.shape[1])[None, :] < valid_lens[:, None]
+            scores = torch.where(valid[:, None, None, :], scores, -1e9)
+        self.attention_weights = F.softmax(scores, dim=-1)
+        heads = self.dropout(self.attention_weights) @ split(self.W_v(values))
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+""",
     "transpose_qkv": """
     X = X.reshape(X.shape[0], X.shape[1], num_heads, -1).permute(0, 2, 1, 3)
     return X.reshape(-1, X.shape[2], X.shape[3])
@@ -111,18 +153,50 @@ STYLES = {  # bodies of the functions
     return torch.cat(outputs, 2) @ W_o.T
 """,
 }
+LAYER = """class MultiHeadAttention(nn.Module):
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, nn.Dropout(dropout)
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(num_hiddens, num_hiddens, bias=bias) for _ in range(4))
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+"""
+VALID = "(torch.arange(scores.shape[-1]) < valid_lens[:, None, None])"
+WEIGHTS, FILL = "masked_softmax(scores, valid_lens)", "scores if valid_lens is None else scores.masked_fill"
+WRONG_LAYERS = f"""
+/ math.sqrt(Q.shape[-1]) -> _ || math.sqrt(Q.shape[-1]) -> math.sqrt(h) || math.sqrt(Q.shape[-1]) -> Q.shape[-1]
+    || math.sqrt(Q.shape[-1]) -> math.sqrt(queries.shape[-1]) || / math.sqrt -> * math.sqrt || self.W_v(values) ->
+    self.W_k(values) || self.W_v(values) -> self.W_v(keys) || self.W_k(keys) -> self.W_q(keys) || self.W_q(queries)
+    -> self.W_k(queries) ; self.W_k(keys) -> self.W_q(keys) || transpose_qkv(self.W_v(values), h) ->
+    self.W_v(values).reshape(K.shape) || transpose_output(heads, h) -> heads.reshape(queries.shape) ||
+    transpose_output(heads, h) -> heads || .repeat_interleave(h, dim=0) -> .repeat(h) || .repeat_interleave(h,
+    dim=0) -> _ || self.W_o( -> ( || return self -> return queries + self || self.dropout(weights), V -> weights, K
+    || {WEIGHTS} -> scores.softmax(-1) || {WEIGHTS} -> scores.softmax(1) || {WEIGHTS} -> ({FILL}(~{VALID},
+    0.0)).softmax(-1) || {WEIGHTS} -> ({FILL}(~{VALID}, -100.0)).softmax(-1) || {WEIGHTS} -> ({FILL}({VALID},
+    -1e9)).softmax(-1) || {WEIGHTS} -> scores.exp() / scores.exp().sum(-1, keepdim=True) || {WEIGHTS} ->
+    {WEIGHTS}.softmax(-1) || {WEIGHTS} -> scores || h = self.num_heads -> h = 1 || self.dropout(weights) ->
+    F.dropout(weights, self.dropout.p) || self.attention_weights = -> weights_by_head = || = weights.unflatten(0,
+    (-1, h)) -> = weights || = weights.unflatten(0, (-1, h)) -> $.mean(1) || = weights.unflatten -> =
+    self.dropout(weights).unflatten || bias=bias -> bias=False || bias=bias -> bias=True || transpose_output(heads,
+    h)) -> $, weights || if valid_lens is not None: -> if True: || K.transpose(1, 2) -> K || self.num_heads =
+    num_heads -> pass || super().__init__() -> pass || self.W_q = -> self.wq = || return self -> self ||
+    self.W_q(queries) -> self.W_q(queries.mul_(2)) => wrong
+"""
 RETURNS = """-R; R[:1]; [R]; (R,); list(R); R.tolist(); R + 1; R * 3; R.mT; R.sum(1); R.flip(0); R.roll(1, 1); None; 'R'
 R.shape; R[None]; R.mT.view(-1); R + Q; R @ R; R * 0; R / 2; R > 0; R.long(); R.abs(); R * R; R.softmax(-1); R.mean(0)
 R.reshape(len(R) / 1, -1)"""  # what is returned instead of the right result R: slips of any exercise
 
 
-def right_answers(exercise):
+def right_answers(exercise, worked):
     """The sources of five right answers, behind the worked one."""
+    if exercise.__name__ == "layer_by_formula":
+        return [worked, *(LAYER + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("\n\n"))]
     head = f"def {exercise.__name__}({', '.join(inspect.signature(exercise.right).parameters)}):\n"
-    return [exercise.solution, *(head + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("\n\n"))]
+    return [worked, *(head + body.strip("\n") + "\n" for body in STYLES[exercise.__name__].split("\n\n"))]
 
 
 def other_answers(solution):
     """Wrong answers by no table: what is returned is changed in the worked answer's last line."""
     head, _, last = solution.rstrip().rpartition("return ")
-    return [f"{head}R = {last}\n    return {code.strip()}\n" for code in RETURNS.replace("\n", ";").split(";")]
+    indent = head.rpartition("\n")[2]
+    return [f"{head}R = {last}\n{indent}return {code.strip()}\n" for code in RETURNS.replace("\n", ";").split(";")]

@@ -7,21 +7,20 @@ import gzip
 import inspect
 import json
 import linecache
-import math
 import re
 import subprocess
 import sysconfig
 from pathlib import Path
 
 import cases
+import layer
 import pytest
-import torch
 import verdict
 
-from mha_lib import exercises, masked_softmax
+from mha_lib import exercises
 from mha_lib.checking import running
 from mha_lib.checking.edits import rows_of, source_of_answer
-from mha_lib.exercises import on_a_page
+from mha_lib.exercises import on_a_page, whole_layer
 from pages import export, runtime
 
 
@@ -35,48 +34,58 @@ def here(monkeypatch):
 @functools.cache
 def data_of(name):
     verdict.use(export.words())
-    return json.loads(on_a_page.as_json(on_a_page.exercise_data(exercises.COURSE[name])))
+    return json.loads(on_a_page.as_json(on_a_page.data_of(exercises.COURSE[name])))
 
 
 @pytest.fixture(params=on_a_page.PAGES)
 def pair(request):
     """An exercise, and the check of its page."""
-    return exercises.COURSE[request.param], verdict.Checker(data_of(request.param))
+    return exercises.COURSE[request.param], layer.checker(data_of(request.param))
 
 
-def by_kernel(exercise, source):
-    """What the kernel says of an answer."""
+def by_kernel(exercise, name, source):
+    """What the kernel says of an answer; of dropout and gradients a page says nothing."""
     file = f"<answer {hash(source)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    names = {"torch": torch, "F": torch.nn.functional, "math": math, "masked_softmax": masked_softmax}
+    names = dict(whole_layer.AT_HAND)
     exec(compile(source, file, "exec"), names)
-    return exercise(names[exercise.__name__])
+    said = exercise(names[name])
+    return said.state, said.text.replace("Dropout acts on the weights. ", ""), said.evidence.replace("gradients, ", "")
 
 
 def listed_mistakes(exercise):
     """The sources of the mistakes that stand in an exercise's table, as edits of the right answer."""
+    if exercise.__name__ == "layer_by_formula":
+        return edited(cases.WRONG_LAYERS, data_of(exercise.__name__)["solution"])
     decorator = ast.parse(inspect.getsource(exercise.right)).body[0].decorator_list[0]
     [table] = [keyword.value for keyword in decorator.keywords if keyword.arg == "mistakes"]
     tables = eval(compile(ast.Expression(table), "table", "eval"), exercise.right.__globals__)
-    right = re.sub("  # .*", "", source_of_answer(exercise.right))
-    for _, edits in (row for table in ([tables] if isinstance(tables, str) else tables) for row in rows_of(table)):
-        yield re.sub("|".join(map(re.escape, edits)), lambda found, edits=edits: edits[found[0]], right)
+    tables = [tables] if isinstance(tables, str) else tables
+    return [source for each in tables for source in edited(each, source_of_answer(exercise.right))]
+
+
+def edited(table, right):
+    """The right answer with each edit of a table."""
+    right = re.sub("  # .*", "", right)
+    return [
+        re.sub("|".join(map(re.escape, own)), lambda found, own=own: own[found[0]], right) for _, own in rows_of(table)
+    ]
 
 
 def differing(exercise, checker, sources):
     """Of which answers the page says another class of verdict than the kernel, and of which another name."""
     states, texts = [], []
     for source in sources:
-        kernel, own = by_kernel(exercise, source), checker.check(source)
+        kernel, own = by_kernel(exercise, checker.data["name"], source), tuple(checker.check(source).values())
         both = source, kernel, own
-        states += [both] * (kernel.state != own["state"])
-        texts += [both] * ((kernel.text, kernel.evidence) != (own["text"], own["evidence"]))
+        states += [both] * (kernel[0] != own[0])
+        texts += [both] * (kernel != own)
     return states, texts
 
 
 def test_right_answers_in_six_styles(pair):
     exercise, checker = pair
-    sources = cases.right_answers(exercise)
+    sources = cases.right_answers(exercise, checker.data["solution"])
     assert [checker.check(source)["state"] for source in sources] == ["right"] * 6
     assert differing(exercise, checker, sources) == ([], [])
 
@@ -91,14 +100,14 @@ def test_mistakes_that_are_programs_have_their_names(pair, monkeypatch):
     given = iter(())
     monkeypatch.setattr(checker, "namespace", lambda: {exercise.__name__: lambda *_: next(given)})
     for row in checker.data["mistakes"]:
-        if any(row["wrong"]) and all("r" in told for told in row["of"]):
+        if any(row.get("wrong", ())) and all("r" in told for told in row["of"]):
             given = iter([verdict.decoded(told["r"]) for told in row["of"]])
             assert checker.check("")["text"] == row["text"]
 
 
 def test_other_wrong_answers(pair):
     exercise, checker = pair
-    others = cases.other_answers(exercise.solution)[::2]
+    others = cases.other_answers(checker.data["solution"])[::2]
     states, texts = differing(exercise, checker, others)
     assert states == []
     assert len(texts) <= 0.1 * len(others), texts
@@ -107,13 +116,13 @@ def test_other_wrong_answers(pair):
 def test_micropython_says_the_same(tmp_path):
     """As the page holds it; of errors that are Python's own, it has words of its own."""
     page = runtime.PAGE.read_text(encoding="utf-8")
-    for name, part in re.findall('"(runtime|wasm|tensor.py|verdict.py|words.json)": "(.*)"', page):
+    for name, part in re.findall('"(runtime|wasm|[a-z]+.py|words.json)": "([^"]*)"', page):
         (tmp_path / name).write_bytes(gzip.decompress(base64.b64decode(part)))
     asked, said = [], []
     for name in on_a_page.PAGES:
-        exercise, checker = exercises.COURSE[name], verdict.Checker(data_of(name))
-        wrong = [*listed_mistakes(exercise), *cases.other_answers(exercise.solution)]
-        sources = cases.right_answers(exercise) + wrong[::7]
+        exercise, checker = exercises.COURSE[name], layer.checker(data_of(name))
+        wrong = [*listed_mistakes(exercise), *cases.other_answers(checker.data["solution"])]
+        sources = cases.right_answers(exercise, checker.data["solution"]) + wrong[::7]
         asked.append((checker.data, sources))
         said += map(checker.check, sources)
     (tmp_path / "cases.json").write_text(json.dumps(asked), encoding="utf-8")

@@ -10,6 +10,17 @@ from tools.lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
 SCREENSHOTS = ROOT / "screenshots"
 
 
+def pytest_collection_modifyitems(items):
+    """Run a test in a browser once more when it fails; one that fails twice is red.
+
+    Browsers and JupyterLab do some things in an order of their own: one of them, seen once in thousands of tests, must
+    not cost a run of an hour.
+    """
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
     """A JupyterLab on copies of the notebooks, where 07 finds its model trained already: nbval sees how it trains."""

@@ -1,5 +1,7 @@
 """Small models with random weights, and examples that they answer rightly: heads matter, and nothing is trained."""
 
+import copy
+
 import torch
 
 from mha_lib.models.tasks import Batch, Task
@@ -46,3 +48,13 @@ def examples(model: Transformer, number: int = 6, seed: int = 1) -> Batch:
         targets = model(inputs, valid_lens).argmax(dim=-1)
     targets.view(-1)[::5] = (targets.view(-1)[::5] + 1) % 5
     return Batch(inputs, valid_lens, targets)
+
+
+def without_columns(model, layer, off):
+    """A copy whose mixing matrix has zeros for these heads."""
+    cut = copy.deepcopy(model)
+    mixing = cut.get_submodule(layer.mixing)
+    weight = mixing.weight.T if type(mixing).__name__ == "Conv1D" else mixing.weight
+    with torch.no_grad():
+        weight.unflatten(1, (layer.num_heads, -1))[:, off] = 0
+    return cut

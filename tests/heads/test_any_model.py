@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 import torch
-from head_models import TASK, encoder, encoder_decoder, examples
+from head_models import TASK, encoder, encoder_decoder, examples, without_columns
 from torch import nn
 from torch.nn import functional as F
 
@@ -38,8 +38,16 @@ class Folded(nn.Module):
         self.query, self.key, self.value, self.mix = (nn.Linear(24, 24) for _ in range(4))
         self.dropout = nn.Dropout(0.5)
 
+    def split(self, X):
+        """Queries, keys and values, (b, h, n, d)."""
+        return (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
+
+    def pooled(self, X):
+        """Heads side by side, from one call, for layers below."""
+        return F.scaled_dot_product_attention(*self.split(X)).transpose(1, 2).flatten(2)
+
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2).flatten(0, 1) for W in (self.query, self.key, self.value))
+        Q, K, V = (Z.flatten(0, 1) for Z in self.split(X))
         pooled = torch.bmm(self.dropout(torch.softmax(Q @ K.mT / 8**0.5, dim=-1)), V)
         return self.mix(pooled.unflatten(0, (-1, 3)).transpose(1, 2).flatten(2))
 
@@ -106,14 +114,6 @@ def made(name):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) / 8)
     return model.eval(), inputs, layers
-
-
-def without_columns(model, layer, off):
-    """A copy whose mixing matrix has zeros for these heads."""
-    cut = copy.deepcopy(model)
-    with torch.no_grad():
-        cut.get_submodule(layer.mixing).weight.unflatten(1, (layer.num_heads, -1))[:, off] = 0
-    return cut
 
 
 def state_of(model):
@@ -213,26 +213,21 @@ class Unlike(Folded):
     """A norm over all heads before they are mixed."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
-        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
-        return self.mix(F.layer_norm(pooled, (24,)))
+        return self.mix(F.layer_norm(self.pooled(X), (24,)))
 
 
 class Gated(Folded):
     """Each feature of the heads is multiplied by a gate before they are mixed."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
-        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
-        return self.mix(pooled * torch.sigmoid(X))
+        return self.mix(self.pooled(X) * torch.sigmoid(X))
 
 
 class NormOfEach(Gated):
     """A norm of each head before they are mixed."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
-        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2)
+        pooled = F.scaled_dot_product_attention(*self.split(X)).transpose(1, 2)
         return self.mix(F.rms_norm(pooled, (8,)).flatten(2))
 
 
@@ -240,16 +235,14 @@ class AsFunction(Folded):
     """A mixing matrix that is no module."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
-        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
-        return F.linear(pooled, self.mix.weight)
+        return F.linear(self.pooled(X), self.mix.weight)
 
 
 class PositionsFirst(Folded):
     """Positions before examples, (n, b, w)."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).permute(1, 2, 0, 3) for W in (self.query, self.key, self.value))
+        Q, K, V = (Z.permute(2, 1, 0, 3) for Z in self.split(X))
         return self.mix(F.scaled_dot_product_attention(Q, K, V).permute(2, 0, 1, 3).flatten(2))
 
 
@@ -263,8 +256,7 @@ class Flat(ByEinsum):
     """All tokens of all examples as one axis before the heads are mixed, or the positions as two."""
 
     def forward(self, X):
-        Q, K, V = (W(X).unflatten(-1, (3, 8)).transpose(1, 2) for W in (self.query, self.key, self.value))
-        pooled = F.scaled_dot_product_attention(Q, K, V).transpose(1, 2).flatten(2)
+        pooled = self.pooled(X)
         if X.shape[1] == 5:
             return self.mix(pooled.flatten(0, 1)).unflatten(0, X.shape[:2])
         return self.mix(pooled.unflatten(1, (-1, 2))).flatten(1, 2)

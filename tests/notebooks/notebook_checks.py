@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 from nbval.plugin import find_comment_markers, find_metadata_tags
-from notebook_tools import code, first_cell, make_notebooks
+from notebook_tools import code, first_cell, make_notebooks, output_of, text_of_output
 
 from tools import main_line, stubs
 
@@ -125,7 +125,7 @@ def outputs_good_everywhere(notebook, path):
             if not images and any(mime.startswith("image/") for mime in data):
                 yield f"{cell.id} shows a bare image, which cannot have alt text"
             for pattern in (NUMPY_SCALAR, PATH_OF_A_MACHINE):
-                yield from (f"{cell.id} shows {found}" for found in re.findall(pattern, text(output)))
+                yield from (f"{cell.id} shows {found}" for found in re.findall(pattern, text_of_output(output)))
 
 
 def exercises_checked(notebook, path):
@@ -139,7 +139,7 @@ def exercises_checked(notebook, path):
     for stub, following in pairs(notebook):
         if is_stub(stub) and not (following and re.search(r"\bexercises\.\w+\(", following.source)):
             yield f"{stub.id} is a stub without a check after it"
-        elif is_stub(stub) and "Not yet" not in "".join(map(text, following.outputs)):
+        elif is_stub(stub) and "Not yet" not in output_of(following):
             yield f"{following.id} does not say 'Not yet'"
     for cell in notebook.cells:
         if "nbgrader" in cell.metadata:
@@ -222,16 +222,11 @@ def exercises(notebook):
     ]
 
 
-def text(output):
-    """What nbval compares of an output, pictures aside."""
-    return output.get("text", "") + output.get("data", {}).get("text/plain", "")
-
-
 def is_compared(cell):
     options = dict(find_metadata_tags(cell.metadata)) | dict(find_comment_markers(cell.source))
     if re.search(r"(?m)^\s*[\w.]*\bassert", cell.source):
         return True
-    return options.get("check", True) and not options.get("skip") and any(map(text, cell.outputs))
+    return options.get("check", True) and not options.get("skip") and bool(output_of(cell))
 
 
 def too_few(what, share, cells, holds):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks
+from notebook_tools import ROOT, make_notebooks, output_of
 
 from mha_lib import models
 from mha_lib.heads import load_results
@@ -27,7 +27,7 @@ def test_who_wins_at_once_and_that_the_mean_wins_after_30_steps(num_key_value_he
 
 def test_every_mistake_passes_one_test_and_is_caught_by_another():
     """The table of mistakes, the two conventions, the lengths of a window: each cell shows both words."""
-    shown = [*map(shown_by, NOTEBOOK.cells)]
+    shown = [*map(output_of, NOTEBOOK.cells)]
     both = [text for text in shown if "CAUGHT" in text and "passes" in text]
     assert len(both) >= 6
     (table,) = [text for text in shown if "MasksOnlyAtFirst" in text and "whole" in text]
@@ -117,7 +117,7 @@ def test_what_windows_and_shared_heads_leave_of_sixteen_gibibytes():
 
 def test_each_leak_has_a_pattern_of_its_own():
     """First token, later tokens, length of A, B alone, A alone: only the mask by text passes all, and A shows none."""
-    (table,) = [text for text in map(shown_by, NOTEBOOK.cells) if "shifted keys" in text]
+    (table,) = [text for text in map(output_of, NOTEBOOK.cells) if "shifted keys" in text]
     words = {line[:16].strip(): line[16:].split() for line in table.splitlines()[1:]}
     caught, passes = "CAUGHT", "passes"
     assert words == {
@@ -162,8 +162,3 @@ def test_in_smollm2_the_sink_is_at_the_first_position_whatever_is_there():
     for found in load_results("sinks").values():
         assert found["first"] > 10 * found["uniform"] and found["second"] < found["uniform"]
         assert f"uniform attention would put {found['uniform']:.2f} there" in TEXT
-
-
-def shown_by(cell):
-    """What a cell prints or answers."""
-    return "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in cell.get("outputs", []))

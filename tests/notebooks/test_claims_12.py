@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from notebook_tools import ROOT, make_notebooks, told
+from notebook_tools import ROOT, make_notebooks, output_of, told
 from torch.utils.flop_counter import FlopCounterMode
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
@@ -13,7 +13,7 @@ NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
 def shown_by(words):
     """What the one cell prints or answers whose source has these words."""
     (cell,) = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code" and words in cell.source]
-    return "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in cell.outputs)
+    return output_of(cell)
 
 
 def counted(way, queries, keys):

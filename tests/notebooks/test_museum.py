@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from notebook_tools import ROOT, code, make_notebooks, run_cells
+from notebook_tools import ROOT, code, make_notebooks, output_of, run_cells
 
 from mha_lib.exercises import check_layer
 from mha_lib.museum import bugs, decoding_layer, decoding_tests, editable_layer, layer_tests
@@ -97,11 +97,6 @@ def cell_of(name):
     """The one cell that defines a class."""
     (cell,) = [cell for cell in CODE if re.search(rf"(?m)^class {name}\b", cell.source)]
     return cell
-
-
-def output_of(cell):
-    """The text that the committed notebook shows below a cell."""
-    return "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
 def caught(matrix, test):

@@ -9,6 +9,7 @@ from docutils.nodes import SkipNode, comment, paragraph, raw, reference
 from latex2mathml.converter import convert
 from sphinx.search.en import SearchEnglish
 
+from mha_lib.checking.wording import as_sentence
 from mha_lib.models import hugging_face
 from tools import address, front_page
 from tools.languages import LANGUAGES
@@ -46,7 +47,7 @@ DESCRIPTION = (
 )
 SHARED_ALT = "Bars: with 1, 2, 3 and 4 heads a model names 0, 6, 69 and 100 % of the letters; below, the heads' maps"
 LONGEST = 200  # letters of a description
-DESCRIPTIONS = {row.stem: front_page.as_sentence(row.text) for row in front_page.rows()}
+DESCRIPTIONS = {row.stem: as_sentence(row.text.replace("`", "")) for row in front_page.rows()}
 # Chinese and Japanese put no space between words, so every pair of neighbouring signs counts as one.
 SIGN = r"[\u3005\u3040-\u30ff\u3400-\u9fff]"
 WORD = rf"(?=({SIGN}{{2}})){SIGN}|(?<!{SIGN})({SIGN})(?!{SIGN})|((?:(?!{SIGN})LETTER)+)"

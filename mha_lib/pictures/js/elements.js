@@ -30,7 +30,7 @@ export const drawn = (name, attributes = {}, ...children) =>
 export const times = (count, make) => Array.from({ length: count }, (_, i) => make(i));
 
 let dictionary = {}; // what messages are in the reader's language, by their English
-/** A message in the reader's language, with what its braces name put in: a text, or parts where one is a node. */
+/** A message in the reader's language, with what its braces name put in. */
 export const tr = (message, named = {}) =>
   (dictionary[message] ?? message).replace(/\{(\w+)\}/g, (_, name) => String(named[name]));
 /** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
