@@ -158,6 +158,11 @@ def sentence(words):
     return words[0].upper() + words[1:] + "."
 
 
+def joined(error):
+    """Kind and message of an error."""
+    return ": ".join([x for x in error if x]).rstrip(".")
+
+
 def call_in_words(names, trial):
     shown = []
     for name, value in zip(names, trial):
@@ -205,9 +210,8 @@ class Result:
     def problem(self, words=two_numbers):
         got, right = self.numbers, self.right
         if self.error:
-            error = ": ".join([x for x in self.error if x]).rstrip(".")
             at = trimmed(self.line, 60)
-            return say("your code raises {} at “{}”", error, at) if at else say("your code raises {}", error)
+            return say("your code raises {} at “{}”" if at else "your code raises {}", joined(self.error), at)
         if got is None:
             return say("your function returns", kind_of(right) + " is needed", given(self.value))
         if got.shape != right.shape:
@@ -282,10 +286,11 @@ def one_change(results, pairs):
             yield text
     if all([equal(got.flatten(), right.flatten()) for got, right in pairs]):
         yield say("split or merged in another way")
-    for found, key in ((ratio, "times what it should be"), (shift, "is added.")):
+    told = (ratio, lambda x: say("times what it should be", x)), (shift, lambda x: say("is added.", x))
+    for found, said in told:
         numbers = [found(*pair) for pair in pairs]
         if all([x == x for x in numbers]) and max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
-            yield say(key, f"{numbers[0]:.4g}")
+            yield said(f"{numbers[0]:.4g}")
     distinct = [set(got._flat()) for got, _ in pairs]
     if len(pairs) > 1 and len(set([x for own in distinct for x in own])) == 1:
         yield say("All numbers of the result are the same")
