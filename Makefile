@@ -33,7 +33,7 @@ lab: install try-real-models ## open the course in JupyterLab (arguments for it:
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
-test: install ## lint, run all tests, compare every notebook with its committed outputs
+test: install ## lint, run all tests, compare the notebooks with their committed outputs
 	@$(MAKE) --no-print-directory lint & \
 		$(MAKE) --no-print-directory check; checked=$$?; \
 		wait $$! || { echo "make lint has failed: what it says stands above the tests' result"; exit 1; }; \

@@ -1,10 +1,10 @@
 """Compare notebooks with their saved outputs, each as it runs for someone who got only that file.
 
     python -m tools.alone notebooks/03_*.ipynb
-    python -m tools.alone --main-line notebooks/05_*.ipynb      without the cells that are folded
 
 A copy of the notebook stands alone in an empty folder, its home and the caches in it are empty, and no other machine
-can be reached. nbval runs it there, and compares every output that is not tagged ``nbval-ignore-output``.
+can be reached. nbval runs it there, and compares every output that is not tagged ``nbval-ignore-output``. The main
+line runs first, as for somebody who unfolds nothing. Then each folded part runs, with what it finds at its place.
 """
 
 import contextlib
@@ -36,7 +36,6 @@ OPTIONS = [
     "no:cacheprovider",
 ]
 HERE = "--here"  # the notebook stands alone already: run it in this process
-MAIN_LINE = "--main-line"
 WHERE_CACHES_ARE = ("IPYTHONDIR", "MHA_CACHE", "TORCH_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
@@ -63,7 +62,28 @@ def alone(notebook: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         home.mkdir()
         env = {name: value for name, value in os.environ.items() if name not in WHERE_CACHES_ARE}
         env |= {"HOME": str(home), "MPLCONFIGDIR": str(FONTS), "OMP_NUM_THREADS": "1"}
-        yield Path(shutil.copy(notebook, folder)), env | {"PYTHONPATH": str(TOOLS / "no_network")}
+        yield Path(shutil.copy(notebook, folder)), env | {"PYTHONPATH": str(TOOLS / "for_kernels")}
+
+
+def put_folded_last(notebook: Path) -> None:
+    """Write a notebook anew: its main line, which keeps what each folded part would find, and then these parts."""
+    sys.path.append(str(TOOLS.parent))  # this is run as a script
+    from tools import main_line, notebooks  # here, since the process that only starts another one needs none of it
+
+    def call(what: str) -> notebooks.nbformat.NotebookNode:
+        return notebooks.nbformat.v4.new_code_cell(f"__import__('folds').{what}")
+
+    written = notebooks.read(notebook)
+    cells = []
+    for cell, folded in zip(written.cells, main_line.is_folded(written), strict=True):
+        if not folded:
+            cells.append(cell)
+        elif cell.metadata.get(notebooks.FOLDS):
+            cells.append(call("keep()"))
+    for number, part in enumerate(main_line.folded_parts(written)):
+        cells += [call(f"go_back({number})"), *part.cells]
+    written.cells = cells
+    notebook.write_text(notebooks.nbformat.v4.writes(written), encoding="utf-8")
 
 
 def run_nbval(notebook: str) -> int:
@@ -74,27 +94,17 @@ def run_nbval(notebook: str) -> int:
     """
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+    put_folded_last(Path(notebook))
     return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
 
 
-def leave_out_folded(notebook: Path) -> None:
-    """Write a notebook anew, with its main line alone."""
-    from tools import main_line, notebooks  # here, since the process that runs nbval does not find them
-
-    text = notebooks.nbformat.v4.writes(main_line.main_line(notebooks.read(notebook)))
-    notebook.write_text(text, encoding="utf-8")
-
-
-def compare(notebook: Path, main_line: bool = False) -> bool:
-    """Whether the notebook, or its main line, gives what is saved in it; pytest's report is printed."""
+def compare(notebook: Path) -> bool:
+    """Whether the notebook gives what is saved in it; pytest's report is printed."""
     with alone(notebook) as (copy, env):
-        if main_line:
-            leave_out_folded(copy)
         return subprocess.run([sys.executable, __file__, HERE, copy.name], cwd=copy.parent, env=env).returncode == 0
 
 
 if __name__ == "__main__":
     if sys.argv[1] == HERE:
         sys.exit(run_nbval(sys.argv[2]))
-    short = MAIN_LINE in sys.argv
-    sys.exit(not all([compare(Path(path).resolve(), short) for path in sys.argv[1:] if path != MAIN_LINE]))
+    sys.exit(not all([compare(Path(path).resolve()) for path in sys.argv[1:]]))

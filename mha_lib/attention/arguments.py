@@ -145,7 +145,7 @@ def check_floats(name: str, tensor: Tensor, ranks: Mapping[int, str]) -> None:
 def check_sequences(
     queries: Tensor, keys: Tensor, values: Tensor, ranks: Mapping[int, str] = SEQUENCES_OR_HEADS, groups: bool = False
 ) -> None:
-    """Raise an error unless queries, keys and values agree in rank, batch size, dtype and device.
+    """Raise an error unless queries, keys and values fit together in rank, batch, number of keys, dtype and device.
 
     With ``groups``, keys and values may have fewer heads than the queries, by a whole factor.
     """

@@ -26,7 +26,7 @@ def loop_over_heads(
     layer: MultiHeadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
     head_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Compute the layer's output and attention weights by plain loops over examples, queries and heads.
+    """Compute the layer's output and attention weights, without dropout, by loops over examples, queries and heads.
 
     >>> layer, X = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), torch.randn(1, 3, 8)
     >>> torch.allclose(loop_over_heads(layer, X, X, X)[0], layer(X, X, X), atol=1e-6)
@@ -186,7 +186,7 @@ def as_torch(layer: MultiHeadAttention, batch_first: bool = True) -> CalledLikeT
 def call_torch(
     peer: nn.MultiheadAttention, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Run ``nn.MultiheadAttention`` with ``valid_lens`` converted to its masks; return its output and weights.
+    """Run a batch-first ``nn.MultiheadAttention`` with ``valid_lens`` converted to masks; return output and weights.
 
     >>> output, weights = call_torch(nn.MultiheadAttention(8, 2, batch_first=True), *[torch.randn(1, 3, 8)] * 3)
     >>> output.shape, weights.shape

@@ -163,8 +163,10 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Call a function with copies of the arguments; return what it returned or raised, as an ``Outcome``.
-    An answer that is missing, or that changes its arguments, gives a ``NotYetError`` or ``MistakeError`` instead.
+    """Call a learner's function with copies of ``arguments``; return its result or error in an ``Outcome``.
+
+    Where it returns nothing, a ``NotYetError`` is returned, not raised, and a ``MistakeError`` where it changes a
+    tensor in place.
     """
     given = copy.deepcopy(arguments)
     try:

@@ -17,7 +17,7 @@ MOST = 2  # arguments of a call that a message names
 
 @dataclass(frozen=True)
 class Foreign:
-    """Replace a returned value that is too large or no plain data by a description of its type.
+    """Describe by its type a returned value that cannot be copied as plain data, or that is too large to copy.
 
     Attributes:
         kind: "a NumPy array of shape (2, 3)".

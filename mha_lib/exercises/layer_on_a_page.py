@@ -98,7 +98,10 @@ def call(trial: tuple, right: Tensor, encoded: Callable[[Any], Any]) -> dict[str
 
 
 def rows(trials: list[tuple]) -> list[dict[str, Any]]:
-    """Return each mistake with one number for each call, or the error; of equal ones the first."""
+    """Run a layer with each known mistake on the arguments in ``trials``; return each mistake's text and its outputs.
+
+    An output is told by one number or an error. Of mistakes that give the same in all calls the first is kept.
+    """
     found: dict[str, dict[str, Any]] = {}
     for text, program in programs(formula):
         of = [told(outcome_of(program, trial)) for trial in trials]

@@ -168,7 +168,7 @@ class StaleError(Exception):
 
 
 def cache_folder() -> Path:
-    """Return the folder in which trained models are cached: MHA_CACHE, or ``~/.cache/mha_lib``."""
+    """Return the folder of cached models: the environment variable MHA_CACHE, or else ``~/.cache/mha_lib``."""
     return Path(os.environ.get("MHA_CACHE") or Path.home() / ".cache" / "mha_lib")
 
 

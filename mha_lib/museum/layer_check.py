@@ -292,7 +292,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Describe in a sentence in which groups of test cases (``stages``) a layer is right and in which it is wrong."""
+    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")

@@ -134,7 +134,7 @@ def self_attention(implementation: Implementation) -> str | None:
 
 @isolated
 def token_perturbation(implementation: Implementation) -> str | None:
-    """Test that changing a token changes only the outputs that depend on it; return the fault found, or None.
+    """Test that changing a token changes exactly the outputs that may depend on it; return the fault found, or None.
 
     A query belongs to its own output. A key and its value may be seen by all queries of their example if they are
     valid, and by nobody if they are padding.

@@ -9,8 +9,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # nbval runs every notebook, and other tests every picture in JupyterLab: whole notebooks open in a browser only where
-# nothing may be skipped, but for these.
-ALWAYS = {"00_start_here", "03_multi_head_attention", "04_transpose_qkv"}
+# nothing may be skipped, but for one of few minutes that has text, exercises, outputs of all kinds and a live picture.
+ALWAYS = {"04_transpose_qkv"}
 
 DEAD = """
 from IPython.display import HTML

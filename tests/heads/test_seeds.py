@@ -40,6 +40,7 @@ def test_any_function_on_any_executor_in_the_order_of_the_seeds(executor):
 
 
 @pytest.mark.cpu
+@pytest.mark.long
 def test_the_script_in_the_docstring_gives_on_processes_what_a_plain_loop_gives(tmp_path):
     code = "\n".join(line[4:] for line in seeds.__doc__.splitlines() if line.startswith("    "))
     for long, short in (

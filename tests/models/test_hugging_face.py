@@ -24,6 +24,7 @@ def assert_close(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5 * theirs.abs().max().item())
 
 
+@pytest.mark.long
 @needs_transformers
 @needs_smollm2
 def test_smollm2_is_that_of_transformers():

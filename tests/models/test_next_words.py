@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -104,14 +105,16 @@ def test_the_package_carries_no_more_than_450_kb_of_it_with_source_and_licence()
 
 @pytest.mark.xdist_group("smollm2")  # one process loads it, once
 def test_what_is_kept_is_what_the_model_says():
+    """In a draw of cuts: that single ones, all at once, are forward passes with a head gated off is seen above."""
     from mha_lib.models.smollm2 import smollm2
 
     try:
         model = smollm2()
     except ImportError as error:
         pytest.skip(str(error))
+    draws = random.Random(0)
     for one in kept_next_words():
-        again = next_words(model, one.text, one.cuts[500:503], each=True)
+        again = next_words(model, one.text, draws.sample(one.cuts, 16))
         places = [one.cuts.index(cut) for cut in again.cuts]
         torch.testing.assert_close(one.nats[places], again.nats.clamp(max=says.MOST_NATS), atol=2e-3, rtol=1e-3)
         torch.testing.assert_close(one.maps, again.maps, atol=3e-3, rtol=0)

@@ -1,5 +1,6 @@
 """Every notebook gives what is saved in it, run as someone has it who got that one file: see tools.alone."""
 
+import random
 import subprocess
 import sys
 
@@ -7,8 +8,6 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from notebook_tools import NOTEBOOKS, REPORTS, ROOT, SOLUTIONS, TRANSLATED, make_notebooks
-
-from tools import main_line
 
 REACH_OUT = """
 import socket, urllib.request
@@ -42,16 +41,17 @@ SHOW = """display({{"text/html": '<img alt="head {}" src="data:image/png;base64,
 pytestmark = pytest.mark.slow
 
 
-def compare(path, *options):
+def compare(path):
     """Run tools.alone; its exit status and report."""
-    command = [sys.executable, "-m", "tools.alone", *options, path]
+    command = [sys.executable, "-m", "tools.alone", path]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     return done.returncode, done.stdout
 
 
-# A translation computes what the English does, and another test holds that: what it says is compared in CI alone.
-IN_LANGUAGES = [pytest.param(path, marks=pytest.mark.long) for path in TRANSLATED]
-ALL = [*NOTEBOOKS, *REPORTS, *SOLUTIONS, *IN_LANGUAGES]
+# A translation computes what the English does, and solutions are the library's right answers; other tests hold that.
+# What they print is compared in CI alone.
+OTHERS = [pytest.param(path, marks=pytest.mark.long) for path in (*SOLUTIONS, *TRANSLATED)]
+ALL = [*NOTEBOOKS, *REPORTS, *OTHERS]
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -60,30 +60,44 @@ def test_notebook(path):
     assert status == 0, report
 
 
-WITH_FOLDS = [path for path in NOTEBOOKS if any(main_line.is_folded(make_notebooks.read(path)))]
+def folding(title):
+    return new_markdown_cell(f"## {title}", metadata={make_notebooks.FOLDS: True})
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("path", WITH_FOLDS, ids=lambda path: path.stem)
-def test_the_main_line_needs_nothing_that_is_folded(path):
-    status, report = compare(path, "--main-line")
-    assert status == 0, report
+def printing(source, text):
+    return new_code_cell(source, outputs=[new_output("stream", text=text)], execution_count=1)
 
 
 def test_a_main_line_that_needs_what_is_folded_is_red(tmp_path):
-    """And one that does not is green, as is the whole notebook."""
     cells = [
-        new_markdown_cell("## Deeper: two", metadata={make_notebooks.FOLDS: True}),
+        folding("Deeper: two"),
         new_code_cell("heads = 2", execution_count=1),
         new_markdown_cell("## 2. Three"),
-        new_code_cell("print(3)", outputs=[new_output("stream", text="3\n")], execution_count=2),
+        printing("print(heads + 1)", "3\n"),
     ]
-    for needs, status in (("print(3)", 0), ("print(heads + 1)", 1)):
-        cells[3].source = needs
-        nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
-        done, report = compare(tmp_path / "sample.ipynb", "--main-line")
-        assert done == status, report
-    assert compare(tmp_path / "sample.ipynb")[0] == 0
+    nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
+    status, report = compare(tmp_path / "sample.ipynb")
+    assert status == 1 and "name 'heads' is not defined" in report
+
+
+def test_a_folded_part_finds_what_stands_at_its_place(tmp_path):
+    """Names of the main line and of folded parts before it, the later one of two, and the same random numbers."""
+    random.seed(7)
+    first, second = random.random(), random.random()
+    cells = [
+        new_code_cell("import random; random.seed(7); heads = rows = 2", execution_count=1),
+        folding("Deeper: one"),
+        printing("heads += 1; rows += 2; width = 5; print(heads, rows, random.random())", f"3 4 {first}\n"),
+        new_markdown_cell("## On"),
+        printing("rows = 7; print(heads, rows, random.random())", f"2 7 {first}\n"),
+        folding("Deeper: another"),
+        printing("print(heads, rows, width, random.random())", f"3 7 5 {second}\n"),
+        new_markdown_cell("## The end"),
+        printing("heads = 9; print(heads, 'width' in dir())", "9 False\n"),
+    ]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
+    status, report = compare(tmp_path / "sample.ipynb")
+    assert status == 0, report
 
 
 def shown(text):

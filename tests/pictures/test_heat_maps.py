@@ -1,5 +1,6 @@
 """Pictures show the numbers they were given, on one scale, and say in words what they show."""
 
+import functools
 import html
 import io
 import re
@@ -30,9 +31,14 @@ def maps(picture):
     return [torch.as_tensor(weights) for _, weights in picture.drawing.maps.values()]
 
 
+@functools.lru_cache(maxsize=1)
+def pixels_of(png):
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
 def colour_at(picture, x, y):
     """The colour that most of a little square around a place of the page has: red, green, blue."""
-    pixels = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB")).astype(int)
+    pixels = pixels_of(picture.png)
     column, row = (round(SCALE * (place + PAD)) for place in (x, y))
     return np.median(pixels[row - 2 : row + 3, column - 2 : column + 3], axis=(0, 1))
 
