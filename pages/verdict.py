@@ -386,7 +386,9 @@ class Checker:
         """The names that the notebook has at hand."""
         names = {"torch": T.torch, "nn": T.nn, "F": T.F, "math": math, "Tensor": T.Tensor, "__name__": "__main__"}
         if T.IS_MICROPYTHON:  # which makes slices by indexing alone, and would compute 2.0 * X by float(X)
-            names["slice"] = lambda *ends: T.Cut()[ends[0] : ends[1]] if len(ends) > 1 else T.Cut()[: ends[0]]
+            names["slice"] = lambda first, *more: (
+                T.Cut()[first : more[0] : more[1] if len(more) > 1 else None] if more else T.Cut()[:first]
+            )
             names["float"] = lambda x=0.0: float(x.item() if isinstance(x, T.Tensor) else x)
         exec(compile(self.data["helpers"], "<helpers>", "exec"), names)  # whose lines are not the learner's
         return names
