@@ -66,7 +66,8 @@ def all_pages(folder: str | Path) -> list[Path]:
 
 def page_of(name: str) -> str:
     """Return the HTML text of the page on which one solves the exercise ``name`` in a browser."""
-    empty = (resources.files("mha_lib") / "exercises" / "page.html").read_text(encoding="utf-8")
+    folder = resources.files("mha_lib") / "exercises"
+    empty, around = (folder / "page.html").read_text(encoding="utf-8"), folder / f"around_{name}.html"
     data = data_of(find(name))
     keys = ("doc", "hints", "solution", "start", "tries", "unchecked")
     shown = {key: data.pop(key) for key in keys} | {"name": name}
@@ -76,6 +77,7 @@ def page_of(name: str) -> str:
     shown["doc"] = "\n\n".join(" ".join(part.split()) for part in shown["doc"].split("\n\n"))
     shown["doc"] += f"\n\nAt hand are `torch`, `nn`, `F` and `math`{helpers}.{shown['unchecked']}"
     parts = {"@@NAME@@": html.escape(data["name"]), "@@SHOWN@@": as_json(shown), "@@DATA@@": packed(as_json(data))}
+    parts["@@AROUND@@"] = around.read_text(encoding="utf-8") if around.is_file() else ""
     for mark, text in parts.items():
         empty = empty.replace(mark, text)
     return empty
