@@ -106,7 +106,7 @@ def behind_padding(implementation: Implementation) -> str | None:
 
 @isolated
 def some_texts_end(implementation: Implementation) -> str | None:
-    """Test that a layer with a cache stays right when texts leave the batch while others go on; return a fault or None."""
+    """Test that a layer with a cache stays right when some texts of a batch end; return a fault or None."""
     layer, X = layer_and_text(implementation, batch_size=4)
     padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
     got = read(layer, X[:, :5], [5], padding)
