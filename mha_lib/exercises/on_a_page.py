@@ -94,7 +94,7 @@ def packed(text: str) -> str:
 
 
 def data_of(exercise: Any) -> dict[str, Any]:
-    """Return what a page needs of an exercise that is answered by a class or a function."""
+    """Return an exercise's task, calls, right results, mistakes and hints in a dict for an HTML page."""
     if exercise is not layer_by_formula:
         return exercise_data(exercise)
     data = layer_data(encoded)
