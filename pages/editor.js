@@ -12,7 +12,7 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.comment, color: "var(--comment)" },
 ]);
 const THEME = EditorView.theme({
-  "&": { fontSize: "15px", backgroundColor: "var(--ground)", color: "var(--ink)" },
+  "&": { fontSize: "16px", backgroundColor: "var(--ground)", color: "var(--ink)" },
   ".cm-content": { fontFamily: "monospace", caretColor: "var(--ink)", minHeight: "9em" },
   ".cm-gutters": { backgroundColor: "var(--ground)", color: "var(--comment)", border: "none" },
   "&.cm-focused": { outline: "3px solid var(--focus)" },
@@ -27,7 +27,7 @@ export function edit(parent, doc, label, check, changed) {
       extensions: [
         [lineNumbers(), history(), indentOnInput(), bracketMatching(), indentUnit.of("    "), python()],
         [syntaxHighlighting(COLOURS), THEME, EditorView.lineWrapping],
-        EditorView.contentAttributes.of({ "aria-label": label }),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys" }),
         keymap.of([{ key: "Mod-Enter", run }, indentWithTab, ...defaultKeymap, ...historyKeymap]),
         EditorView.updateListener.of((update) => update.docChanged && changed(update.state.doc.toString())),
       ],

@@ -8,7 +8,7 @@ const OTHERWISE = [ // what MicroPython says, and what it means here
 ];
 const KEY = `mha.page.${SHOWN.name}`;
 const at = (id) => document.getElementById(id);
-let text = kept() ?? SHOWN.start, tries = 0, given = 0, parts, worker, ready, broken, waiting, timer, view, box;
+let text = kept() ?? SHOWN.start, tries = 0, printed, mine, parts, worker, ready, broken, waiting, timer, view, box;
 
 function kept() {
   try {
@@ -36,7 +36,7 @@ function start() {
   worker = new Worker(URL.createObjectURL(new Blob([parts.script], { type: "text/javascript" })));
   worker.onerror = ({ message }) => finish({ verdict: { state: "error", text: message, evidence: "" } });
   worker.onmessage = ({ data }) => {
-    if (data.print !== undefined) at("prints").textContent += data.print + "\n";
+    if (data.print !== undefined) printed.push(data.print);
     else if (data.verdict) finish(data);
     else {
       ready = true;
@@ -52,7 +52,9 @@ function check() {
   if (broken) return say(broken);
   document.body.dataset.verdict = "";
   at("prints").textContent = "";
-  at("verdict").textContent = "Running …";
+  printed = [];
+  at("said").ariaBusy = true; // a screen reader waits, and says the verdict once
+  at("said").textContent = "Running …";
   if (ready) run();
   else waiting = true;
 }
@@ -72,34 +74,33 @@ function run() {
 function finish({ verdict, left }) {
   timer = clearTimeout(timer); // undefined
   if (!ready) broken = verdict; // Python has not started: no check can run, and none counts as a try
-  if (left) at("prints").textContent += `… and ${left} more lines\n`;
   say(verdict);
+  if (left) printed.push(`… and ${left} more lines`);
+  at("prints").ariaLive = printed?.length > 9 ? "off" : "polite";
+  at("prints").textContent = printed?.join("\n");
 }
 
-function marked(parent, words) { // code between backticks as code
-  words.split("`").forEach((part, number) => {
-    const node = number % 2 ? document.createElement("code") : document.createTextNode(part);
-    if (number % 2) node.textContent = part;
-    parent.append(node);
+function marked(words) { // code between backticks as code
+  return words.split("`").map((part, number) => {
+    const node = document.createElement(number % 2 ? "code" : "span");
+    node.textContent = part;
+    return node;
   });
 }
 
 function say(verdict) {
-  const shown = at("verdict"), sign = document.createElement("b");
-  const meant = OTHERWISE.find(([pattern]) => pattern.test(verdict.text + verdict.evidence));
-  sign.textContent = SIGNS[verdict.state] + ". ";
-  shown.className = verdict.state.replace(" ", "-");
-  shown.replaceChildren(sign);
-  marked(shown, verdict.text + (verdict.state === "right" ? SHOWN.unchecked : meant ? " " + meant[1] : ""));
-  if (verdict.evidence) {
-    const details = document.createElement("details"), summary = document.createElement("summary");
-    summary.textContent = "What was seen";
-    details.append(summary);
-    marked(details, verdict.evidence);
-    shown.append(details);
-  }
-  if (verdict.state !== "not yet" && !broken) tries++;
-  if (verdict.state === "right" || tries >= SHOWN.tries) at("answer").hidden = false;
+  const { state, evidence } = verdict, sign = document.createElement("b");
+  const meant = OTHERWISE.find(([pattern]) => pattern.test(verdict.text + evidence));
+  const more = state === "right" ? SHOWN.unchecked : meant ? " " + meant[1] : "";
+  sign.textContent = SIGNS[state] + ". ";
+  at("verdict").className = state.replace(" ", "-");
+  at("said").ariaBusy = false;
+  at("said").replaceChildren(sign, ...marked(verdict.text + more));
+  Object.assign(at("evidence"), { open: false, hidden: !evidence });
+  at("seen").replaceChildren(...marked(evidence));
+  if (state !== "not yet" && !broken) tries++;
+  if (state === "right" || tries >= SHOWN.tries) at("answer").hidden = false;
+  at("verdict").scrollIntoView({ block: "nearest" }); // above an open keyboard, too
   document.body.dataset.verdict = JSON.stringify(verdict);
 }
 
@@ -107,8 +108,8 @@ function plain() { // a text box, for those whose screen reader gets on badly wi
   view?.dom.remove();
   at("plain").hidden = true;
   box = document.createElement("textarea");
-  Object.assign(box, { value: text, spellcheck: false, oninput: () => keep(box.value), onkeydown: typed });
-  box.setAttribute("aria-label", "Your code");
+  Object.assign(box, { value: text, spellcheck: false, autocapitalize: "off", ariaLabel: "Your code" });
+  Object.assign(box, { oninput: () => keep(box.value), onkeydown: typed });
   at("editor").append(box);
   box.focus();
 }
@@ -126,17 +127,23 @@ function put(source) {
 }
 
 function hint() {
-  const [step, words] = Object.entries(SHOWN.hints)[given++] ?? [];
-  const item = document.createElement("li");
-  if (step) marked(item, `${step}: ${words}`);
-  if (step) at("hints").append(item);
-  at("hint").disabled = given >= Object.keys(SHOWN.hints).length;
+  const left = Object.entries(SHOWN.hints).slice(at("hints").children.length), item = document.createElement("li");
+  if (!left.length) return;
+  item.append(...marked(left[0].join(": ")));
+  at("hints").append(item);
+  at("hint").ariaDisabled = left.length < 2; // and not disabled, which would lose the focus
+}
+
+function again() { // and back to what was written, for a phone has no Ctrl+Z
+  const next = text === SHOWN.start ? mine ?? text : SHOWN.start;
+  mine = text;
+  put(next);
+  at("said").textContent = "The same button brings back what was there.";
 }
 
 async function open() {
-  marked(at("task"), SHOWN.doc.replaceAll("``", "`"));
-  const script = document.createElement("script");
-  const decoder = new TextDecoder();
+  at("task").append(...marked(SHOWN.doc.replaceAll("``", "`")));
+  const script = document.createElement("script"), decoder = new TextDecoder();
   parts = { script: decoder.decode(await unpacked(PARTS.runtime)) };
   for (const name of ["wasm", "tensor.py", "verdict.py", "layer.py", "words.json", "data.json"]) {
     parts[name] = await unpacked(PARTS[name]);
@@ -150,6 +157,6 @@ async function open() {
 at("check").onclick = check;
 at("hint").onclick = hint;
 at("plain").onclick = plain;
-at("again").onclick = () => put(SHOWN.start);
-at("answer").onclick = () => at("worked").textContent = SHOWN.solution;
+at("again").onclick = again;
+at("answer").onclick = () => Object.assign(at("worked"), { textContent: SHOWN.solution, hidden: false }).focus();
 open().catch((error) => say({ state: "error", text: String(error), evidence: "" })); // an old browser, say

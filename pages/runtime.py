@@ -8,6 +8,7 @@ The packages are those of pages/package-lock.json, with their hashes; nothing el
 import base64
 import gzip
 import hashlib
+import html
 import json
 import shutil
 import subprocess
@@ -78,7 +79,7 @@ def packed(data):
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
 
 
-def page(engine, wasm, editor):
+def page(engine, wasm, editor, licence):
     """The page without an exercise."""
     read = {name: (HERE / name).read_text(encoding="utf-8") for name in SOURCES}
     parts = {
@@ -92,12 +93,15 @@ def page(engine, wasm, editor):
     }
     listed = ",\n".join(f"{json.dumps(name)}: {json.dumps(packed(part))}" for name, part in parts.items())
     text = read["page.html"].replace("@@MADE_OF@@", made_of()).replace("@@PARTS@@", listed)
+    text = text.replace("@@LICENCE@@", html.escape(licence.strip()))
     return text.replace("@@SCRIPT@@", read["page.js"])
 
 
 if __name__ == "__main__":
     install()
-    MICROPYTHON = BUILD / "node_modules/@micropython/micropython-webassembly-pyscript"
+    PACKAGES = BUILD / "node_modules"
+    MICROPYTHON = PACKAGES / "@micropython/micropython-webassembly-pyscript"
     ENGINE = as_script((MICROPYTHON / "micropython.mjs").read_text(encoding="utf-8"))
-    PAGE.write_text(page(ENGINE, (MICROPYTHON / "micropython.wasm").read_bytes(), bundle()), encoding="utf-8")
+    LICENCE = (PACKAGES / "@codemirror/view/LICENSE").read_text(encoding="utf-8")
+    PAGE.write_text(page(ENGINE, (MICROPYTHON / "micropython.wasm").read_bytes(), bundle(), LICENCE), encoding="utf-8")
     print(f"{PAGE.relative_to(HERE.parent)}: {PAGE.stat().st_size / 1000:.0f} kB")

@@ -163,8 +163,10 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 
 
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
-    """Call a function with copies of the arguments; return what it returned or raised, as an ``Outcome``.
-    An answer that is missing, or that changes its arguments, gives a ``NotYetError`` or ``MistakeError`` instead.
+    """Call a learner's function with copies of ``arguments``; return its result or error in an ``Outcome``.
+
+    Where it returns nothing, a ``NotYetError`` is returned, not raised, and a ``MistakeError`` where it changes a
+    tensor in place.
     """
     given = copy.deepcopy(arguments)
     try:
@@ -199,7 +201,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
 
 
 class PlainCopy:
-    """Copy the value that a function returned to plain data of at most ``LARGEST`` numbers."""
+    """Copy what a function returned to lists, numbers and tensors that another process can read."""
 
     def __init__(self) -> None:
         self.room = LARGEST

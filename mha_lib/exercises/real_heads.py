@@ -55,7 +55,7 @@ def resample_pairs(first, second):
 
 
 def losses_trial(draws: int, rows: int) -> tuple:
-    """Return random losses of ``rows`` texts for a whole model, a pruned one and ``draws`` pruned at random."""
+    """Invent the losses on ``rows`` texts of a whole model, a pruned model, and ``draws`` randomly pruned models."""
     hard = 3 + torch.randn(rows)
     return hard, hard + 0.4 + torch.rand(rows), hard + torch.rand(draws, rows)
 

@@ -32,7 +32,11 @@ def beside_chance(table: Tensor, importance: Tensor, fair: Tensor) -> dict[str, 
 
 
 def mean_worth(table: Tensor, importances: Sequence[Tensor], draws: int = 20) -> dict[str, float]:
-    """Return, averaged over ``importances``, the area under the pruning curve and how many heads can be pruned."""
+    """Rank heads by each of ``importances``; return the mean area under the pruning curve and mean prunable heads.
+
+    ``table`` holds the accuracy with every subset of the heads. Ties in an importance are broken at random, ``draws``
+    times.
+    """
     curves = [pruning_curve(table, importance) for importance in importances]
     numbers = [num_prunable(table[top_k_sets(importance, draw)]) for importance in importances for draw in range(draws)]
     return {

@@ -292,7 +292,7 @@ def example_in_words(result: Result) -> str:
 
 
 def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Describe in a sentence in which groups of test cases (``stages``) a layer is right and in which it is wrong."""
+    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
     good = [name for name in stages if name not in wrong]
     if not good:
         return tr("Wrong in every call.")
@@ -315,7 +315,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists groups of test cases, and how these shared queries, keys and values."""
+    """Return a phrase that lists groups of calls by whether queries, keys and values were one tensor, two or three."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

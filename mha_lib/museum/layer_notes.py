@@ -30,7 +30,7 @@ class Note:
 
 
 def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, ...]) -> list[Note]:
-    """Return notes on a layer whose output is right: on dropout, stored weights, fully masked rows and biases."""
+    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each."""
     heads = max(handed.heads)
     layer = handed.build(heads, 2, RATE)
     with torch.no_grad():

@@ -79,7 +79,7 @@ class Picture:
 
 
 def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str = "") -> str:
-    """Return an HTML figure element with an embedded image of format ``kind``, its alt text and a caption."""
+    """Return an HTML figure element with the bytes ``image`` of format ``kind`` in it, its alt text and a caption."""
     source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     live = f' data-mha-live="{html.escape(key)}"' if key else ""
     return (
