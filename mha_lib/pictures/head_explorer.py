@@ -14,12 +14,12 @@ from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16,
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
-QUESTIONS = {  # of the look-ups, with what their names stand for
-    "prev": "prev (1 back)",
-    "back3": "back3 (3 back)",
-    "recall": "recall (by key)",
-    "count": "count (below 5)",
-}
+QUESTIONS = {
+    "prev": "1 back",
+    "back3": "3 back",
+    "recall": "recall key",
+    "count": "count < 5",
+}  # in words, of the look-ups
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 
@@ -166,7 +166,7 @@ def _examples(task: Task, num_classes: int) -> dict[str, object]:
         "kind": "digits" if is_digits else "tokens",
         "count": len(batch),
         "questions": [QUESTIONS.get(name, name) for name in getattr(task, "questions", ["answer"])],
-        "note": " (rows: value ?wanted key; columns: value =own key)" if isinstance(task, Lookups) else "",
+        "note": " · ?wanted key, =own key" if isinstance(task, Lookups) else "",
         "answers": list(getattr(task, "target_characters", map(str, range(num_classes)))),
         "fields": parts[0].shape[2] if parts[0].dim() == 3 else 1,
         "source_length": parts[0].shape[1] if len(parts) == 2 else 0,

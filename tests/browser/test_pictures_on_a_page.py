@@ -83,7 +83,7 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         names, at = (explorer.data[name][example] for name in ("query_names", "key_names")), (query, key)
         pair = " attends to ".join(f"“{own[i]}”" for own, i in zip(names, at, strict=True))
         others = explorer.weights()[example, :3, query, key].max()
-        headline = page.section.locator(".looks").inner_text()
+        headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
         assert headline.startswith(f"Head 3: {pair} with {100 * weights[query, key]:.0f} % of its weight")
         assert f"In the 3 other heads: at most {100 * others:.0f} %." in headline
 

@@ -115,7 +115,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const { example } = state, at = [Math.floor(cell / numKeys), cell % numKeys];
     const [query, key] = [query_names, key_names].map((names, i) => {
       const name = names[example][at[i]];
-      return name === String(at[i]) ? "qk"[i] + name : `“${name}”`;
+      return name === String(at[i]) ? "qk"[i] + name : `“${name.replaceAll(" ", "\u00a0")}”`;
     });
     if (!valid) return parts("With no valid key, every weight of every head is *0*");
     if (at[1] >= valid) return parts("*No head* attends to {key}: it is masked", { key });
