@@ -14,8 +14,7 @@ ROOMS = {
     "museum": ("handed_layer", "layer_calls", "layer_check", "layer_notes"),
     "exercises": ("transposing", "whole_layer"),
 }
-SAYING = ("verdict.py", "layer.py")
-KEY = re.compile(r'\bsay\(\s*"([^"]+)"|(?:, |else )"((?:times what|is added|they come as)[^"]*)"')  # some are in tables
+SAYING = ("say", "tried", "in_words")  # functions whose first argument is a few words of a sentence
 
 
 def words():
@@ -24,8 +23,7 @@ def words():
     trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
     found = {re.sub(r"\{\w+\}", "{}", template) for tree in trees.values() for template in templates(tree)}
     known = {template for template in found if "\n" not in template}  # a table of mistakes is no sentence
-    said = "".join((HERE / name).read_text(encoding="utf-8") for name in SAYING)
-    keys = {first or second for first, second in KEY.findall(said)}
+    keys = {key for name in ("verdict.py", "layer.py") for key in asked(ast.parse((HERE / name).read_text("utf-8")))}
     tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
     lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}
     by_pattern = {"ERRORS": "diagnosis", "UNFINISHED": "handed_layer", "STEP_OF": "whole_layer"}
@@ -44,6 +42,14 @@ def table(tree, name):
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return node.value
     raise ValueError(f"there is no {name} in the module")
+
+
+def asked(tree):
+    """The words by which a module asks for sentences."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in SAYING:
+            texts = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+            yield from (text for text in texts if isinstance(text, str))
 
 
 def templates(tree):

@@ -7,9 +7,8 @@ import re
 
 import tensor as T
 import verdict
-from verdict import LISTS, Mistake, NotYet, Result, decoded, equal, error_in_words, first_difference, kind_of, say
+from verdict import LISTS, Mistake, NotYet, decoded, equal, error_in_words, first_difference, joined, kind_of, say
 
-HEADS = (2, 4, 1, 3)  # numbers of heads for which layers are made before any is called
 MATRICES = ("W_q", "W_k", "W_v", "W_o")
 RATE = 0.25  # of the dropout that is tried
 
@@ -21,9 +20,8 @@ def checker(data):
 
 def parameters(source, method):
     """The names that a method takes after self, and of these the ones that must be given."""
-    inside = source.partition(f"def {method}(")[2].partition(")")[0]
-    parts = [part.strip() for part in inside.split(",")][1:]
-    names = [(re.match("[*\\w]*", part).group(0), "=" in part) for part in parts if part]
+    parts = source.partition(f"def {method}(")[2].partition(")")[0].split(",")[1:]
+    names = [(re.match("[*\\w]*", part.strip()).group(0), "=" in part) for part in parts if part.strip()]
     return [name for name, _ in names], [name for name, is_free in names if not is_free]
 
 
@@ -53,11 +51,73 @@ def explains(row, results):
     for result in results:
         told = row["of"][result.number]
         if result.error or isinstance(told, list):
-            if not isinstance(told, list) or tuple(told) != result.error:
+            if told != list(result.error or ()):
                 return False
         elif abs(told - result.sums[0]) > verdict.RTOL * result.sums[1]:
             return False
     return True
+
+
+class Call:
+    """A call of a layer: how it is made, with what it is called, and what is right.
+
+    A call that a page cannot make raises an error of the learner's, or NotYet with what is missing.
+    """
+
+    def __init__(self, data, Layer, source):
+        self.heads, self.right, self.Layer, self.source = data["heads"], decoded(data["right"]), Layer, source
+        self.trial, self.W, self.b = [[decoded(X) for X in data.get(name, ())] for name in ("trial", "W", "b")]
+        *self.inputs, self.lengths = self.trial
+
+    def layer(self, dropout=0.0, **options):
+        """A layer in evaluation, with the matrices of this call."""
+        size = self.W[0].shape[0]
+        layer = self.Layer(size, self.heads, dropout, **options)
+        missing = [name for name in MATRICES if not hasattr(layer, name)]
+        if missing:
+            own = [name for name in layer.__dict__ if isinstance(getattr(layer, name), T.nn.Linear)]
+            own = sorted(own, key=lambda name: self.source.find("self." + name)) if len(own) == 4 else ["…"] * 4
+            raise NotYet(say("Name its four maps", ", ".join(missing), ", ".join(["layer." + name for name in own])))
+        for at, name in enumerate(MATRICES):
+            part = getattr(layer, name)
+            if not isinstance(part, T.nn.Linear):
+                raise NotYet(say("must be a matrix or an nn.Linear", name, kind_of(part)))
+            if part.weight.shape != (size, size):
+                raise NotYet(say("W_{} from `matrices` must be {}, got {}.", name[-1], (size, size), part.weight.shape))
+            part.weight = self.W[at]
+            if part.bias is not None:
+                part.bias = self.b[at] if self.b else T.zeros(size)
+        return layer.eval()
+
+    def output(self, layer, *lengths):
+        """What a layer gives for this call, the first of several."""
+        inputs = [X.clone() for X in self.inputs]
+        got = layer(*inputs, *lengths)
+        while verdict.is_several(got) and len(got):
+            got = got[0]
+        if got is None:
+            raise NotYet(say("`forward` returns nothing so far"))
+        if not isinstance(got, T.Tensor) or got.shape != inputs[0].shape:
+            raise ValueError(say("the output must be a tensor of shape", inputs[0].shape, kind_of(got)))
+        if not all([verdict.same_numbers(*both) for both in zip(self.inputs, inputs)]):
+            raise Mistake(say("The layer changes what it is given in place"))
+        return got
+
+    def result(self, number, layer, is_second):
+        """What came of the call, beside what is right."""
+        value = error = None
+        line = ""
+        try:
+            if is_second:
+                self.output(layer, self.lengths.flip(0).clamp(max=self.inputs[1].shape[1] - 1))
+            value = self.output(layer, self.lengths.clone())
+        except (NotYet, Mistake):
+            raise
+        except Exception as raised:
+            *error, line = error_in_words(raised, self.source)
+        result = verdict.Result(self.trial, self.right, value, error and tuple(error), line)
+        result.number, result.heads, result.sums = number, self.heads, error or sums(value)
+        return result
 
 
 class LayerChecker(verdict.Checker):
@@ -71,10 +131,8 @@ class LayerChecker(verdict.Checker):
         self.Layer, self.source = answer, source
         try:
             state, text, evidence = self.found()
-        except NotYet as reason:
-            state, text, evidence = "not yet", str(reason), ""
-        except Mistake as reason:
-            state, text, evidence = "wrong", str(reason), ""
+        except (NotYet, Mistake) as reason:
+            state, text, evidence = "wrong" if isinstance(reason, Mistake) else "not yet", str(reason), ""
         if state != "right":
             found = [
                 step for parts, step in LISTS["STEP_OF"] if [x for x in parts if re.search(x.lower(), text.lower())]
@@ -85,57 +143,59 @@ class LayerChecker(verdict.Checker):
     def found(self):
         """State, text and evidence."""
         self.refuse_unfinished()
-        stages, number = [], 0
+        self.weights, self.biased = [Call(self.data[name], self.Layer, self.source) for name in ("weights", "biased")]
+        stages, every = [], []
         for label, calls in self.data["stages"]:
             stages.append((label, []))
-            for call in calls:
-                stages[-1][1].append(self.result_of(call, number, "second call" in label))
-                number += 1
-        every = [result for _, results in stages for result in results]
+            for call in [Call(data, self.Layer, self.source) for data in calls]:
+                layer = self.tried("The layer could not be made", call.layer)
+                every.append(call.result(len(every), layer, "second call" in label))
+                stages[-1][1].append(every[-1])
         if all([result.error for result in every]):
-            raise NotYet(self.in_words(say("The layer could not be called"), every[0].error + (every[0].line,)))
+            raise NotYet(self.in_words("The layer could not be called", every[0].error + (every[0].line,)))
         wrong = [label for label, results in stages if any([result.problem() for result in results])]
         if wrong:
             return self.what_is_named(stages, wrong, every)
         try:
-            broken = next(self.promises(), "")
-        except (NotYet, Mistake):
-            raise
-        except Exception as error:
-            broken = self.in_words(say("In training it cannot be called"), error)
-            raise NotYet(say("The output is right.") + " " + broken) from None
+            broken = self.tried("In training it cannot be called", lambda: next(self.promises(), ""))
+        except NotYet as reason:
+            raise NotYet(say("The output is right.") + " " + str(reason)) from None
         if broken:
             return "wrong", say("The output is right.") + " " + broken, ""
         return "right", self.data["praise"] + " " + self.of_empty_rows(), self.data["checked"]
+
+    def tried(self, what, function):
+        """What a function gives; an error of the learner's class is told in words."""
+        try:
+            return function()
+        except (NotYet, Mistake):
+            raise
+        except Exception as error:
+            raise NotYet(self.in_words(what, error_in_words(error, self.source))) from None
 
     def refuse_unfinished(self):
         name = self.Layer.__name__
         if not hasattr(self.Layer, "forward"):
             raise NotYet(say("has no `forward` so far", name))
-        for method in ("__init__", "forward"):
-            if is_idle(self.source, method):
-                raise NotYet(say("is still empty", method, name).replace("run both cells", "check it"))
+        if is_idle(self.source, "__init__"):
+            raise NotYet(say("is still empty", "__init__", name).replace("run both cells", "check it"))
         taken, needed = parameters(self.source, "__init__")
-        if "__init__(" in self.source and "*" not in "".join(taken) and not len(needed) <= 3 <= len(taken):
+        if taken and "*" not in "".join(taken) and not len(needed) <= 3 <= len(taken):
             raise NotYet(say("Take all three", name, ", ".join(needed), name))
-        errors = []
-        for heads in HEADS:
-            try:
-                self.Layer(2 * heads, heads, 0.0)
-            except Exception as error:
-                errors.append(error_in_words(error, self.source))
-        if len(errors) == len(HEADS):
-            raise NotYet(self.in_words(say("The layer could not be made"), errors[0]))
+        self.tried("The layer could not be made", lambda: self.Layer(4, 2, 0.0))
         taken, needed = parameters(self.source, "forward")
         lengths = [name for name in taken if re.search("len|valid|\\*", name)]
-        if len(needed) == 3 and not lengths:
+        others = [name for name in needed if name not in lengths]
+        if len(others) == 3 and not lengths:
             raise NotYet(say("`forward` takes no valid_lens."))
+        if len(others) > 4 - bool(lengths):
+            names = ", ".join([name for name in taken if name in others + lengths])
+            raise NotYet(say("and valid_lens if it masks") + " " + say("This one takes ({}).", names))
 
     def in_words(self, what, error):
         """An error in a sentence, and what to write next if that is known."""
-        *words, line = error if isinstance(error, tuple) else error_in_words(error, self.source)
-        said = ": ".join([x for x in words if x]).rstrip(".")
-        text = say("{}: {} at “{}”.", what, said, line) if line else say("{}: {}.", what, said)
+        line = error[2]
+        text = say("{}: {} at “{}”." if line else "{}: {}.", say(what), joined(error[:2]), line)
         for patterns, hint in LISTS["UNFINISHED"]:
             for found in [re.search(pattern, text) for pattern in patterns]:
                 name = found.group(1) if found and "{0}" in hint else ""
@@ -144,66 +204,10 @@ class LayerChecker(verdict.Checker):
                     return text + " " + hint.replace("{call}", call).replace("{0}", name)
         return text
 
-    def build(self, call, dropout=0.0, **options):
-        """A layer in evaluation, with the matrices of a call."""
-        given = [decoded(W) for W in call["W"]]
-        size = given[0].shape[0]
-        layer = self.Layer(size, call["heads"], dropout, **options)
-        missing = [name for name in MATRICES if not hasattr(layer, name)]
-        if missing:
-            own = [name for name in layer.__dict__ if isinstance(getattr(layer, name), T.nn.Linear)]
-            own = sorted(own, key=lambda name: self.source.find("self." + name)) if len(own) == 4 else ["…"] * 4
-            raise NotYet(say("Name its four maps", ", ".join(missing), ", ".join(["layer." + name for name in own])))
-        for at, name in enumerate(MATRICES):
-            part = getattr(layer, name)
-            if not isinstance(part, T.nn.Linear):
-                raise NotYet(say("must be a matrix or an nn.Linear", name, kind_of(part)))
-            if part.weight.shape != given[at].shape:
-                raise NotYet(say("W_{} from `matrices` must be {}, got {}.", name[-1], (size, size), part.weight.shape))
-            part.weight = given[at]
-            if part.bias is not None:
-                part.bias = decoded(call["b"][at]) if "b" in call else T.zeros(size)
-        return layer.eval()
-
-    def output(self, layer, inputs, lengths=None):
-        """What a call returns, the first of several."""
-        got = layer(*inputs) if lengths is None else layer(*inputs, lengths)
-        while verdict.is_several(got) and len(got):
-            got = got[0]
-        if got is None:
-            raise NotYet(say("`forward` returns nothing so far"))
-        if not isinstance(got, T.Tensor) or got.shape != inputs[0].shape:
-            raise ValueError(say("the output must be a tensor of shape", inputs[0].shape, kind_of(got)))
-        return got
-
-    def result_of(self, call, number, is_second):
-        before, trial = [[decoded(X) for X in call["trial"]] for _ in range(2)]
-        try:
-            layer = self.build(call)
-        except NotYet:
-            raise
-        except Exception as error:
-            raise NotYet(self.in_words(say("The layer could not be made"), error)) from None
-        try:
-            if is_second:
-                self.output(layer, trial[:3], trial[3].flip(0).clamp(max=trial[1].shape[1] - 1))
-            got = Result(before, decoded(call["right"]), self.output(layer, trial[:3], trial[3]))
-            got.sums = sums(got.value)
-        except NotYet:
-            raise
-        except Exception as error:
-            *words, line = error_in_words(error, self.source)
-            got = Result(before, decoded(call["right"]), None, tuple(words), line)
-        if not all([verdict.same_numbers(*both) for both in zip(before[:3], trial)]):
-            raise Mistake(say("The layer changes what it is given in place"))
-        got.number, got.heads = number, call["heads"]
-        return got
-
     def is_random(self):
-        call = self.data["weights"]
-        layer, trial = self.build(call, RATE), [decoded(X) for X in call["trial"]]
         try:
-            return not equal(self.output(layer, trial[:3], trial[3]), self.output(layer, trial[:3], trial[3]))
+            call, layer = self.weights, self.weights.layer(RATE)
+            return not equal(call.output(layer, call.lengths), call.output(layer, call.lengths))
         except Exception:
             return False
 
@@ -215,89 +219,83 @@ class LayerChecker(verdict.Checker):
             name = say("The layer keeps something from an earlier call")
         if not name and self.is_random():
             name = say("In evaluation, the same call gives another output each time.")
-        of_first = dict(stages)[wrong[0]]
         bad = [result for label, results in stages if label in wrong for result in results if result.problem()]
         if not name and bad[0].error:
-            error = ": ".join([x for x in bad[0].error if x])
-            told = say("It raises {} at “{}”.", error, bad[0].line) if bad[0].line else say("It raises {}.", error)
+            told = say("It raises {} at “{}”." if bad[0].line else "It raises {}.", joined(bad[0].error), bad[0].line)
             return "not yet", border + " " + told, ""
         if not name:
-            alike = next((row["text"] for row in rows if explains(row, of_first)), "")
+            alike = next((row["text"] for row in rows if explains(row, dict(stages)[wrong[0]])), "")
             name, border = (say("but not in all, it looks like this", alike), border) if alike else (border, "")
         shown = [result for result in bad if not result.error] or bad
         return "wrong", name, (border + " " + example_in_words(shown[0])).strip()
 
     def promises(self):
         """What a layer with the right output lacks."""
-        call, (queries, keys, values, lengths) = self.data["weights"], map(decoded, self.data["weights"]["trial"])
-        layer, inputs = self.build(call, RATE), [queries, keys, values]
+        call = self.weights
+        layer = call.layer(RATE)
         if self.is_random():
             yield say("In evaluation, the same call gives another output each time.")
-        got = layer(*inputs, lengths)
+        got = layer(*call.trial)
         if not isinstance(got, T.Tensor):
             yield say("A call returns {}, not one tensor.", kind_of(got))
         told = getattr(layer, "attention_weights", None)
         yield from self.of_biases()
-        try:
-            same = equal(self.output(layer, inputs), self.output(layer, inputs, lengths * 0 + keys.shape[1]))
-            alone = "" if same else say("Without valid_lens, some keys are masked.")
-        except Exception as error:
-            is_asked = len(parameters(self.source, "forward")[1]) > 3
-            needed = say("Give valid_lens the default None.") if is_asked else say("valid_lens is None.")
-            said = ": ".join([x for x in error_in_words(error, "")[:2] if x]).rstrip(".")
-            alone = say("A call without valid_lens raises", said) + " " + needed
-        if alone:
-            yield alone
-        yield from self.of_weights(layer, inputs, told, decoded(call["right"]))
+        yield from self.of_lengths(layer)
+        yield from self.of_weights(layer, told, call.right)
 
     def of_biases(self):
-        call = self.data["biased"]
         try:
-            layer = self.build(call, bias=True)
+            layer = self.biased.layer(bias=True)
         except TypeError as error:
             yield say("With `bias=True` the layer cannot be made", error)
             return
-        for made, wanted in ((layer, True), (self.build(call), False)):
+        for made, wanted in ((layer, True), (self.biased.layer(), False)):
             other = [name for name in MATRICES if (getattr(made, name).bias is not None) != wanted]
             names = ", ".join(other)
             if len(other) == 1:
-                yield say("With `bias=True`, {} has no bias.", names) if wanted else say("`bias`, {} has a bias", names)
+                yield say("With `bias=True`, {} has no" if wanted else "Without `bias`, {} has", names)
             elif other:
-                yield (
-                    say("With `bias=True`, {} have no bias.", names) if wanted else say("`bias`, {} have a bias", names)
-                )
-        trial = [decoded(X) for X in call["trial"]]
-        if not equal(self.output(layer, trial[:3], trial[3]), decoded(call["right"])):
+                yield say("With `bias=True`, {} have no" if wanted else "Without `bias`, {} have", names)
+        if not equal(self.biased.output(layer, self.biased.lengths), self.biased.right):
             yield say("With `bias=True`, the output is not the formula's.")
 
-    def of_weights(self, layer, inputs, told, right):
-        averaged = right.mean(1)
+    def of_lengths(self, layer):
+        call, wrong = self.weights, ""
+        try:
+            if not equal(call.output(layer), call.output(layer, call.lengths * 0 + call.inputs[1].shape[1])):
+                wrong = say("Without valid_lens, some keys are masked.")
+        except Exception as error:
+            is_asked = len(parameters(self.source, "forward")[1]) > 3
+            needed = say("Give valid_lens the default None." if is_asked else "valid_lens is None.")
+            wrong = say("A call without valid_lens raises", joined(error_in_words(error, "")[:2])) + " " + needed
+        if wrong:
+            yield wrong
+
+    def of_weights(self, layer, told, right):
         if not isinstance(told, T.Tensor):
             yield say("It reports no weights")
-        elif equal(told, averaged):
+        elif equal(told, right.mean(1)):
             yield say("The weights that it reports are averaged over the heads.")
         elif told.shape != right.shape:
             yield say("The weights that it reports have the shape", told.shape, right.shape)
-        elif first_difference(told, right):
+        elif not equal(told, right):
             yield say("The weights that it reports are not those of the formula.")
         else:
-            layer.train()(*inputs)
-            zeros = [x for x in layer.attention_weights._flat() if x == 0]
-            if len(zeros) > 0.1 * right.numel():
+            layer.train()(*self.weights.inputs)
+            if len([x for x in layer.attention_weights._flat() if x == 0]) > 0.1 * right.numel():
                 yield say("The weights that it reports are those after dropout.")
 
     def of_empty_rows(self):
         """What the layer gives for an example without a valid key."""
-        call = self.data["biased"]
-        layer, inputs = self.build(call), [decoded(X) for X in call["trial"][:3]]
         try:
-            flat = self.output(layer, inputs, T.tensor([inputs[1].shape[1], 0]))[1]._flat()
+            keys = self.biased.inputs[1]
+            flat = self.biased.output(self.biased.layer(), T.tensor([keys.shape[1], 0]))[1]._flat()
         except Exception as error:
             return say("An example without a valid key raises", type(error).__name__)
-        if max([abs(x) for x in flat]) < 1e-6:
-            return say("An example without a valid key gets zeros.")
-        is_nan = any([x != x for x in flat])
-        return say("without a valid key gets NaN.") if is_nan else say("without a valid key gets an average")
+        if any([x != x for x in flat]):
+            return say("An example without a valid key gets NaN.")
+        is_empty = max([abs(x) for x in flat]) < 1e-6
+        return say("without a valid key gets zeros." if is_empty else "without a valid key gets an average")
 
 
 def border_of(labels, wrong):

@@ -678,6 +678,7 @@ EACH = {  # name → what it makes of one number, and the type of the result: No
     "square": (lambda x: x * x, None),
     "relu": (lambda x: x if x > 0 or x != x else 0, None),
     "exp": (_exp, float32),
+    "sigmoid": (lambda x: 1 / (1 + _exp(-x)), float32),
     "log": (lambda x: -inf if x == 0 else nan if x < 0 or x != x else x if x == inf else math.log(x), float32),
     "sqrt": (lambda x: math.sqrt(x) if x >= 0 else nan, float32),
     "reciprocal": (lambda x: _divided(1.0, x), float32),

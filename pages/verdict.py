@@ -158,6 +158,11 @@ def sentence(words):
     return words[0].upper() + words[1:] + "."
 
 
+def joined(error):
+    """Kind and message of an error."""
+    return ": ".join([x for x in error if x]).rstrip(".")
+
+
 def call_in_words(names, trial):
     shown = []
     for name, value in zip(names, trial):
@@ -205,9 +210,8 @@ class Result:
     def problem(self, words=two_numbers):
         got, right = self.numbers, self.right
         if self.error:
-            error = ": ".join([x for x in self.error if x]).rstrip(".")
             at = trimmed(self.line, 60)
-            return say("your code raises {} at “{}”", error, at) if at else say("your code raises {}", error)
+            return say("your code raises {} at “{}”" if at else "your code raises {}", joined(self.error), at)
         if got is None:
             return say("your function returns", kind_of(right) + " is needed", given(self.value))
         if got.shape != right.shape:
@@ -282,10 +286,11 @@ def one_change(results, pairs):
             yield text
     if all([equal(got.flatten(), right.flatten()) for got, right in pairs]):
         yield say("split or merged in another way")
-    for found, key in ((ratio, "times what it should be"), (shift, "is added.")):
+    told = (ratio, lambda x: say("times what it should be", x)), (shift, lambda x: say("is added.", x))
+    for found, said in told:
         numbers = [found(*pair) for pair in pairs]
         if all([x == x for x in numbers]) and max(numbers) - min(numbers) < 1e-3 * max([abs(x) for x in numbers]):
-            yield say(key, f"{numbers[0]:.4g}")
+            yield said(f"{numbers[0]:.4g}")
     distinct = [set(got._flat()) for got, _ in pairs]
     if len(pairs) > 1 and len(set([x for own in distinct for x in own])) == 1:
         yield say("All numbers of the result are the same")
@@ -381,7 +386,9 @@ class Checker:
         """The names that the notebook has at hand."""
         names = {"torch": T.torch, "nn": T.nn, "F": T.F, "math": math, "Tensor": T.Tensor, "__name__": "__main__"}
         if T.IS_MICROPYTHON:  # which makes slices by indexing alone, and would compute 2.0 * X by float(X)
-            names["slice"] = lambda *ends: T.Cut()[ends[0] : ends[1]] if len(ends) > 1 else T.Cut()[: ends[0]]
+            names["slice"] = lambda first, *more: (
+                T.Cut()[first : more[0] : more[1] if len(more) > 1 else None] if more else T.Cut()[:first]
+            )
             names["float"] = lambda x=0.0: float(x.item() if isinstance(x, T.Tensor) else x)
         exec(compile(self.data["helpers"], "<helpers>", "exec"), names)  # whose lines are not the learner's
         return names

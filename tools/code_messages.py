@@ -48,9 +48,8 @@ def found(source):
             yield (token.start[0] - 1, token.start[1]), (token.end[0] - 1, token.end[1]), "#", text
     kept = {id(part) for node in ast.walk(tree) for part in names_in(node)}
     for node in ast.walk(tree):
-        if id(node) in kept or not isinstance(node, ast.Constant | ast.JoinedStr):
-            continue
-        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
+        is_text = isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
+        if id(node) in kept or not is_text:
             continue
         segment = ast.get_source_segment(source, node)
         prefix = "f" if isinstance(node, ast.JoinedStr) else ""

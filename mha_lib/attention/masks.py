@@ -86,7 +86,7 @@ def indices(shape: Sequence[int], device: torch.device | None = None) -> tuple[T
 
 
 def is_allowed(mask: Tensor) -> Tensor:
-    """Convert a bool mask or additive bias to a bool mask that is True where a query may attend to a key."""
+    """Return where a query may attend to a key: where a bool mask is True, or an additive bias above minus infinity."""
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 

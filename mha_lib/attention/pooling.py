@@ -58,7 +58,7 @@ def masked_softmax(
 
 
 def softmax_of_allowed(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute the softmax of ``scores`` under one mask, a bool or an additive one; fully masked rows become 0."""
+    """Compute the softmax of ``scores`` where a bool mask is True, or plus an additive mask; empty rows become 0."""
     if mask is None:
         return torch.softmax(scores, dim=-1)
     if mask.dtype != torch.bool:

@@ -214,7 +214,7 @@ def comparable(results: Sequence[Result]) -> list[tuple[Tensor, Tensor]]:
 
 
 def forms(count: int, several: bool) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Yield simple changes (sign, transpose, sum, …) to try on a right result, each with its description."""
+    """Yield functions that change a right result (sign, transpose, sum, …), each with words for the change."""
     yield from ((tr(text), form) for text, form in FORMS.items())
     if several:
         yield from ((tr(text), form) for text, form in OF_PARTS.items())

@@ -224,7 +224,7 @@ class FunctionExercise(Exercise):
 
 
 def of_a_wrong_part(results: Sequence[Result]) -> Sequence[Result]:
-    """If results consist of several parts, select the results of the last wrong part; otherwise return all of them."""
+    """Return the results of the last group of calls that has a wrong one; all results where there is one group."""
     wrong = [one.part for one in results if one.part is not None and one.problem()]
     return [one for one in results if one.part == max(wrong)] if wrong else results
 

@@ -201,7 +201,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
 
 
 class PlainCopy:
-    """Copy the value that a function returned to plain data of at most ``LARGEST`` numbers."""
+    """Copy what a function returned to lists, numbers and tensors that another process can read."""
 
     def __init__(self) -> None:
         self.room = LARGEST

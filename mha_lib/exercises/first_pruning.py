@@ -81,7 +81,7 @@ def covering_head(cost, head, others):
 
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
-    """Return the test accuracy of a trained model of this package with ``heads``, pairs (layer, head), masked out."""
+    """Return the test accuracy of this notebook's trained model when ``heads``, pairs (layer, head), are masked."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0

@@ -127,7 +127,7 @@ def own_importance(function: Callable[..., Tensor]) -> str:
 
 
 def agreement(said: Sequence[Tensor], others: Sequence[Tensor]) -> float:
-    """Return the mean over pairs of Spearman's rank correlation between the tensors of ``said`` and of ``others``."""
+    """Return Spearman's rank correlation of ``said[i]`` and ``others[i]``, averaged over i."""
     return sum(map(heads.spearman, said, others)) / len(said)
 
 

@@ -189,7 +189,7 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
     """,
 )
 def smallest_set(calibration, test, share):
-    """Of the best sets of heads of each size by ``calibration``, find the smallest that keeps ``share`` of accuracy.
+    """Find the smallest set of heads, best of its size in ``calibration``, that keeps ``share`` of the full accuracy.
 
     calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_lib.heads.coalitions``,
     on two sets of examples; share, a number from 0 to 1 → the number of a set. For each size, take the set that is best

@@ -17,7 +17,7 @@ def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head
 
 
 def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
-    """Apply ``attention``, perhaps a wrong version, to new tokens with cached keys K, values V and a causal mask."""
+    """Return the output of ``attention``, right or with a mistake, for new tokens after cached keys K and values V."""
     count, num_old = new.shape[1], K.shape[2]
     allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
     return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))

@@ -47,7 +47,10 @@ START = f"""class {NAME}(nn.Module):
 
 
 def layer_data(encoded: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return what the page of ``layer_by_formula`` needs; ``encoded`` writes a value as JSON can hold it."""
+    """Return the task, calls, right results and mistakes of ``layer_by_formula`` in a dict for an HTML page.
+
+    ``encoded`` turns a tensor or tuple into what JSON can hold.
+    """
     with seeded(0):
         calls = LayerCalls(handed(bias=False))
         trial, *_ = calls.example(3, 5, 5, 4, 2, [5, 3, 4], 1, 0, False)
@@ -75,12 +78,12 @@ def layer_data(encoded: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def handed(bias: bool) -> HandedLayer:
-    """Return the complete layer as ``check_layer`` takes it, with or without biases."""
+    """Wrap the library's ``CompleteAttention``, with or without biases, as ``check_layer`` wraps a learner's layer."""
     return HandedLayer(lambda size, heads, rate: CompleteAttention(size, heads, rate, bias), None, None, False, False)
 
 
 def shortened(trial: tuple) -> tuple:
-    """Return a call with fewer queries and keys, where there are more keys than a page can compare."""
+    """Return the call ``trial``, cut to its first queries and keys if it has more keys than are quick to compare."""
     queries, keys, values, allowed, *others = trial
     if keys.shape[1] <= MANY:
         return trial
@@ -88,7 +91,7 @@ def shortened(trial: tuple) -> tuple:
 
 
 def call(trial: tuple, right: Tensor, encoded: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a call with its lengths instead of a mask, the matrices of the layer, and what is right."""
+    """Return one call of a layer in a dict for JSON: its inputs, valid lengths, weight matrices and right output."""
     queries, keys, values, allowed, *W, num_heads, given = trial
     biases = [given[f"b_{name}"] for name in "qkvo"]
     data = {"trial": [queries, keys, values, allowed[:, 0, 0].sum(-1)], "W": W}
@@ -111,7 +114,7 @@ def rows(trials: list[tuple]) -> list[dict[str, Any]]:
 
 
 def told(outcome: Outcome) -> float | list[str]:
-    """Return an outcome as a page knows it: an error, or a weighted sum of all numbers; pages/layer.py adds so, too."""
+    """Return a call's result in short, as pages/layer.py does: its error, or a weighted sum of its numbers."""
     if outcome.error:
         return list(outcome.error)
     numbers = outcome.value.detach().double().flatten().nan_to_num(3.0).clamp(-1e4, 1e4)

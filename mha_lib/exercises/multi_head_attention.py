@@ -143,7 +143,7 @@ TOKEN_0 = {  # what is said of token 0 of head 0, where the others are right →
 
 
 def about_both(W_q: Tensor, W_k: Tensor) -> str:
-    """Return a message if two heads are right except that their rows of W_q and W_k are exchanged or mixed; else ""."""
+    """Return a message if the learner's heads were right with the rows of W_q and W_k in another order, or ""."""
 
     def right(queries: Tensor, keys: Tensor) -> list[bool]:
         weights = position_weights(queries, keys)

@@ -33,8 +33,11 @@ def masked_softmax(scores, valid_lens=None):
     shapes = (scores.shape[0],), (scores.shape[0], scores.shape[-2])
     if valid_lens.shape not in shapes:
         raise ValueError(f"valid_lens must have shape {shapes[0]} or {shapes[1]}, got {valid_lens.shape}")
+    low, high, k = valid_lens.min().item(), valid_lens.max().item(), scores.shape[-1]
+    if low < 0 or high > k:
+        raise ValueError(f"valid_lens must lie between 0 and the number of keys, {k}; got {low} to {high}")
     lengths = valid_lens.reshape([len(valid_lens)] + [1] * (scores.dim() - 3) + [-1, 1])
-    valid = torch.arange(scores.shape[-1]) < lengths
+    valid = torch.arange(k) < lengths
     return scores.masked_fill(~valid, torch.finfo().min).softmax(-1) * valid
 """  # as it is there for lengths; the library's own also takes other masks
 
@@ -91,7 +94,7 @@ def packed(text: str) -> str:
 
 
 def data_of(exercise: Any) -> dict[str, Any]:
-    """Return what a page needs of an exercise that is answered by a class or a function."""
+    """Return an exercise's task, calls, right results, mistakes and hints in a dict for an HTML page."""
     if exercise is not layer_by_formula:
         return exercise_data(exercise)
     data = layer_data(encoded)

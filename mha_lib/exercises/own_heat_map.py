@@ -167,7 +167,7 @@ def faults(panels: list[dict], weights: Tensor, queries: list[str], keys: list[s
 
 
 def wrong_numbers(head: int, numbers: Tensor, right: Tensor, weights: Tensor) -> Iterator[str]:
-    """Yield a message if the ``numbers`` drawn for a head are not its weights ``right``, saying what they are."""
+    """Yield a message if a head's map shows other ``numbers`` than ``right``, such as another head's of ``weights``."""
     if numbers.dim() == 3:
         yield f"Heat map {head} holds colours, not weights, so it has no scale. Give `imshow` the weights themselves."
     elif alike(numbers, right):

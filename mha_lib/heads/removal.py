@@ -215,7 +215,7 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
 
 
 def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """Return the heads with the ``number`` largest values of ``importance``, by block name, as a plan for ``prune``.
+    """Return the ``number`` most important heads by block name, as a plan: the heads that ``prune`` keeps.
 
     >>> best_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=3)
     {'layer 0': [], 'layer 1': [3, 4, 5]}
@@ -228,7 +228,7 @@ def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan for ``prune``: head numbers by block name."""
+    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan: the heads that ``prune`` keeps, by block name."""
     return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 

@@ -86,7 +86,7 @@ def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
 def train_neighbours(
     num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
 ) -> NeighboursRun:
-    """Train a ``NeighbourModel``; return its accuracy and mean attention weights on held-out rows."""
+    """Train a ``NeighbourModel`` to predict neighbouring letters; return its results on held-out rows."""
     with single_thread():
         return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
 

@@ -230,7 +230,7 @@ def save_state(state: dict[str, Tensor], path: Path) -> None:
 
 
 def load_state(path: Path) -> dict[str, Tensor]:
-    """Load the state dict that ``save_state`` wrote; raise a StaleError if it is damaged or from other code.
+    """Load the state dict that ``save_state`` wrote; raise a StaleError if it is damaged or other code wrote it.
 
     Raises:
         StaleError: the file is damaged, or came from other code.

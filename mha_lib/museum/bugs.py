@@ -57,7 +57,7 @@ def guess(room: int) -> Guess:
 
 
 def reveal(room: int, *shown: object) -> Page:
-    """Show which bug the broken layer number ``room`` of notebook 10 has; fold it away if nothing was guessed."""
+    """Show which bug the broken layer number ``room`` of notebook 10 has, collapsed if the learner guessed nothing."""
     wrong = f"What is wrong: {' / '.join(suspect for suspect in SUSPECTS if suspect in FOUND[room])}."
     return answer(_name(room), wrong, *shown)
 

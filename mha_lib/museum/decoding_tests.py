@@ -97,7 +97,7 @@ def reference(implementation: Implementation) -> str | None:
 
 @isolated
 def behind_padding(implementation: Implementation) -> str | None:
-    """Test that a left-padded text given in pieces has the outputs of the text alone; return a fault or None."""
+    """Test that a layer with a cache is right on a left-padded text that comes in pieces; return a fault or None."""
     layer, X = layer_and_text(implementation)
     padding = torch.tensor([0, 3])
     got = read(layer, X, [4, 3, 2], padding)
@@ -106,7 +106,7 @@ def behind_padding(implementation: Implementation) -> str | None:
 
 @isolated
 def some_texts_end(implementation: Implementation) -> str | None:
-    """Test that texts keep their outputs after others of the batch have ended; return the fault found, or None."""
+    """Test that a layer with a cache stays right when some texts of a batch end; return a fault or None."""
     layer, X = layer_and_text(implementation, batch_size=4)
     padding, rows = torch.tensor([1, 2, 3, 0]), [1, 3]
     got = read(layer, X[:, :5], [5], padding)
@@ -142,7 +142,7 @@ TESTS: dict[str, Test] = {
 
 
 def each_alone(layer: DecodingLayer, X: Tensor, padding: Tensor, behind: Tensor) -> Tensor:
-    """Return the outputs of each text run alone and without padding, in a copy of the padded batch's outputs."""
+    """Run a layer on each text of a padded batch alone, without its padding; return the outputs, padding filled in."""
     right = behind.clone()
     for b, columns in enumerate(padding.tolist()):
         right[b, columns:] = read(layer, X[b : b + 1, columns:], [X.shape[1] - columns])[0]

@@ -129,7 +129,7 @@ def weights_in(output: Tensor) -> Tensor:
 
 
 def judge_empty(weights: Tensor) -> str:
-    """Describe the attention weights of a query without valid keys: "NaN", "0", "uniform over padding" or "leaks"."""
+    """Say what a query without valid keys gets as weights: "NaN", "0", "uniform over padding" or other ("leaks")."""
     if weights.isnan().any():
         return "NaN"
     if (weights == 0).all():

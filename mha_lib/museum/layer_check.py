@@ -315,7 +315,7 @@ def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
 
 
 def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists groups of test cases, and how these shared queries, keys and values."""
+    """Return a phrase that lists groups of calls by whether queries, keys and values were one tensor, two or three."""
     parts = [name.partition(", ") for name in names]
     ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
     stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))

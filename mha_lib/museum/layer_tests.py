@@ -196,7 +196,7 @@ def ragged_batch(implementation: Implementation) -> str | None:
 
 @isolated
 def called_again(implementation: Implementation) -> str | None:
-    """Test that a second call, with other lengths, gives what a new layer gives; return the fault found, or None."""
+    """Test that a layer's second call, with other valid lengths, equals a new layer's first; return a fault or None."""
     layer, inputs = build(implementation), random_inputs()
     new = copy.deepcopy(layer)
     output_of(layer, *inputs, RAGGED)

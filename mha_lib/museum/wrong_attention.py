@@ -68,7 +68,7 @@ def low(scores, valid, number=-1e9, dim=-1):
 
 
 def counted(valid):
-    """Return which queries have a position below their number of valid keys, as a bool mask (b, 1, q, 1)."""
+    """Return a mistaken mask over queries, not keys: True for as many queries as there are valid keys, (b, 1, q, 1)."""
     return torch.arange(valid.shape[2])[:, None] < valid.sum(dim=-1, keepdim=True)
 
 

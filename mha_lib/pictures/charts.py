@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels
-from mha_lib.pictures.picture import Canvas, Picture, font
+from mha_lib.pictures.picture import Canvas, Picture, font, signed
 from mha_lib.pictures.shared_with_js import bound, weight_colours
 
 LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
@@ -74,7 +74,7 @@ def read_ranges(curves: Mapping[str, Tensor]) -> str:
 
 
 def _range(curve: Tensor) -> str:
-    low, high = (f"{end:.2f}" for end in curve.aminmax())
+    low, high = (signed(end.item()) for end in curve.aminmax())
     return f"{low} everywhere" if low == high else f"{low} to {high}"
 
 
@@ -109,10 +109,10 @@ def draw_pooling(
         return across, height - (y - bottom) / ((top - bottom) or 1) * height
 
     for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
-        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}", size=11, anchor="ma")
+        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}".replace("-", "−"), size=11, anchor="ma")
     for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
         canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
-        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}", size=11, anchor="rm")
+        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}".replace("-", "−"), size=11, anchor="rm")
     fills = weight_colours((weights / TOP).clamp(max=1).numpy())
     for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
         (across, up), size = place(x, y), 5 + 14 * weight**0.5
@@ -181,12 +181,15 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
     return Picture(figure, what, f"Mean over 0 to {sizes[-1]} heads kept: {reading}.")
 
 
-def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3) -> Picture:
+def head_ranks(
+    importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
+) -> Picture:
     """Draw a table for each importance measure, with the rank of every head in its cells; 1 is the most important.
 
     Args:
         importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
         block_names: one a block.
+        caption: what to notice; left out, the reading.
 
     Raises:
         ValueError: the measures differ in shape, or there are not as many names as blocks.
@@ -199,7 +202,8 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
     rows, columns = grid_shape(len(importances), columns)
     left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
     width, height = cell * num_heads + 20, top + cell * num_blocks + 12
-    canvas, first = Canvas(left + columns * width - 20, rows * height + 16), []
+    canvas, first = Canvas(left + columns * width - 20, rows * height + 40), []
+    canvas.text(left, rows * height + 22, "1, dark: the most important head", size=11)
     for number, (name, importance) in enumerate(importances.items()):
         places, x, y = mean_ranks(importance), left + number % columns * width, number // columns * height
         canvas.text(x, y + 12, name, size=11, anchor="ls", colour="text")
@@ -219,7 +223,7 @@ def head_ranks(importances: Mapping[str, Tensor], block_names: Sequence[str], *,
         leader = f"{1 + len(others)} heads alike" if others else f"{names[block]}, head {head}"
         first.append(f"{name}: {leader}")
     what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"
-    return Picture(canvas, what, "In the first place, by " + "; ".join(first) + ".")
+    return Picture(canvas, what, "In the first place, by " + "; ".join(first) + ".", caption)
 
 
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:

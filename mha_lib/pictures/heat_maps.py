@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_lib.language import tr
-from mha_lib.pictures.picture import PAD, Canvas, Picture, font, signed
+from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
 MOST_LABELS = 20
@@ -55,7 +55,9 @@ def heatmaps(
     titles = labels("titles", numbered if titles is None else titles, num_heads)
     masked = masked_keys(valid_lens, num_queries, num_keys)
     _, columns = grid_shape(num_heads, columns)
-    side = min(250, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
+    room = (PAGE - 2 * PAD - beside(query_labels) + GAP) / columns - GAP  # for the width of one map
+    widest_side = max(room, MOST_LABELS) * max(num_queries / max(num_keys, 1), 1)
+    side = min(250, widest_side, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
     names = query_labels, key_labels
     canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers, scale=scale)
     sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
@@ -96,7 +98,7 @@ def draw_maps(
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
-    left = max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
+    left = beside(queries)
     longest = max((font(40, name).getlength(name) / 4 for name in keys), default=0)
     step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)
     is_upright = bool(keys) and longest + 3 > cells[0] * step
@@ -126,6 +128,11 @@ def draw_maps(
     return canvas
 
 
+def beside(queries: Sequence[str]) -> float:
+    """Return the width in pixels of the query names beside a heat map, with the gap after them."""
+    return max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
+
+
 def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
     """A key's name below its column, whose middle is at x."""
     if is_upright:
@@ -138,16 +145,22 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
     """Return a description of attention maps: the query and key of the largest weight in each of the first four."""
     if not weights.numel():
         return tr("There are no weights.")
-    parts = []
+    parts, queries, keys = [], told_apart(queries), told_apart(keys)
     for title, matrix in list(zip(titles, weights, strict=True))[:4]:
         query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
         holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
-        parts.append(f"{title}: {queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
+        named = f"{title}: " if title else ""
+        parts.append(f"{named}{queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
     links = "; ".join([*parts, "…"] if len(weights) > 4 else parts)
     if len(weights) > 4:
         return tr("Strongest link, query → key: {links}", links=links)
     return tr("Strongest link, query → key: {links}.", links=links)
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Return a list of the names, with its position in brackets behind each name that occurs more than once."""
+    return [name if list(names).count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names)]
 
 
 def draw_over_image(

@@ -17,6 +17,7 @@ def ranking_chart(
     chance: tuple[float, float],
     *,
     x_label: str,
+    x_range: tuple[float, float] | None = None,
     chance_label: str = "random",
     caption: str | None = None,
 ) -> Picture:
@@ -26,6 +27,7 @@ def ranking_chart(
         rows: name → mean, lower and upper end; drawn in this order from the top.
         chance: the ends of the band.
         x_label: what is measured, with its unit.
+        x_range: ends of the axis, for charts that are compared; left out, those of the rows.
 
     Raises:
         ValueError: there is no row, or a mean lies outside of its interval.
@@ -37,7 +39,9 @@ def ranking_chart(
             raise ValueError(f"rows: the mean of {name!r} must lie in its interval, got {mean} and {low} to {high}")
     figure = Figure(figsize=(7.2, 0.27 * len(rows) + 0.9), layout="constrained")
     panel = figure.subplots()
-    panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6", label=chance_label)
+    panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6")
+    top = panel.get_xaxis_transform()  # where 1 is the upper end of the chart
+    panel.text(sum(chance) / 2, 1, chance_label, transform=top, ha="center", va="bottom", fontsize=9)
     colour, _ = LINES[0]
     for place, (mean, low, high) in enumerate(rows.values()):
         panel.plot([low, high], [place, place], color=colour, linewidth=2)
@@ -48,7 +52,7 @@ def ranking_chart(
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.grid(axis="y", color="0.93")
     panel.set_axisbelow(True)
-    panel.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+    panel.set_xlim(x_range)
     reading = "; ".join("{} {:.2f} ({:.2f} to {:.2f})".format(name, *row) for name, row in rows.items())
     band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
     return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lib.attention import KernelPooling
 from mha_lib.pictures.charts import draw_pooling
 from mha_lib.pictures.live import LivePicture, choice, pack, refuse
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
 
 
 class KernelExplorer(LivePicture):
@@ -102,7 +102,7 @@ class KernelExplorer(LivePicture):
         (value,), (weights,) = self.pool(torch.tensor([self.query]))
         curve, points = (grid, self.pool(grid)[0]), (self.x, self.y)
         canvas = draw_pooling(points, weights, curve, self.query, (self.units["x"], self.units["y"]))
-        at, value_there = f"{self.query:.2f}{self.units['x']}", f"{value:.2f}{self.units['y']}"
+        at, value_there = f"{self.query:.2f}{self.units['x']}", f"{signed(value.item())}{self.units['y']}"
         state = f"At {at} with width {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
         heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"
         caption = f"{state}. The strip is the attention row over all points."

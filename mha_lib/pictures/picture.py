@@ -10,7 +10,7 @@ import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -24,6 +24,8 @@ from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
 FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges
 PAD = 12  # around a drawing, in pixels of the page
+PAGE = 735  # the widest drawing that no page makes smaller, and its letters with it
+LARGE = 15  # letters of a title
 INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
 FONTS = Path(__file__).with_name("fonts")  # of languages whose letters matplotlib's font lacks
@@ -45,13 +47,14 @@ class Picture:
     and nbconvert both keep.
 
     Attributes:
+        title: what is seen, written above the image; empty until ``titled`` sets it.
         drawing: a ``Canvas`` or a figure of matplotlib.
         png: the image, ``SCALE`` times as large as it is shown.
         width: how wide it is shown, in pixels of the page.
     """
 
     def __init__(self, drawing: "Figure | Canvas", what: str, reading: str, caption: str | None = None):
-        self.drawing, self.what, self.reading = drawing, what, reading
+        self.drawing, self.what, self.reading, self.title = drawing, what, reading, ""
         self.caption = reading if caption is None else caption
         if isinstance(drawing, Figure):
             write_han(drawing)
@@ -64,8 +67,27 @@ class Picture:
     @property
     def alt(self) -> str:
         """The text for those who cannot see the image."""
-        what = self.what if self.what.endswith(("?", "？")) else tr("{sentence}.", sentence=self.what)
-        return sentences([what, self.reading])
+        asks = ("?", "？")
+        ended = [
+            one if one.endswith(asks) else tr("{sentence}.", sentence=one) for one in (self.title, self.what) if one
+        ]
+        return sentences([*ended, self.reading])
+
+    def titled(self, title: str) -> Self:
+        """Write a title above the image, in as many lines as it needs, and return the picture."""
+        image, own, edge = Image.open(io.BytesIO(self.png)).convert("RGB"), font(SCALE * LARGE, title), SCALE * PAD
+        lines: list[str] = []
+        for word in title.split():
+            longer = f"{lines[-1]} {word}" if lines else word
+            lines[-1:] = [longer] if own.getlength(longer) <= image.width - 2 * edge else [*lines[-1:], word]
+        line = SCALE * LARGE * 4 // 3
+        sheet = Image.new("RGB", (image.width, image.height + edge + line * len(lines)), GROUND)
+        sheet.paste(image, (0, sheet.height - image.height))
+        for number, words in enumerate(lines):
+            place = edge, edge + number * line
+            ImageDraw.Draw(sheet).text(place, words, fill=_named("text"), font=own)
+        self.title, self.png = title, few_colours(sheet)
+        return self
 
     def __repr__(self) -> str:
         return self.alt
@@ -79,7 +101,7 @@ class Picture:
 
 
 def figure(alt: str, width: int, kind: str, image: bytes, caption: str, key: str = "") -> str:
-    """Return an HTML figure element with an embedded image of format ``kind``, its alt text and a caption."""
+    """Return an HTML figure element with the bytes ``image`` of format ``kind`` in it, its alt text and a caption."""
     source = f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
     live = f' data-mha-live="{html.escape(key)}"' if key else ""
     return (

@@ -96,18 +96,30 @@ LOOKS = """
 """
 NEXT_FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 
-# Focuses a control, if it is there and does not lead to where the picture is already; says what kind it is, or null
-# after the last one.
+# The same number, when nothing is searched for any more.
+LOOKS_AT_LAST = f"""
+async patience => {{
+    const end = performance.now() + 1000 * patience;
+    await ({NEXT_FRAME})();
+    while (document.querySelector('section.mha-live [aria-busy]')) {{
+        if (performance.now() > end) throw new Error('the picture is still busy');
+        await new Promise(requestAnimationFrame);
+    }}
+    return ({LOOKS})();
+}}
+"""
+
+# Focuses a control, if it is there and does not lead to where the picture is already; says what kind it is and its
+# name, or null after the last one.
 FOCUS = """
 number => {
     const node = document.querySelectorAll('.mha-live :is(input, select, button)')[number];
     if (!node) return null;
-    if (node.disabled || !node.checkVisibility() || node.ariaPressed === 'true') return 'cannot move';
+    if (node.disabled || !node.checkVisibility() || node.ariaPressed === 'true') return ['cannot move'];
     node.focus();
-    return node.type;
+    return [node.type, node.ariaLabel ?? node.textContent];
 }
 """
-NAME = "() => document.activeElement.ariaLabel ?? document.activeElement.textContent"
 KEYS = {"range": ("ArrowRight", "ArrowLeft"), "checkbox": ("Space",), "select-one": ("ArrowDown", "ArrowUp")}
 
 
@@ -128,10 +140,10 @@ def moved_and_idle(evaluate, press, looks):
         seen = looks()
         return seen != before
 
-    while kind := evaluate(FOCUS, number):  # not a list: a control may take others away
-        if kind != "cannot move":
-            name = evaluate(NAME)
-            found[any(map(moves, KEYS.get(kind, ("Enter",))))].append(name)
+    while control := evaluate(FOCUS, number):  # not a list: a control may take others away
+        kind, *name = control
+        if name:
+            found[any(map(moves, KEYS.get(kind, ("Enter",))))] += name
         number += 1
     return found[True], found[False]
 
@@ -166,9 +178,7 @@ class LivePage:
 
     def looks(self):
         """A number for what a reader sees when nothing is searched for any more: the same for the same."""
-        self.page.evaluate(NEXT_FRAME)
-        self.section.locator("[aria-busy]").wait_for(state="detached")
-        return self.page.evaluate(LOOKS)
+        return self.page.evaluate(LOOKS_AT_LAST, PATIENCE)
 
     def reading(self):
         """The line that reads the picture."""

@@ -35,12 +35,12 @@ def test_every_cut_is_a_forward_pass_with_these_heads_gated_off():
     ten = whole.topk(10).indices
     assert found.words[:10] == [WORDS[token] for token in ten]
     firsts = set()
-    for cut, nats, first, first_nats in zip(found.cuts, found.nats, found.first, found.first_nats, strict=True):
-        expected = log_p(model, ids, cut)
-        torch.testing.assert_close(nats, -expected[ten], atol=1e-4, rtol=0)
+    for place in (0, 1, *range(4, 271, 7), 270, 271, 272):  # of every layer another head or two, and all sets
+        first, expected = int(found.first[place]), log_p(model, ids, found.cuts[place])
+        torch.testing.assert_close(found.nats[place], -expected[ten], atol=1e-4, rtol=0)
         assert found.words[first] == WORDS[expected.argmax()]
-        torch.testing.assert_close(first_nats, -expected.max(), atol=1e-4, rtol=0)
-        firsts.add(int(first))
+        torch.testing.assert_close(found.first_nats[place], -expected.max(), atol=1e-4, rtol=0)
+        firsts.add(first)
     assert len(firsts) > 2, "cuts have to change the word, or little is tested"
     log_p(model, ids, ())
     torch.testing.assert_close(found.maps, torch.cat(model.attention_weights).cpu(), atol=1e-5, rtol=0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mha_lib import pictures
+from mha_lib.pictures.picture import signed
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_without_the_truth_nothing_tells_of_it(regression):
     picture = pictures.regression_curves(*points, curves, caption="Look at the gap.")
     assert "truth" not in picture.alt and "truth" not in lines(picture)
     near = truth + 0.25
-    assert f"near {near.min():.2f} to {near.max():.2f}; far" in picture.reading
+    assert f"near {signed(near.min())} to {signed(near.max())}; far" in picture.reading
     assert "<figcaption>Look at the gap.</figcaption>" in picture._repr_html_()
     for shown in ({}, {"truth": truth}):
         assert pictures.regression_curves(*points, {}, **shown).reading == "No curve yet."

@@ -13,7 +13,7 @@ from PIL import Image
 from mha_lib import pictures
 from mha_lib.attention import shape_trace
 from mha_lib.pictures.heat_maps import draw_over_image, ink_outline
-from mha_lib.pictures.picture import PAD, SCALE, Picture
+from mha_lib.pictures.picture import PAD, PAGE, SCALE, Picture
 from mha_lib.pictures.shared_with_js import colours, head_colour, rgb, weight_colours
 from mha_lib.pictures.transpose_stepper import draw_tables
 
@@ -222,3 +222,24 @@ def test_a_weight_that_is_no_number_is_a_cross_and_said(weights):
     for number, row, column, weight, colour in cells(picture):
         is_hole = (number, row, column) in {(1, 2, 3), (1, 2, 4)}
         assert is_hole == np.isnan(weight) == (colour > 250).all()  # white, where a weight of 0 has a shade
+
+
+def test_a_title_stands_above_the_image_and_first_in_its_text(weights):
+    picture = pictures.heatmaps(weights[0])
+    alt, before = picture.alt, np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
+    assert picture.titled("All heads attend to the first key, " * 5) is picture
+    after = np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
+    assert picture.alt == f"{picture.title}. {alt}"
+    (added, *_), apart = np.subtract(after.shape, before.shape), after[-len(before) :].astype(int) - before
+    assert added > 3 * SCALE * PAD and np.abs(apart).max() < 30, "several lines, and the image below them as it was"
+    assert after[:added].min() < 80 and (after[:added, : SCALE * PAD] == 255).all()
+
+
+@pytest.mark.parametrize("shape", [(6, 12, 12), (6, 4, 30), (6, 30, 4)])
+def test_maps_fit_a_page_so_that_their_letters_stay_as_large_as_they_are(shape):
+    assert pictures.heatmaps(torch.rand(*shape), columns=5, query_labels=["a long name"] * shape[1]).width <= PAGE
+
+
+def test_names_that_occur_twice_are_told_apart_by_their_positions():
+    picture = pictures.heatmaps(torch.eye(3)[[1, 2, 0]], query_labels=["e", "s", "e"], key_labels=["t", "e", "e"])
+    assert "head 0: e (0) → e (1) 1.00" in picture.alt
