@@ -172,7 +172,7 @@ def _made(numbers, shape, kind=float32):
 def _made_like(numbers, shape, kind, operands):
     """A new tensor whose numbers are given row by row, and lie in memory as torch would lay them for these operands."""
     operands = [X for X in operands if isinstance(X, Tensor) and X.shape]
-    if all([X.shape == shape and X.is_contiguous() for X in operands]):
+    if all([X.is_contiguous() for X in operands]):  # which a smaller one stays where it is repeated
         return _made(numbers, shape, kind)
     order = _order_in_memory(shape, operands)
     X = _made(numbers, shape, kind).permute(order)
@@ -231,7 +231,8 @@ def _largest(row):
 def _softmax(row):
     top = _largest(row) if len(row) else 0
     terms = [_exp(x - top) for x in row] if abs(top) < inf else [nan] * len(row)
-    return [x / sum(terms) for x in terms]
+    total = sum(terms)
+    return [x / total for x in terms]
 
 
 class Cut:
@@ -847,8 +848,12 @@ def _products(A, B, count, n, k, m):
     for z in range(count):
         columns = [[b[(z * k + q) * m + j] for q in range(k)] for j in range(m)]
         for i in range(n):
-            row = a[(z * n + i) * k : (z * n + i + 1) * k]
-            found += [sum([x * y for x, y in zip(row, column)]) for column in columns]
+            row = list(a[(z * n + i) * k : (z * n + i + 1) * k])
+            for column in columns:
+                total = 0.0
+                for q in range(k):  # in MicroPython, less than half the time of a sum over zip
+                    total += row[q] * column[q]
+                found.append(total)
     return found
 
 
@@ -879,8 +884,11 @@ def matmul(A, B):
     if k != B.shape[-2]:
         sizes = f"[{count}, {k}] but got: [{count}, {B.shape[-2]}]."
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: {sizes}")
-    A, B = A.expand(batch + (n, k)), B.expand(batch + (k, m))
-    return _made(_products(A, B, count, n, k, m), batch + (n, m), A.dtype)
+    if len(B.shape) == 2:
+        count, n = 1, rows
+    else:
+        A, B = A.expand(batch + A.shape[-2:]), B.expand(batch + B.shape[-2:])
+    return _made(_products(A, B, count, n, k, m), batch + (A.shape[-2], m), A.dtype)
 
 
 def bmm(A, B):

@@ -7,13 +7,19 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_lib.models.tasks import Batch, Digits, Task, find_task, to_images, to_patches
+from mha_lib.models.tasks import Batch, Digits, Lookups, Task, find_task, to_images, to_patches
 from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.heat_maps import draw_maps, draw_over_image
 from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
+QUESTIONS = {  # of the look-ups, with what their names stand for
+    "prev": "prev (1 back)",
+    "back3": "back3 (3 back)",
+    "recall": "recall (by key)",
+    "count": "count (below 5)",
+}
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 
@@ -123,7 +129,8 @@ class HeadExplorer(LivePicture):
         titles = [f"{block}, head {head}" for block in blocks for head in range(num_heads)]
         inputs, right = self.batch().inputs, int((logits.argmax(dim=-1) == target).sum())
         if isinstance(self.learned, Digits) and isinstance(inputs, Tensor):
-            answer = f"{'Your drawing' if self.drawn else f'A {target}'} is read as {logits.argmax()}"
+            article = "An" if target == 8 else "A"
+            answer = f"{'Your drawing' if self.drawn else f'{article} {target}'} is read as {logits.argmax()}"
             answer = answer if inputs.any() else "The sheet is empty"
             place = divmod(query - 1, 4) if query else None
             name = "patch r{}c{}".format(*place) if place else "the class token"
@@ -158,7 +165,8 @@ def _examples(task: Task, num_classes: int) -> dict[str, object]:
     return {
         "kind": "digits" if is_digits else "tokens",
         "count": len(batch),
-        "questions": list(getattr(task, "questions", ["answer"])),
+        "questions": [QUESTIONS.get(name, name) for name in getattr(task, "questions", ["answer"])],
+        "note": " (rows: value ?wanted key; columns: value =own key)" if isinstance(task, Lookups) else "",
         "answers": list(getattr(task, "target_characters", map(str, range(num_classes)))),
         "fields": parts[0].shape[2] if parts[0].dim() == 3 else 1,
         "source_length": parts[0].shape[1] if len(parts) == 2 else 0,

@@ -100,4 +100,6 @@ class HeadSwitches(LivePicture):
             canvas.box(at + NAME, i * LINE, max(value * BAR, 1), 12, fill="soft")
             canvas.text(at + NAME + BAR + 6, i * LINE, f"{value:.2f}", size=11)
         told = ", ".join(f"{name} {value:.2f}" for name, value in by_name.items())
-        return canvas, f"{state}. As many heads keep: {told}.", f"{state}."
+        heads = [f"layer {layer}, head {head}" for layer, head in places if [layer, head] not in self.cut]
+        on = f" On: {'; '.join(heads)}." if 0 < size < len(places) else ""
+        return canvas, f"{state}.{on} As many heads keep: {told}.", f"{state}."

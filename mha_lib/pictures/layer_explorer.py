@@ -34,6 +34,7 @@ class LayerExplorer(LivePicture):
         num_heads: one of the divisors of the layer's size, up to 25.
         valid_lens: how many keys count, for each example; a tensor will do, it reads as a list.
         example, head, cell: the sequence that is shown, and what of it in large; cells are counted row by row.
+            Left out, head and cell are where one head's weight exceeds most that of all others.
 
     Raises:
         ValueError: queries or keys have a shape that does not fit, or there are not as many names as tokens.
@@ -78,6 +79,8 @@ class LayerExplorer(LivePicture):
         }
         first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
         super().__init__(tr("Heads of one layer"), data, **first)
+        if not {"head", "cell"} & set(first):
+            self.head, self.cell = self._standing_out()
 
     @classmethod
     def of_lookups(cls, **first: Any) -> "LayerExplorer":
@@ -109,6 +112,14 @@ class LayerExplorer(LivePicture):
     @traitlets.observe("num_heads")
     def _stay_among_the_heads(self, change):
         self.head = min(self.head, change["new"] - 1)
+
+    def _standing_out(self) -> tuple[int, int]:
+        """Find the head and the cell whose weight exceeds most that of every other head."""
+        with torch.random.fork_rng(devices=()):  # the layer that computes them is made of random numbers at first
+            weights = self.weights()[self.example].flatten(1)
+        lead = weights.sort(dim=0, descending=True).values
+        cell = int((lead[0] - lead[1] if len(lead) > 1 else lead[0]).argmax())
+        return int(weights[:, cell].argmax()), cell
 
     def weights(self) -> Tensor:
         """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""

@@ -16,10 +16,10 @@ TO_CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
 
 
 def style() -> str:
-    """Return the CSS of the interactive figures, without comments and line indents."""
+    """Return the CSS of the interactive figures, without comments and the spaces that it does not need."""
     text = PALETTE.read_text(encoding="utf-8") + STYLE.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    return re.sub(r"\s*([{};])\s*", r"\1", text)
+    return re.sub(r"\s*([{};,])\s*|(?<=:)\s+", r"\1", text)
 
 
 @functools.cache

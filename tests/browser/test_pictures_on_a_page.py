@@ -1,6 +1,7 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import io
+import itertools
 import re
 
 import pytest
@@ -78,8 +79,28 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         assert page.section.locator(".row-names span").all_text_contents() == list(
             explorer.data["query_names"][example]
         )
-        words = f"4 heads of 12 features; sequence {example} has {valid} valid keys"
-        assert page.section.locator(".looks").inner_text().startswith(words)
+        query, key = divmod(explorer.cell, 12)
+        names, at = (explorer.data[name][example] for name in ("query_names", "key_names")), (query, key)
+        pair = " attends to ".join(f"“{own[i]}”" for own, i in zip(names, at, strict=True))
+        others = explorer.weights()[example, :3, query, key].max()
+        headline = page.section.locator(".looks").inner_text()
+        assert headline.startswith(f"Head 3: {pair} with {100 * weights[query, key]:.0f} % of its weight")
+        assert f"In the 3 other heads: at most {100 * others:.0f} %." in headline
+
+
+def test_the_head_that_matters_most_is_the_one_without_which_the_answers_lose_most(live):
+    explorer = CASES["lookups"]()
+    batch, lost = explorer.batch(), {}
+    logits, _ = explorer.answer()
+    own = logits.argmax(dim=-1)
+    for layer, head in itertools.product(range(2), range(6)):
+        explorer.gates = torch.ones(2, 6).index_put((torch.tensor(layer), torch.tensor(head)), torch.tensor(0.0))
+        without, _ = explorer.answer()
+        kept = without.log_softmax(dim=-1).gather(-1, own[..., None]).sum()
+        right = (without.argmax(dim=-1) == batch.targets[0]).sum()
+        lost[f"Layer {layer}, head {head} matters most: without it {right} of 60 answers right"] = -kept.item()
+    page = live(CASES["lookups"]())
+    assert page.section.locator(".looks").inner_text() == max(lost, key=lost.get)
 
 
 def test_bars_maps_and_answers_are_those_that_are_kept(live):
@@ -339,6 +360,18 @@ def test_the_words_of_a_chart_that_is_dragged_cannot_be_selected(live):
     assert page.page.evaluate("String(getSelection())") == ""
 
 
+def test_a_step_is_dragged_to_along_the_rail(live):
+    page = live(CASES["transpose"]())
+    stations = page.section.locator(".station")
+    stations.nth(1).hover()
+    page.page.mouse.down()
+    for number in (5, 4):
+        stations.nth(number).hover()
+        page.looks()
+        assert stations.nth(number).get_attribute("aria-pressed") == "true"
+    page.page.mouse.up()
+
+
 def test_what_to_touch_is_said_until_something_is_touched(live):
     page = live(CASES["masks"]())
     assert page.reading().endswith("Drag the blue edge, or break two of them with ① and ②.")
@@ -514,9 +547,13 @@ def chip(page, name):
 
 
 def test_without_the_induction_heads_another_word_comes_and_draws_of_others_stand_beside_it(live):
-    page = live(pictures.NextWordExplorer())
+    explorer = pictures.NextWordExplorer()
+    page, kept = live(explorer), explorer.kept[0]
     slot, bars = page.section.locator(".slot"), page.section.locator(".next-bar .name")
     assert "Miller" in slot.text_content() and slot.locator("s").count() == 0
+    changing = sum(len(cut) == 1 and place != 0 for cut, place in zip(kept.cuts, kept.first.tolist(), strict=True))
+    words = f"{changing} of 270 heads, each cut alone, change “Miller”"
+    assert page.section.locator(".looks").inner_text() == words
     words = bars.all_text_contents()
     chip(page, "induction (5)").click()
     page.looks()
@@ -567,7 +604,11 @@ def test_what_the_page_says_of_any_kept_cut_is_what_was_kept(live):
         page.section.get_by_role("button", name="all heads on").click()
 
 
-def test_a_cut_that_nobody_kept_is_said_to_be_unknown(live):
+def test_a_cut_that_nobody_kept_is_said_to_be_unknown(live, monkeypatch):
+    def missing():  # loading it takes seconds, and the page does not have what it says
+        raise ImportError("no model here")
+
+    monkeypatch.setattr("mha_lib.pictures.next_word_explorer.smollm2", missing)
     page = live(pictures.NextWordExplorer(cut=[3, 100]))
     assert "This page knows each head cut alone" in page.reading()
     assert page.section.locator(".slot b").text_content() == "?"

@@ -423,6 +423,8 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
         shown = live.section.locator(".kept-bars .next-bar > span:last-child").all_text_contents()
         assert shown == [f"{value:.2f}" for value in expected]
         picture.cut = [head for head in heads if head not in on]
+        named = re.findall(r"layer (\d), head (\d)", picture.still().alt)
+        assert {(int(layer), int(head)) for layer, head in named} == (on if 0 < len(on) < 6 else set())
         words = picture.still().drawing.words
         beside_all = [score[all_heads] - score[all_heads - {head}] for head in heads]
         pairs = zip(heads, beside_all, strict=True)

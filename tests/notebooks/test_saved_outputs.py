@@ -91,9 +91,9 @@ def test_a_folded_part_finds_what_stands_at_its_place(tmp_path):
         new_markdown_cell("## On"),
         printing("rows = 7; print(heads, rows, random.random())", f"2 7 {first}\n"),
         folding("Deeper: another"),
-        printing("print(heads, rows, width, random.random())", f"3 7 5 {second}\n"),
+        printing("print(heads, rows, width, random.random(), 'late' in dir())", f"3 7 5 {second} False\n"),
         new_markdown_cell("## The end"),
-        printing("heads = 9; print(heads, 'width' in dir())", "9 False\n"),
+        printing("heads = late = 9; print(heads, 'width' in dir())", "9 False\n"),
     ]
     nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
     status, report = compare(tmp_path / "sample.ipynb")

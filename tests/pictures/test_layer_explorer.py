@@ -29,6 +29,22 @@ def test_weights_are_those_of_the_readers_layer():
     assert layer.num_heads == 3, "the reader's layer stays as it is"
 
 
+def test_it_opens_where_one_head_outdoes_all_others():
+    layer, queries, keys = own_layer()
+    torch.manual_seed(5)
+    explorer = pictures.LayerExplorer(layer, queries, keys, valid_lens=[5, 4, 2], example=1)
+    drawn = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(1), drawn), "no random number is used up"
+    lead = {}
+    for head, rows in enumerate(explorer.weights()[1].flatten(1).tolist()):
+        for cell, weight in enumerate(rows):
+            others = [own.flatten()[cell].item() for h, own in enumerate(explorer.weights()[1]) if h != head]
+            lead[head, cell] = weight - max(others)
+    assert (explorer.head, explorer.cell) == max(lead, key=lead.get)
+    assert pictures.LayerExplorer(layer, queries, keys, cell=3).head == 0
+
+
 def test_head_stays_among_the_heads():
     explorer = pictures.LayerExplorer(*own_layer(), head=2)
     explorer.num_heads = 2

@@ -139,7 +139,7 @@ export default picture((parts) => {
     const to = key ?? indexOfLargest(own), most = key === undefined ? "most weight" : "a weight";
     const looking = `${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${row[to]} at ${to}`;
     const from = `From ${row[query]} at ${query}, ${looking}.`, end = `${row[query]} at the end is foretold, not read.`;
-    say(`Step ${steps[step]}, ${heard}: ${result.join(" ")}. ${query < tokens ? from : end}`);
+    say(query < tokens ? from : end, `Step ${steps[step]}, ${heard}: ${result.join(" ")}.`);
   }
 
   const samples = ["right", "wrong"].map((name) => element("span", { class: `said ${name}` }, name));

@@ -6,6 +6,7 @@ import { button, drawn, element, number, set, short, times } from "./elements.js
 import { heatMap } from "./heat_map.js";
 
 const TOP = 0.4; // the weight where the scale ends: of 17 keys hardly one gets more
+const a = (digit, article = "a") => `${article}${digit === 8 ? "n" : ""} ${digit}`;
 const NAMES = ["class token", ...times(16, (i) => `r${i >> 2}c${i & 3}`)];
 
 export function digitStage({ model, state, pointer, frame, choose, point, repaint, example }) {
@@ -68,6 +69,14 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     set(box, { x: (patch & 3) + inset, y: (patch >> 2) + inset, visibility });
   };
 
+  /** What is read without a head, beside what is read with all. */
+  const lostFrom = (whole) => ([logits]) => {
+    const read = indexOfLargest(whole), answer = indexOfLargest(logits), [less, more] = [logits, whole].map(softmax);
+    if (answer !== read) return [a(answer), `, not ${a(read)}`];
+    const percent = (shares) => `${(100 * shares[read]).toFixed(less[read] > 0.995 ? 1 : 0)} %`;
+    return [`${a(read)} with ${percent(less)}`, `, not ${percent(more)}`];
+  };
+
   return {
     left: [element("div", { class: "paper" }, large.node), classToken],
     tools: [penButton],
@@ -124,7 +133,7 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       frame.classList.toggle("empty", empty);
       set(digit, { text: answer });
       set(share, { text: `${(100 * probabilities[answer]).toFixed(0)} %` });
-      const verdict = target ? `${isRight ? "✓ it is a" : "✗ but it is a"} ${wanted}` : "your drawing";
+      const verdict = target ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
       set(truth, { text: empty ? "an empty sheet" : target || isRight ? verdict : `✗ with all heads: ${wanted}` });
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
@@ -134,10 +143,16 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
       set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
       if (empty) return { told: "The sheet is empty: draw a digit.", instead: "Draw a digit" };
-      const told = `${target ? `A ${wanted}` : "Your drawing"} is read as ${answer} (${
+      const told = `${target ? a(wanted, "A") : "Your drawing"} is read as ${answer} (${
         number(probabilities[answer])
       }).`;
-      return { told, now: `a ${answer}`, before: `a ${indexOfLargest(before)}`, isWrong: !isRight };
+      return {
+        told,
+        now: a(answer),
+        before: a(indexOfLargest(before)),
+        lost: lostFrom(whole.laid[0]),
+        isWrong: !isRight,
+      };
     },
   };
 }

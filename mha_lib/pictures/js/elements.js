@@ -131,10 +131,10 @@ export function inSlices(steps, delay = 0) {
 function readingLine() {
   const seen = element("p", { class: "reading" }), spoken = element("p", { class: "spoken", role: "status" });
   let wait;
-  const say = (text, hint) => {
+  const say = (text, hint, heard) => {
     seen.replaceChildren(text, ...(hint ? [" ", element("span", { class: "hint" }, hint)] : []));
     clearTimeout(wait);
-    wait = setTimeout(() => spoken.textContent = seen.textContent, 400);
+    wait = setTimeout(() => spoken.textContent = heard + seen.textContent, 400);
   };
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
@@ -151,7 +151,7 @@ function topLine() {
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
  * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
- * seen, and `say`, which reads it. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
+ * seen, and `say(text, heard)`, which reads it; a screen reader hears first what only the headline shows. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
  * `end()`, and a `hint` that says what to touch until something is. `ask(question, hear)` puts a question to Python, and
  * `hear` gets every part of the answer; there is no `ask` on a page without a kernel.
  */
@@ -213,7 +213,8 @@ export function picture(build) {
       model.send({ ...question, to });
     });
     if (ask) model.on("msg:custom", heard);
-    const say = (text) => line.say(text, isTouched ? "" : parts.hint), data = model.get("data");
+    const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `),
+      data = model.get("data");
     const shared = { model, data, state, pointer, frame, controls, choose, point, repaint, headline, say, ask };
     const parts = build(shared);
     frame.append(top, ...parts.nodes, ...line.nodes);

@@ -1,6 +1,6 @@
 // The heads of a small model: look at each, switch it off, and see what becomes of the answers. All is computed here.
 
-import { indexOfLargest, integers, rowOf, softmax, unpack } from "./attention.js";
+import { indexOfLargest, integers, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
 import { button, element, inSlices, number, picture, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
@@ -17,7 +17,7 @@ export default picture((parts) => {
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
   const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
-  let gated = null, whole = null, found = {}, stopSearching = () => {}, stopJudging = () => {};
+  let gated = null, whole = null, weighed = {}, found = {}, stopSearching = () => {}, stopJudging = () => {};
 
   const show = (i) => (stage.leave?.(), { example: i, drawn: null });
   const words = (i) => stage.isOwn?.() ? "yours" : i;
@@ -26,6 +26,7 @@ export default picture((parts) => {
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
   const browse = element("div", { class: "browse" }, earlier, browser, later);
 
+  const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`;
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(place) {
     const { layer, head } = place, shown = stage.card(place), enter = () => point(place), leave = () => point(null);
@@ -80,7 +81,7 @@ export default picture((parts) => {
         yield;
         const fewer = changed(gates, gone, 0), after = answersOf(inputs, fewer);
         if (String(after) === String(before)) continue;
-        const names = gone.map(({ layer, head }) => `${blocks[layer]}, head ${head}`).join(" and ");
+        const names = gone.map(nameOf).join(" and ");
         tell(fewer, `Without ${names}: ${changeOf(before, after)}.`);
         return choose({ gates: fewer });
       }
@@ -110,7 +111,17 @@ export default picture((parts) => {
     }
     gated = { ...run(inputs, gates), gates };
     whole = isWhole(gates) ? gated : run(inputs, every(1));
+    if (isWhole(gates) && weighed.subject !== subjectOf(gates)) {
+      weighed = { subject: subjectOf(gates), dearest: dearest(inputs) };
+    }
     if (judged !== String(gates)) judge(gates);
+  }
+  /** The head without which the model's own answers lose most nats, and what it then says. */
+  function dearest(inputs) {
+    const own = whole.laid.map(indexOfLargest);
+    const lost = (laid) => -sumOf(laid.map((logits, i) => Math.log(Math.max(softmax(logits)[own[i]], 1e-30))));
+    const without = cards.map((card) => ({ card, laid: run(inputs, changed(every(1), [card], 0)).laid }));
+    return without.reduce((most, one) => lost(one.laid) > lost(most.laid) ? one : most);
   }
   let judged = null;
   const wholeAnswers = [];
@@ -151,7 +162,7 @@ export default picture((parts) => {
     const { told, ...answer } = stage.paint({ gated, whole, target });
     headline(...above(gates, answer));
     for (const { layer, head, shown, toggle, node } of cards) {
-      const weights = gated.weights[layer][head], name = `${blocks[layer]}, head ${head}`;
+      const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
@@ -165,15 +176,21 @@ export default picture((parts) => {
     set(breaker, { "aria-busy": found.isSearching ? true : null });
     say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${told}`);
   }
-  /** What the model says now, and with all heads: parts of the headline. */
-  function above(gates, { now, before, isWrong = false, instead = "" }) {
+  /** Which head matters most, or what the model says without those that are off: parts of the headline. */
+  function above(gates, { now, before, lost, isWrong = false, instead = "" }) {
     if (instead) return ["", instead];
-    const gone = gates.flat().filter((gate) => !gate).length, all = gates.flat().length;
-    const some = gone === 1 ? "this head" : `these ${gone} heads`;
-    const without = `Without ${gone === all ? "any head" : some}`, changed = before !== now;
-    const which = gone ? without : isWhole(gates) ? `With all ${all} heads` : "With these gates";
-    const what = changed ? `${now}, not ${before}` : isWhole(gates) ? now : `still ${now}`;
-    return [`${which}: `, element("b", { class: changed || isWrong ? "wrong" : "" }, what)];
+    if (isWhole(gates)) {
+      const { card, laid } = weighed.dearest;
+      const name = nameOf(card);
+      return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(laid)];
+    }
+    const off = cards.filter(({ layer, head }) => !gates[layer][head]), changed = before !== now;
+    const some = off.length < 3 ? off.map(nameOf).join(" and ") : `these ${off.length} heads`;
+    const which = off.length ? `Without ${off.length === cards.length ? "any head" : some}` : "With these gates";
+    return [
+      `${which}: `,
+      element("b", { class: changed || isWrong ? "wrong" : "" }, changed ? `${now}, not ${before}` : `still ${now}`),
+    ];
   }
   function strongest(layer, head, query) {
     const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
@@ -186,7 +203,7 @@ export default picture((parts) => {
     if (kind === "digits" && pointer.pointed.layer === undefined) {
       return `Patch ${stage.namesOf()[1][key]}: ${stage.doesAClick()}.`;
     }
-    const name = `${blocks[layer]}, head ${head}${gated.gates[layer][head] ? "" : " (off)"}`;
+    const name = `${nameOf({ layer, head })}${gated.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
     const weight = number(rowOf(gated.weights[layer][head], query)[key], 3);
     return `${name}: ${stage.namesOf(layer)[0][query]} → ${stage.namesOf(layer)[1][key]} weighs ${weight}.`;
@@ -202,7 +219,7 @@ export default picture((parts) => {
   const test = element("div", { class: "test" }, meter, score);
   const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
   const right = element("div", { class: "right" }, tools, ...rows, stage.answer);
-  const heads = { "--heads": numHeads, "--narrow": numHeads > 4 ? 3 : numHeads };
+  const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
   const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return {
     nodes,

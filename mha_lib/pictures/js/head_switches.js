@@ -103,7 +103,7 @@ export default picture((parts) => {
       ? ""
       : `worth ${number(worth(kept, i))} here, and ${number(worth(all, i))} beside all others`;
     const about = its && `${pointed ? "Pointed at" : "The cheapest to cut now"}: ${nameOf(cards[i].place)}, ${its}.`;
-    say(`${size} of ${count} heads are on: ${number(own)} right. ${about}`);
+    say(about, `${size} of ${count} heads are on: ${number(own)} right.`);
   }
 
   const title = element("p", { class: "title" }, told);

@@ -6,10 +6,11 @@ import { card, heatMap, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
 const SHORT = 2; // letters of a name that stands upright no more than its column is wide
+const percent = (weight) => Math.round(100 * weight);
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
-  const { divisors, num_hiddens: size, trained, query_names, key_names, sizes: [batch, numQueries, numKeys] } = data;
+  const { divisors, trained, query_names, key_names, sizes: [batch, numQueries, numKeys] } = data;
   const [Q, K] = [linear(queries, W_q, b_q), linear(keys, W_k, b_k)];
   const sequences = Object.fromEntries(times(batch, (example) => [example, tr("sequence {example}", { example })]));
   const headNamed = (head) => tr("head {head}", { head });
@@ -94,11 +95,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const note = count === trained
       ? tr("The layer was trained with {heads}.", trainedWith)
       : tr("The layer was trained with {heads}. Split anew, it is not trained anew.", trainedWith);
-    const told = { heads: manyHeads(count), size: size / count, example, valid };
-    const seen = valid === 1
-      ? parts("*{heads}* of {size} features; sequence {example} has *1 valid key*", told)
-      : parts("*{heads}* of {size} features; sequence {example} has *{valid} valid keys*", told);
-    headline(...seen, element("small", {}, note));
+    const small = [beside(head, cell, valid), note].filter(Boolean).join(tr(" "));
+    headline(...claim(head, cell, valid), element("small", {}, small));
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
   }
 
@@ -110,6 +108,29 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       return name === String(places[i]) ? name : tr("“{name}” (position {at})", { name, at: places[i] });
     });
     return { query, key };
+  }
+
+  /** How much of the chosen query's weight the chosen head gives to the chosen key: parts of the headline. */
+  function claim(head, cell, valid) {
+    const { example } = state, at = [Math.floor(cell / numKeys), cell % numKeys];
+    const [query, key] = [query_names, key_names].map((names, i) => {
+      const name = names[example][at[i]];
+      return name === String(at[i]) ? "qk"[i] + name : `“${name}”`;
+    });
+    if (!valid) return parts("With no valid key, every weight of every head is *0*");
+    if (at[1] >= valid) return parts("*No head* attends to {key}: it is masked", { key });
+    const told = { head, query, key, share: percent(weights[head].data[cell]) };
+    return parts("Head {head}: {query} attends to {key} with *{share} %* of its weight", told);
+  }
+
+  /** What the other heads give to the same key; "" where that says nothing. */
+  function beside(head, cell, valid) {
+    const others = weights.filter((_, other) => other !== head).map(({ data: own }) => own[cell]);
+    if (!others.length || cell % numKeys >= valid) return "";
+    const told = { others: others.length, share: percent(Math.max(...others)) };
+    return others.length === 1
+      ? tr("In the other head: {share} %.", told)
+      : tr("In the {others} other heads: at most {share} %.", told);
   }
 
   function read({ head, cell }, valid) {

@@ -151,11 +151,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       ...old,
       element("small", {}, found ? percent(found.firstNats) : ""),
     );
-    const still = cut.length && found && !wrong ? " still" : "",
-      with_ = cut.length ? `Without ${cut.length} of` : "With all";
-    const bold = element("b", { class: wrong }, found ? quoted(top) : "…");
-    const not = wrong ? `, not ${quoted(target)}` : "";
-    headline(`${with_} ${count} heads:${still} `, bold, not);
+    headline(...claim(text, found, cut));
     // The ten words of the whole model stand still, so that each bar can be compared with itself; a newcomer is last.
     const isNew = wrong && !text.words.slice(0, TEN).includes(top);
     bars.forEach(({ node, name, share, fill, ghost }, i) => {
@@ -167,6 +163,28 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(ghost, { "--p": before.toFixed(4), hidden: cut.length && before ? null : true });
       node.className = `next-bar ${word === top ? `most ${wrong}` : ""}`;
     });
+  }
+
+  /** How many heads the word hangs on, or what comes without those that are cut: parts of the headline. */
+  function claim(text, found, cut) {
+    const target = text.words[0], singles = text.each();
+    if (!cut.length) {
+      const changing = singles.filter(({ changes }) => changes).length;
+      if (!singles.length) return [`With all ${count} heads: `, quoted(target)];
+      return changing
+        ? [
+          "",
+          `${changing} of ${count} heads`,
+          `, each cut alone, ${changing === 1 ? "changes" : "change"} ${quoted(target)}`,
+        ]
+        : [`${quoted(target)} stays, `, `whichever of ${count} heads`, " is cut alone"];
+    }
+    const named = cut.length > 1 && groups.find(({ heads: own }) => isSame(cut, own));
+    const some = named ? `the ${cut.length} ${named.name} heads` : `${cut.length} of ${count} heads`;
+    const wrong = found?.changes ? "wrong" : "",
+      bold = element("b", { class: wrong }, found ? quoted(found.first) : "…");
+    const still = found && !wrong ? " still" : "", not = wrong ? `, not ${quoted(target)}` : "";
+    return [`Without ${cut.length === 1 ? nameOf(cut[0]) : some}:${still} `, bold, not];
   }
 
   function paintHeads(text, cut, pointed) {
@@ -231,9 +249,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     if (tried !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, tried)}${beside(text, tried)}`);
     else if (!cut.length) {
       const breaking = text.each().filter(({ changes }) => changes).length;
-      const alone = text.each().length ? ` ${breaking} of ${count} heads, each cut alone, change it.` : "";
+      const alone = text.each().length ? `${breaking} of ${count} heads, each cut alone, change it.` : "";
       const likeliest = `${quoted(found.first)} is likeliest, ${percent(found.firstNats)}.`;
-      say(`${likeliest}${alone} Cut heads, and see whether it holds.${unsure}`);
+      say(`${likeliest} Cut heads, and see whether it holds.${unsure}`, alone);
     } else if (!found) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
     else {
       const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;

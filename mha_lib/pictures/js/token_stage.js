@@ -5,7 +5,7 @@ import { drawn, element, set, times } from "./elements.js";
 import { heatMap, named } from "./heat_map.js";
 
 export function tokenStage({ data, state, pointer, choose, point, example }) {
-  const { blocks, sizes, questions, answers, fields, source_length: sourceLength } = data;
+  const { blocks, sizes, questions, note, answers, fields, source_length: sourceLength } = data;
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
   const stage = element("div"), title = element("p", { class: "title" });
@@ -81,11 +81,11 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       const isUpright = room > 0 && longest * 8.5 > room;
       stage.querySelector(".column-names").classList.toggle("upright", isUpright);
       [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : to[i].replace(" ", "\n"));
-      title.textContent = `${blocks[layer]}, head ${head}`;
+      title.textContent = `${blocks[layer]}, head ${head}${note}`;
 
       const found = gated.laid.map(indexOfLargest), count = found.length;
-      const rightOf = ({ laid }) => laid.filter((logits, i) => indexOfLargest(logits) === target[i]).length;
-      const [right, before] = [rightOf(gated), rightOf(whole)];
+      const rightIn = (laid) => laid.filter((logits, i) => indexOfLargest(logits) === target[i]).length;
+      const [right, before] = [gated, whole].map(({ laid }) => rightIn(laid));
       found.forEach((answer, i) => {
         const isRight = answer === target[i], [given, wanted] = cells[i].children;
         cells[i].classList.toggle("wrong", !isRight);
@@ -94,7 +94,8 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       });
       const told = `${right} of ${count} answers on example ${state.example} are right.`;
       const share = `${right} of ${count} answers right`;
-      return { told, now: share, before: right === before ? share : before };
+      const lost = (laid) => [`${rightIn(laid)} of ${count}`, " answers right"];
+      return { told, now: share, before: right === before ? share : before, lost };
     },
   };
 }

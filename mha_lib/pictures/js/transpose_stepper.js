@@ -52,6 +52,12 @@ function movesOf({ batch_size: b, num_tokens: n, num_heads: h, head_size: d }, o
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say }) => {
   const rail = element("div", { class: "rail", role: "group", "aria-label": tr("steps") });
+  const follow = ({ buttons, clientX, clientY }) => {
+    const over = buttons && document.elementFromPoint(clientX, clientY)?.closest(".station");
+    const step = stations.findIndex(({ node }) => node === over);
+    if (step >= 0 && step !== state.step) choose({ step });
+  };
+  rail.addEventListener("pointermove", follow);
   const stations = times(7, (i) => {
     const [dot, name, shape, at] = ["i", "span", "code", "b"].map((kind) => element(kind));
     return { name, shape, at, node: button([dot, name, shape, at], () => choose({ step: i }), { class: "station" }) };
