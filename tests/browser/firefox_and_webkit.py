@@ -142,7 +142,7 @@ def test_a_page_of_the_site_lives(engine, site, stem, width):
 @pytest.mark.parametrize("where", ["served", "from disk"])
 @in_a_browser_that_lives
 def test_an_exercise_is_checked_on_its_page(engine, tmp_path, where):
-    path = exercises.page("transpose_output", tmp_path)
+    path = exercises.page("transpose_qkv", tmp_path)
     with serve(tmp_path) as address:
         engine.open(path.as_uri() if where == "from disk" else f"{address}/{path.name}")
         engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.ready"))
@@ -150,6 +150,8 @@ def test_an_exercise_is_checked_on_its_page(engine, tmp_path, where):
             engine.evaluate("word => { put(SHOWN.solution.replace('return ', word)); check(); }", returned)
             said = engine.wait_until(lambda: engine.evaluate("() => document.body.dataset.verdict"))
             assert json.loads(said)["state"] == state
+        assert engine.evaluate("() => document.querySelector('#said').getAttribute('aria-busy')") == "false"
+        assert engine.evaluate("() => document.querySelectorAll('section.mha-live').length") == 1
 
 
 # Returns when the notebook that has just been opened has a kernel that takes work.
