@@ -165,6 +165,7 @@ export default picture((parts) => {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
+      node.classList.toggle("named", isWhole(gates) && weighed.dearest.card.node === node);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
       set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
       set(shown.node, { "aria-label": `${name}: ${strongest(layer, head, state.query)}` });
