@@ -276,7 +276,8 @@ def answers(picture):
     for control in picture.locator("input[type=range]:enabled, select:enabled, .rail button:enabled").all():
         for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
             control.press(key)
-            picture.page.wait_for_timeout(60)
-            if line.text_content() != before:
-                return True
+            for _ in range(50):  # a busy machine paints late; two keys before it has painted would undo each other
+                picture.page.wait_for_timeout(60)
+                if line.text_content() != before:
+                    return True
     return False
