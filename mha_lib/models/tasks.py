@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from mha_lib.language import tr
 from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
 
 HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
@@ -185,7 +186,7 @@ class Lookups(Task):
     steps = 900
     learning_rate = 6e-3
     length = 12
-    questions = ("prev", "back3", "first", "recall", "count")
+    questions = ("1 back", "3 back", "first", "wanted label", "count < 5")
     num_answers = 13  # a value, or a count from 0 to 12
 
     def model(self) -> Encoder:
@@ -222,8 +223,8 @@ class Lookups(Task):
 
     def token_labels(self, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:
         tokens = batch.inputs[example].cpu() - torch.tensor([0, 10, 10 + self.length])
-        queries = [f"{value} ?{query}" for value, _, query in tokens.tolist()]
-        keys = [f"{value} ={key}" for value, key, _ in tokens.tolist()]
+        queries = [tr("{value} wants {label}", value=value, label=wanted) for value, _, wanted in tokens.tolist()]
+        keys = [tr("{value} has {label}", value=value, label=own) for value, own, _ in tokens.tolist()]
         return [(queries, keys)] * 2
 
 

@@ -14,8 +14,6 @@ from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16,
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
-# Questions of the look-ups, in words.
-QUESTIONS = {"prev": "1 back", "back3": "3 back", "recall": "recall key", "count": "count < 5"}
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 
@@ -161,8 +159,8 @@ def _examples(task: Task, num_classes: int) -> dict[str, object]:
     return {
         "kind": "digits" if is_digits else "tokens",
         "count": len(batch),
-        "questions": [QUESTIONS.get(name, name) for name in getattr(task, "questions", ["answer"])],
-        "note": " · ?wanted key, =own key" if isinstance(task, Lookups) else "",
+        "questions": list(getattr(task, "questions", ["answer"])),
+        "note": " · value wants or has label" if isinstance(task, Lookups) else "",
         "answers": list(getattr(task, "target_characters", map(str, range(num_classes)))),
         "fields": parts[0].shape[2] if parts[0].dim() == 3 else 1,
         "source_length": parts[0].shape[1] if len(parts) == 2 else 0,

@@ -12,9 +12,9 @@ from mha_lib.language import sentences, tr
 from mha_lib.models.shipped import shipped_model
 from mha_lib.models.tasks import find_task
 from mha_lib.models.transformer import Encoder
-from mha_lib.pictures.heat_maps import draw_maps, labels, masked_keys
+from mha_lib.pictures.heat_maps import GAP, beside, draw_maps, labels, masked_keys
 from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import PAD, PAGE, Canvas
 
 MOST_HEADS = 25
 
@@ -137,9 +137,11 @@ class LayerExplorer(LivePicture):
         """Draw the maps of all heads on the chosen sequence."""
         weights, length = self.weights()[self.example], self.valid_lens[self.example]
         num_heads, num_queries, num_keys = weights.shape
-        columns, side = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0), max(130, 11 * max(weights.shape[1:]))
+        side = max(130, 11 * max(weights.shape[1:]))
         masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
         names = self.data["query_names"][self.example], self.data["key_names"][self.example]
+        fitting = int((PAGE - 2 * PAD - beside(names[0]) + GAP) / (side + GAP))  # so many maps are as wide as a page
+        columns = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0 and c <= max(fitting, 1))
         titles = [tr("head {head}", head=head) for head in range(num_heads)]
         canvas = draw_maps(list(weights), titles, columns, side, masks, names)
         largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))

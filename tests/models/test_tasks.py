@@ -154,6 +154,14 @@ def test_every_query_and_key_has_a_label(name):
         assert tuple(weights.shape[-2:]) == (len(queries), len(keys))
 
 
+def test_a_query_of_the_look_ups_is_named_by_the_label_it_wants_and_a_key_by_its_own():
+    batch = draw("lookups")
+    for (queries, keys), example in zip(find_task("lookups").token_labels(batch, 1), (1, 1), strict=True):
+        for token, query, key in zip(batch.inputs[example].tolist(), queries, keys, strict=True):
+            value, own, wanted = token[0], token[1] - 10, token[2] - 22
+            assert (query, key) == (f"{value} wants {wanted}", f"{value} has {own}")
+
+
 def test_digits_without_scikit_learn_says_what_to_install(monkeypatch):
     real_import = builtins.__import__
 

@@ -80,10 +80,10 @@ def guess():
 
 def test_a_question_without_its_heads_is_left_with_a_guess(guess):
     assert notebook_tools.told("06_heads_at_work", "## 3. Tokens")["guess"].tolist() == pytest.approx([*guess.values()])
-    for question, *off in (("first", 1), ("recall", 3), ("count", 2), ("back3", 0, 4), ("prev", 0, 5)):
+    for question, *off in (("first", 1), ("wanted label", 3), ("count < 5", 2), ("3 back", 0, 4), ("1 back", 0, 5)):
         assert right_without(*((0, head) for head in off))[question] < guess[question] + 0.02
-    assert right_without((0, 5))["prev"] > guess["prev"] + 0.1
-    assert min(right_without((0, head))["back3"] for head in (0, 4)) > 0.95 and right_without((0, 0))["prev"] > 0.95
+    assert right_without((0, 5))["1 back"] > guess["1 back"] + 0.1
+    assert min(right_without((0, head))["3 back"] for head in (0, 4)) > 0.95 and right_without((0, 0))["1 back"] > 0.95
 
 
 def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
@@ -94,8 +94,8 @@ def test_the_head_from_an_article_to_its_noun_is_fooled_by_a_tall_thin_man():
 
 def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
     text = notebook_tools.text_of("06_heads_at_work")
-    assert "None of the six learned all five questions, and five of them never learned *recall*." in text
-    assert "with three seeds, get 0.97 of *count* right, and all the rest" in text
+    assert "None of the six learned all five questions, and five of them never learned *wanted label*." in text
+    assert "with three seeds, get 0.97 of *count < 5* right, and all the rest" in text
     report = (ROOT / "research" / "alike_heads.md").read_text(encoding="utf-8").splitlines()[4:]
     right = {}  # of each variant, a row for each seed and a column for each question
     for variant, _, *shares in (map(str.strip, row.strip("|").split("|")) for row in report):
@@ -108,8 +108,8 @@ def test_heads_that_begin_alike_and_a_single_layer_do_what_05_says():
 
 def test_layer_1_of_the_lookups_is_even_and_needed(guess):
     right = right_without(*((1, head) for head in range(6)))
-    assert right["count"] < guess["count"] + 0.02 and round(right["first"], 2) == 0.65
-    assert min(right[question] for question in ("prev", "back3", "recall")) > 0.99
+    assert right["count < 5"] < guess["count < 5"] + 0.02 and round(right["first"], 2) == 0.65
+    assert min(right[question] for question in ("1 back", "3 back", "wanted label")) > 0.99
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +121,14 @@ def story():
 @pytest.fixture(scope="module")
 def needed():
     """Python's own answer to which place each question needs: question → (rows, 12)."""
-    places = {question: [] for question in ("prev", "back3", "first", "recall")}
+    places = {question: [] for question in ("1 back", "3 back", "first", "wanted label")}
     for row in models.find_task("lookups").held_out.inputs.tolist():
         at = {key: place for place, (_, key, _) in enumerate(row)}
         for question, needs in (
-            ("prev", [(i + 11) % 12 for i in range(12)]),
-            ("back3", [(i + 9) % 12 for i in range(12)]),
+            ("1 back", [(i + 11) % 12 for i in range(12)]),
+            ("3 back", [(i + 9) % 12 for i in range(12)]),
             ("first", [0] * 12),
-            ("recall", [at[query - 12] for _, _, query in row]),
+            ("wanted label", [at[query - 12] for _, _, query in row]),
         ):
             places[question].append(needs)
     return {question: np.array(rows) for question, rows in places.items()}
@@ -190,10 +190,10 @@ def test_a_head_of_06_finds_its_place_by_one_part_alone(story, parts, needed):
     text, _ = story
     pieces, whole = parts["trained"], parts["trained"].sum(axis=(0, 1))
     part_of = {
-        "prev": (5, pieces[WHERE, WHERE]),
-        "back3": (4, pieces[WHERE, WHERE]),
+        "1 back": (5, pieces[WHERE, WHERE]),
+        "3 back": (4, pieces[WHERE, WHERE]),
         "first": (1, pieces[MEAN_OWN, WHERE] + pieces[MEAN_PLACE, WHERE]),
-        "recall": (3, pieces[WHAT, WHAT]),
+        "wanted label": (3, pieces[WHAT, WHAT]),
     }
     others = {}
     for question, (head, part) in part_of.items():
@@ -228,12 +228,12 @@ def test_one_head_an_average_and_rollout_are_worth_what_06_tells(story, needed):
     shown = [told["on_needed"](each)[256:].mean(dim=0).tolist() for each in told["maps"].values()]
     np.testing.assert_allclose(shown, [chosen, mean, rolled, [1 / 12] * 4], atol=1e-4)
     assert f"the mean gives it {min(mean):.2f} to {max(mean):.2f}, and rollout {max(rolled):.2f} at most" in text
-    assert min(chosen) > 0.99 and f"the head chosen for *back3* has {chosen[1]:.2f} of its weight" in text
-    assert f"*back3* is right in {right_without((0, 4))['back3']:.2f} of the cases without it" in text
+    assert min(chosen) > 0.99 and f"the head chosen for *3 back* has {chosen[1]:.2f} of its weight" in text
+    assert f"*3 back* is right in {right_without((0, 4))['3 back']:.2f} of the cases without it" in text
 
     assert [right(layer_0[:, head])[question] for question, head in enumerate(heads)] == [1] * 4
     by_mean = right(layer_0.mean(axis=1))
-    assert f"right in {by_mean.pop(1):.2f} of the cases for *back3*" in text
+    assert f"right in {by_mean.pop(1):.2f} of the cases for *3 back*" in text
     assert {f"{share:.2f}" for share in by_mean} == {"0.23", "0.24"} and "in 0.23 or 0.24 for the others" in text
     assert (rollout.argmax(axis=-1) == np.arange(12)).all()
 

@@ -26,6 +26,7 @@ export default picture((parts) => {
   const earlier = step("‹", -1, "the example before"), later = step("›", 1, "the next example");
   const browse = element("div", { class: "browse" }, earlier, browser, later);
 
+  const quoted = (name) => kind === "digits" ? name : `“${name}”`;
   const nameOf = ({ layer, head }) => `${blocks[layer]}, head ${head}`;
   const cards = blocks.flatMap((_, layer) => times(numHeads, (head) => makeCard({ layer, head })));
   function makeCard(place) {
@@ -194,9 +195,8 @@ export default picture((parts) => {
   function strongest(layer, head, query) {
     const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
     const row = rowOf(weights, from), key = indexOfLargest(row);
-    return `from ${stage.namesOf(layer)[0][from]} most weight, ${number(row[key])}, on ${
-      stage.namesOf(layer)[1][key]
-    }.`;
+    const [queries, keys] = stage.namesOf(layer).map((names) => names.map(quoted));
+    return `from ${queries[from]} most weight, ${number(row[key])}, on ${keys[key]}.`;
   }
   function pointedAt({ layer = state.layer, head = state.head, query = state.query, key }) {
     if (kind === "digits" && pointer.pointed.layer === undefined) {
@@ -205,12 +205,13 @@ export default picture((parts) => {
     const name = `${nameOf({ layer, head })}${gated.gates[layer][head] ? "" : " (off)"}`;
     if (key === undefined) return `${name}: ${strongest(layer, head, query)}`;
     const weight = number(rowOf(gated.weights[layer][head], query)[key], 3);
-    return `${name}: ${stage.namesOf(layer)[0][query]} → ${stage.namesOf(layer)[1][key]} weighs ${weight}.`;
+    const [queries, keys] = stage.namesOf(layer).map((names) => names.map(quoted));
+    return `${name}: ${queries[query]} → ${keys[key]} weighs ${weight}.`;
   }
   function allHeads(gates) {
     const off = blocks.map((name, layer) => [name, gates[layer].flatMap((gate, head) => gate ? [] : [head])]);
     const gone = off.filter(([, heads]) => heads.length).map(([name, heads]) => `${name}: ${heads.join(", ")}`);
-    const names = stage.namesOf(state.layer)[0], from = names[Math.min(state.query, names.length - 1)];
+    const names = stage.namesOf(state.layer)[0], from = quoted(names[Math.min(state.query, names.length - 1)]);
     return `From ${from}. ${gone.length ? `Heads off: ${gone.join("; ")}.` : "All heads are on."}`;
   }
 

@@ -79,10 +79,11 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       }, query * sizes[layer][1]);
       const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => stage.querySelector(name).children);
       [...rowNames].forEach((node, i) => (node.textContent = from[i], node.classList.toggle("chosen", i === query)));
-      const longest = Math.max(...to.flatMap((name) => name.split(" ")).map(({ length }) => length));
-      const isUpright = room > 0 && longest * 8.5 > room;
+      const inTwoLines = to.map((name) => name.replace(" ", "\n"));
+      const longest = Math.max(...inTwoLines.join("\n").split("\n").map(({ length }) => length));
+      const isUpright = room > 0 ? longest * 8.5 > room : longest > 2; // there is no room yet on the first paint
       stage.querySelector(".column-names").classList.toggle("upright", isUpright);
-      [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : to[i].replace(" ", "\n"));
+      [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : inTwoLines[i]);
       title.textContent = `${blocks[layer]}, head ${head}${note}`;
 
       const found = gated.laid.map(indexOfLargest), count = found.length;
