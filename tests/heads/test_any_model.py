@@ -347,6 +347,7 @@ def test_heads_behind_a_gate_of_each_feature_are_heads():
     torch.testing.assert_close(found.maps()[""].sum(dim=-1), torch.ones(2, 3, 5))
 
 
+@pytest.mark.cpu  # torch's quantised maps are of the CPU alone
 @pytest.mark.filterwarnings("ignore")  # torch moves its quantisation to another package
 def test_a_quantised_map_mixes_heads():
     model, X = Folded().eval(), torch.randn(2, 5, 24)
