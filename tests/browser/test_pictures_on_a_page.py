@@ -389,7 +389,7 @@ def test_a_head_in_training_is_named_by_what_python_measures_in_its_map(live):
     page.looks()
     told = headline.inner_text().splitlines()
     assert told[0] == "Head A attends to the previous token with 100 % of its weight"
-    assert told[1] == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
+    assert told[1].replace("\u00a0", " ") == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
     page.section.get_by_text("head B").click()
     page.looks()
     assert headline.inner_text().startswith("Head B attends to “c” at 2 with 100 %")
