@@ -43,6 +43,7 @@ notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks
 	@$(PY) -m tools.address
 	@$(PY) -m tools.ways_in
+	@$(PY) -m tools.page_section
 	@$(MAKE) --no-print-directory translations
 
 translations: install ## bring catalogues to the English of today, and write notebooks and pages in other languages

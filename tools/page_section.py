@@ -2,13 +2,14 @@
 
     python -m tools.page_section
 
-The words, cells and outputs are those of notebook 00. The file is data of the library, which holds no notebooks.
+The words, cells and outputs are those of notebook 00, script and style those of the live picture. The file is data of
+the library, which holds no notebooks, and whose exercises import no pictures.
 """
 
 import html
 import re
 
-import mistune
+from markdown_it import MarkdownIt
 
 from mha_lib import pictures
 from mha_lib.pictures import live
@@ -18,7 +19,6 @@ from tools import notebooks
 NOTEBOOK = notebooks.NOTEBOOKS / "00_start_here.ipynb"
 TARGET = notebooks.NOTEBOOKS.parent / "mha_lib" / "exercises" / "around_transpose_qkv.html"
 HEADING, LAST = "## 4. From one tensor to heads", "pictures.TransposeStepper("
-OF_THE_PICTURE = re.compile(r"<(style|script)>.*?</\1>\n", re.DOTALL)  # as the library draws it, not the notebook
 
 
 def cells():
@@ -33,7 +33,7 @@ def cells():
 def as_html(cell):
     """A cell, and what it prints."""
     if cell.cell_type == "markdown":
-        return mistune.html(re.sub(r"^## \d+\. ", "## ", cell.source))
+        return MarkdownIt().enable("table").render(re.sub(r"^## \d+\. ", "## ", cell.source))
     if cell.source.startswith(LAST):
         picture = eval(cell.source, {"pictures": pictures})
         return f'<figure data-mha-live="around"></figure>{live.state_of("around", picture.page_data())}\n'
@@ -49,11 +49,6 @@ def section():
         f'<p><a href="#exercise">To the exercise</a></p>\n<section>\n{parts}</section>\n'
         f'<style>\n{style()}</style>\n<script>\n{script}</script>\n<h2 id="exercise" tabindex="-1">The exercise</h2>\n'
     )
-
-
-def without_picture(text):
-    """A section without what draws its picture: that part is whole in itself, and may be of an earlier day."""
-    return OF_THE_PICTURE.sub("", text)
 
 
 if __name__ == "__main__":

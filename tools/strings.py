@@ -28,9 +28,8 @@ def strings():
     for path, messages in itertools.chain(of_files, of_modules):
         for message in messages:
             found.setdefault(message, {})[path.relative_to(ROOT).as_posix()] = None
-    return {
-        message: list(paths) for message, paths in found.items() if message.strip(" ,")
-    }  # separators: languages.toml
+    spoken = {message for message in found if message.strip(" ,")}  # separators stand in languages.toml
+    return {message: list(paths) for message, paths in found.items() if message in spoken}
 
 
 def of_python(path):

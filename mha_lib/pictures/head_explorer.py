@@ -14,12 +14,8 @@ from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16,
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
-QUESTIONS = {
-    "prev": "1 back",
-    "back3": "3 back",
-    "recall": "recall key",
-    "count": "count < 5",
-}  # in words, of the look-ups
+# Questions of the look-ups, in words.
+QUESTIONS = {"prev": "1 back", "back3": "3 back", "recall": "recall key", "count": "count < 5"}
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 

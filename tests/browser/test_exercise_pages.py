@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from picture_cases import violations
+from picture_cases import NEXT_FRAME, violations
 
 from mha_lib import exercises
 from tools.lab_page import PATIENCE, Heard
@@ -84,6 +84,7 @@ def test_an_editor_is_left_by_the_keyboard_and_keeps_what_was_written(written):
 def test_the_section_of_the_core_is_above_with_its_live_picture(written):
     page, _ = written
     page.get_by_role("button", name="reshape (4, 3, 2)").click()
+    page.evaluate(NEXT_FRAME)
     assert "4 matrices" in page.locator("section.mha-live .looks").inner_text()
     page.get_by_role("link", name="To the exercise").click()
     assert page.evaluate("() => document.activeElement.id") == "exercise"

@@ -6,15 +6,14 @@ from collections import Counter
 
 import pytest
 import torch
-from notebook_checks import text
-from notebook_tools import ROOT, code, make_notebooks, text_of
+from notebook_tools import ROOT, code, make_notebooks, text_of, text_of_output
 
 from mha_lib.exercises.first_pruning import BEST, accuracy_without, found_by_greedy_search
 from mha_lib.models.heads_needed import heads_needed
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "00_start_here.ipynb")
 TEXT = text_of("00_start_here")
-SHOWN = {cell.source: "\n".join(map(text, cell.outputs)) for cell in code(NOTEBOOK)}
+SHOWN = {cell.source: "\n".join(map(text_of_output, cell.outputs)) for cell in code(NOTEBOOK)}
 CLAIMS = {  # words of the text → what an output must hold
     "Here *queen* receives 0.46": "queen 0.46",
     "(0.92, 0.97, 0.01), a female person": "she receives [0.92, 0.97, 0.01]",

@@ -11,8 +11,8 @@ from mha_lib.models.shipped import package_data
 from tools.weights import LONGER
 
 
-def test_the_numbers_of_section_2_give_what_its_text_says():
-    section = told("02_scoring_functions", "## 3. Scaling")
+def test_the_numbers_of_the_first_picture_give_what_its_text_says():
+    section = told("02_scoring_functions", "## 1. Attention")
     query, keys, values = (section[name].tolist() for name in ("query", "keys", "values"))
     products = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
     heights = [math.exp(product / 2) for product in products]

@@ -151,9 +151,10 @@ function topLine() {
  *
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
  * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
- * seen, and `say(text, heard)`, which reads it; a screen reader hears first what only the headline shows. It returns `nodes` to show, `compute()` for after a choice, `paint()` for every change,
- * `end()`, and a `hint` that says what to touch until something is. `ask(question, hear)` puts a question to Python, and
- * `hear` gets every part of the answer; there is no `ask` on a page without a kernel.
+ * seen, and `say(text, heard)`, which reads it; a screen reader hears first what only the headline shows. It returns
+ * `nodes` to show, `compute()` for after a choice, `paint()` for every change, `end()`, and a `hint` that says what to
+ * touch until something is. `ask(question, hear)` puts a question to Python, and `hear` gets every part of the answer;
+ * there is no `ask` on a page without a kernel.
  */
 export function picture(build) {
   const render = ({ model, el }) => {

@@ -104,16 +104,14 @@ export default picture((parts) => {
   const answersOf = (inputs, gates) => run(inputs, gates).laid.map(indexOfLargest);
 
   function compute() {
-    const inputs = stage.current(), { gates } = state;
-    if (found.subject !== subjectOf(gates)) {
+    const inputs = stage.current(), { gates } = state, subject = subjectOf(gates);
+    if (found.subject !== subject) {
       stopSearching();
       found = {};
     }
     gated = { ...run(inputs, gates), gates };
     whole = isWhole(gates) ? gated : run(inputs, every(1));
-    if (isWhole(gates) && weighed.subject !== subjectOf(gates)) {
-      weighed = { subject: subjectOf(gates), dearest: dearest(inputs) };
-    }
+    if (isWhole(gates) && weighed.subject !== subject) weighed = { subject, dearest: dearest(inputs) };
     if (judged !== String(gates)) judge(gates);
   }
   /** The head without which the model's own answers lose most nats, and what it then says. */
@@ -165,6 +163,7 @@ export default picture((parts) => {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
+      node.classList.toggle("named", isWhole(gates) && weighed.dearest.card.node === node);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
       set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
       set(shown.node, { "aria-label": `${name}: ${strongest(layer, head, state.query)}` });

@@ -165,12 +165,14 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     });
   }
 
+  /** How many heads change the word, each cut alone. */
+  const numChanging = (text) => text.each().filter(({ changes }) => changes).length;
   /** How many heads the word hangs on, or what comes without those that are cut: parts of the headline. */
   function claim(text, found, cut) {
-    const target = text.words[0], singles = text.each();
+    const target = text.words[0];
     if (!cut.length) {
-      const changing = singles.filter(({ changes }) => changes).length;
-      if (!singles.length) return [`With all ${count} heads: `, quoted(target)];
+      const changing = numChanging(text);
+      if (!text.each().length) return [`With all ${count} heads: `, quoted(target)];
       return changing
         ? [
           "",
@@ -248,8 +250,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const tried = !cut.length && pointed !== undefined && text.each().length ? [pointed] : cut;
     if (tried !== cut) say(`Without ${nameOf(pointed)} alone: ${effect(text, tried)}${beside(text, tried)}`);
     else if (!cut.length) {
-      const breaking = text.each().filter(({ changes }) => changes).length;
-      const alone = text.each().length ? `${breaking} of ${count} heads, each cut alone, change it.` : "";
+      const alone = text.each().length ? `${numChanging(text)} of ${count} heads, each cut alone, change it.` : "";
       const likeliest = `${quoted(found.first)} is likeliest, ${percent(found.firstNats)}.`;
       say(`${likeliest} Cut heads, and see whether it holds.${unsure}`, alone);
     } else if (!found) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
