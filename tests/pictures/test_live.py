@@ -374,6 +374,12 @@ def test_a_sentence_of_another_length_keeps_the_word_inside():
     assert 0 <= explorer.layer < 6
 
 
+def test_the_still_of_a_training_run_names_each_head_beside_uniform_attention():
+    maps = torch.stack([torch.full((1, 4, 4), 0.25), torch.eye(4)[torch.tensor([[3, 0, 1, 2]])]])
+    scrubber = pictures.TrainingScrubber(maps, [0, 50], titles=["learning"], step=1)
+    assert "Step 50 of 50. Preferred keys: learning: the previous token 100 %, uniform 25 %." in scrubber.still().alt
+
+
 def test_heads_made_by_hand_stand_under_their_own_title():
     made = pretrained.SentenceMaps("abca", list("abca"), torch.eye(4)[[3, 0, 1, 2]].expand(2, 1, 4, 4))
     jobs = {(1, 0): "one back"}
