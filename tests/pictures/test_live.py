@@ -15,6 +15,7 @@ import traitlets
 from PIL import Image
 
 from mha_lib import models, pictures
+from mha_lib.models import pretrained
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.live import MODULES, bundle, pack
 from mha_lib.pictures.shared_with_js import colours, weight_colours
@@ -175,6 +176,10 @@ PLACES = {
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
         ],
     ),
+    "cache with one mistake": (
+        lambda **first: pictures.CacheStepper(mistakes=["masked only at first"], **first),
+        [("mistake", "aligned at the top left", r"must be one of \['none', 'masked only at first'\], got 'aligned")],
+    ),
     "packed texts": (
         pictures.PackedTextsExplorer,
         [
@@ -265,6 +270,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (
             lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
@@ -366,6 +372,20 @@ def test_a_sentence_of_another_length_keeps_the_word_inside():
     explorer.example = 8
     assert explorer.query < len(explorer.maps[8].tokens)
     assert 0 <= explorer.layer < 6
+
+
+def test_the_still_of_a_training_run_names_each_head_beside_uniform_attention():
+    maps = torch.stack([torch.full((1, 4, 4), 0.25), torch.eye(4)[torch.tensor([[3, 0, 1, 2]])]])
+    scrubber = pictures.TrainingScrubber(maps, [0, 50], titles=["learning"], step=1)
+    assert "Step 50 of 50. Preferred keys: learning: the previous token 100 %, uniform 25 %." in scrubber.still().alt
+
+
+def test_heads_made_by_hand_stand_under_their_own_title():
+    made = pretrained.SentenceMaps("abca", list("abca"), torch.eye(4)[[3, 0, 1, 2]].expand(2, 1, 4, 4))
+    jobs = {(1, 0): "one back"}
+    explorer = pictures.SentenceExplorer([made], named=jobs, title="A head of mine", layer=1, query=2)
+    assert explorer.still().alt.startswith("A head of mine. abca. Layer 1, head 0, “c” → “b” (1.00).")
+    assert pictures.SentenceExplorer([made]).title == pictures.SentenceExplorer().title != explorer.title
 
 
 def test_a_page_is_written_in_the_encoding_that_it_declares(model, tmp_path, monkeypatch):
