@@ -153,8 +153,12 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
 
 @pytest.mark.parametrize(
     ("make", "buttons"),
-    [(pictures.MaskExplorer, ".chip"), (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station")],
-    ids=["masks", "transpose"],
+    [
+        (pictures.MaskExplorer, ".chip"),
+        (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
+        (lambda: pictures.PagedCacheStepper(step=11, row=0), ".paged button"),
+    ],
+    ids=["masks", "transpose", "paged cache"],
 )
 def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
     page = live(make(), width=735 + 24)
