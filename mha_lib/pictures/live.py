@@ -28,7 +28,8 @@ from mha_lib.pictures.shared_with_js import MODULES, style
 
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
-COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+INDENT = re.compile(r"^ +", re.MULTILINE)
+COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n| // [^\n]*", re.MULTILINE | re.DOTALL)
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -304,7 +305,8 @@ def page_script(kinds: Iterable[str]) -> str:
     """
     texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in sorted(set(kinds))}
     modules = ", ".join(f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items())
-    return f"(() => {{\n{EXPORT.sub('', bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
+    page = EXPORT.sub("", bundle("page.js"))
+    return INDENT.sub("", f"(() => {{\n{page}\nbringToLife({{ {modules} }});\n}})();\n")
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:
