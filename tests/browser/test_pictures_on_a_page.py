@@ -380,6 +380,21 @@ def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
         assert "undefined" not in reading and "NaN" not in reading
 
 
+def test_a_head_in_training_is_named_by_what_python_measures_in_its_map(live):
+    run = torch.stack([torch.full((2, 6, 6), 1 / 6), torch.eye(6)[torch.tensor([[0, 0, 1, 2, 3, 4], [2] * 6])]])
+    page = live(pictures.TrainingScrubber(run, [0, 70], titles=["head A", "head B"], queries="abcdef", keys="abcdef"))
+    headline = page.section.locator(".looks")
+    assert "Head A has no clear pattern: " in headline.inner_text()
+    page.section.get_by_role("slider").press("End")
+    page.looks()
+    told = headline.inner_text().splitlines()
+    assert told[0] == "Head A attends to the previous token with 100 % of its weight"
+    assert told[1].replace("\u00a0", " ") == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
+    page.section.get_by_text("head B").click()
+    page.looks()
+    assert headline.inner_text().startswith("Head B attends to “c” at 2 with 100 %")
+
+
 def test_the_loss_follows_the_slider_and_answers_the_pointer(live):
     """The thumb, 16 pixels wide, stands above the line in the chart, which shows the step that is pressed."""
     page = live(CASES["scrubber"]())

@@ -279,9 +279,11 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
         signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in far.tolist()]
         assert live.section.locator(".sums span").all_text_contents() == signs, mistake
-        differ = live.section.locator(".looks b").all_text_contents()
-        count = sum(sign != "✓" for sign in signs)
-        assert differ == ([f"{count} row{'s differ' if count > 1 else ' differs'}"] if count else []), mistake
+        wrong = sum(
+            {key for key in range(8) if isinstance(row[key], float)} != {*range(i + 1)} for i, row in enumerate(rows)
+        )
+        claim = f"{wrong} of 8 queries attend to the wrong keys" if wrong else "8 of 8 queries attend to the right keys"
+        assert claim in live.section.locator(".looks").inner_text().replace("\xa0", " "), mistake
         assert live.section.locator(".slots b.k").all_text_contents() == [f"k{i}" for i in cache], mistake
         stepper.pieces, stepper.mistake, stepper.step = pieces, mistake, 8
         weights, found, kept = stepper.result()
@@ -289,8 +291,20 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         torch.testing.assert_close(weights.flatten(), torch.tensor(expected), equal_nan=True, atol=1e-6, rtol=0)
         torch.testing.assert_close(found.double(), outputs, atol=1e-5, rtol=0)
         assert kept == cache
-        drawn = [word for word in stepper.still().drawing.words if word.startswith(("✗", "✓"))]
-        assert drawn == signs, mistake
+        still = stepper.still()
+        assert [word for word in still.drawing.words if word.startswith(("✗", "✓"))] == signs, mistake
+        assert f"wrong keys: {wrong} of 8." in still.alt, mistake
+    live.heard.end()
+
+
+def test_the_menu_of_the_cache_offers_only_the_given_mistakes(page, tmp_path):
+    stepper = pictures.CacheStepper(mistakes=["aligned at the top left"], pieces="4, 3, 1", step=7)
+    live = LivePage(page, tmp_path, stepper)
+    menu = live.section.get_by_label("mistake")
+    assert menu.locator("option").all_text_contents() == ["none", "aligned at the top left"]
+    menu.select_option("aligned at the top left")
+    live.page.evaluate(NEXT_FRAME)
+    assert live.section.locator(".looks b").inner_text().replace("\xa0", " ").startswith("3 of 7 queries attend")
     live.heard.end()
 
 

@@ -176,6 +176,10 @@ PLACES = {
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
         ],
     ),
+    "cache with one mistake": (
+        lambda **first: pictures.CacheStepper(mistakes=["masked only at first"], **first),
+        [("mistake", "aligned at the top left", r"must be one of \['none', 'masked only at first'\], got 'aligned")],
+    ),
     "packed texts": (
         pictures.PackedTextsExplorer,
         [
@@ -266,6 +270,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (
             lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),
@@ -367,6 +372,12 @@ def test_a_sentence_of_another_length_keeps_the_word_inside():
     explorer.example = 8
     assert explorer.query < len(explorer.maps[8].tokens)
     assert 0 <= explorer.layer < 6
+
+
+def test_the_still_of_a_training_run_names_each_head_beside_uniform_attention():
+    maps = torch.stack([torch.full((1, 4, 4), 0.25), torch.eye(4)[torch.tensor([[3, 0, 1, 2]])]])
+    scrubber = pictures.TrainingScrubber(maps, [0, 50], titles=["learning"], step=1)
+    assert "Step 50 of 50. Preferred keys: learning: the previous token 100 %, uniform 25 %." in scrubber.still().alt
 
 
 def test_heads_made_by_hand_stand_under_their_own_title():
