@@ -158,8 +158,9 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
         (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
         (lambda: look_ups_with_presets(), "> .tools button"),
         (CASES["head switches"], ".switch"),
+        (lambda: pictures.PagedCacheStepper(step=11, row=0), ".paged button"),
     ],
-    ids=["masks", "transpose", "look-ups", "switches"],
+    ids=["masks", "transpose", "look-ups", "switches", "paged cache"],
 )
 def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
     page = live(make(), width=735 + 24)

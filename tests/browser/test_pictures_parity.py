@@ -365,6 +365,51 @@ def test_two_texts_in_one_row_with_every_border(page, tmp_path):
     live.heard.end()
 
 
+def test_places_of_a_cache_in_blocks_in_every_step(page, tmp_path):
+    """Contents, tables and counts of the page are Python's, which a test of its own holds to counting."""
+    python = pictures.PagedCacheStepper(step=0, row=3)
+    live = LivePage(page, tmp_path, python)
+    slider, names = live.section.get_by_role("slider"), "ABCDEFGH"
+    for size in (1, 2, 4, 8):
+        live.section.get_by_role("button", name=f"blocks of {size}").click()
+        slider.press("Home")
+        for step in range(18):
+            python.block_size, python.step = size, step
+            live.page.evaluate(NEXT_FRAME)
+            here, held = python.present(), python.contents()
+            for grid, own in zip(live.section.locator("svg[role=group]").all(), held, strict=True):
+                old = [one is not None and one[0] not in here.values() for one in own]
+                due = [f"{names[one[0]]} at position {one[1]}" if one else "empty" for one in own]
+                due = [f"old, {words}" if is_old else words for words, is_old in zip(due, old, strict=True)]
+                assert grid.locator(".cell").evaluate_all(SHOWN) == due
+                shown = ["" if one is None else str(one[1]) if one[0] == here.get(3) else names[one[0]] for one in own]
+                assert grid.locator(".cell").all_text_contents() == shown, (size, step)
+            rows = live.section.locator(".paged td").all_text_contents()
+            assert rows == [" ".join(map(str, python.tables().get(row, []))) for row in range(4)]
+            assert live.section.locator(".block.taken").count() == sum(map(len, python.tables().values()))
+            assert live.section.locator(".looks").inner_text().startswith(python.still().caption.split(".")[0])
+            slider.press("ArrowRight")
+    live.heard.end()
+
+
+def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(page, tmp_path):
+    live = LivePage(page, tmp_path, pictures.PagedCacheStepper())
+    grids = live.section.locator("svg[role=group]")
+    for grid, cell, row, blocks in ((0, 2, 0, "0, 4, 5"), (1, 21, 0, "0, 4, 5"), (1, 8, 2, "2, 6, 3")):
+        grids.nth(grid).locator(".cell").nth(cell).hover()
+        live.page.evaluate(NEXT_FRAME)
+        for own in grids.all():
+            marked = own.locator(".cell.read").all_text_contents()
+            assert sorted(map(int, marked)) == list(range(len(marked)))
+        small = live.section.locator(".looks small").inner_text()
+        assert f"in row {row} attends to {len(marked)} places, in blocks {blocks}" in small
+    live.section.get_by_role("button", name="row 1").click()
+    live.page.mouse.move(0, 0)
+    live.page.evaluate(NEXT_FRAME)
+    assert live.section.locator(".looks small").inner_text() == "F in row 1 attends to 2 places, in block 1"
+    live.heard.end()
+
+
 @pytest.mark.parametrize("head_size", [1, 2, 3])
 def test_a_head_made_by_hand(page, tmp_path, head_size):
     """Every number that is changed, swapped matrices, and the start again: queries, keys and weights are torch's."""

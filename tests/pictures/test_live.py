@@ -187,6 +187,14 @@ PLACES = {
             ("positions", "by column", "positions.*any of .*'start again', 'go on'"),
         ],
     ),
+    "paged cache": (
+        pictures.PagedCacheStepper,
+        [
+            ("step", 18, "step must be between 0 and 17, got 18"),
+            ("row", 4, "row must be between 0 and 3, got 4"),
+            ("block_size", 3, r"block_size.*any of \[1, 2, 4, 8\], not the int 3"),
+        ],
+    ),
     "sentence": (
         pictures.SentenceExplorer,
         [
