@@ -29,7 +29,7 @@ from mha_lib.pictures.shared_with_js import MODULES, style
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 INDENTATION = re.compile(r"^ +", re.MULTILINE)  # of code: no text of a module has more than one line
-COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n| // [^\n]*", re.MULTILINE | re.DOTALL)
 
 PAGE = """<!doctype html>
 <html lang="en">

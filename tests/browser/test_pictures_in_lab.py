@@ -120,7 +120,7 @@ section => [
 """
 
 
-# Of every picture that measures its box: whether the drawing that it laid out is as wide as what it belongs to.
+# Whether the drawing that a picture laid out is as wide as what it belongs to.
 LAID_OUT = """
 () => [['.arcs', '.words'], ['.threads', '.lanes']].map(([drawing, field]) => {
     const section = document.querySelector(`section.mha-live:has(${drawing})`);
@@ -130,14 +130,30 @@ LAID_OUT = """
 """
 
 
+# Of every picture that measures its box while it is painted: what it places by that.
+PLACED = """
+() => ['.arcs', '.threads', '.chart', '.column-names', '.travel'].map(
+    name => document.querySelector(`section.mha-live ${name}`).outerHTML
+)
+"""
+
+
 def test_after_a_change_of_theme_lines_are_drawn_as_before(notebook):
-    opened = notebook("pictures.SentenceExplorer()", "pictures.DotProductStepper()")
-    sections(opened, 2)
+    opened = notebook(
+        "pictures.SentenceExplorer()",
+        "pictures.DotProductStepper()",
+        "pictures.KernelExplorer(torch.arange(5.0), torch.rand(5))",
+        "pictures.HeadExplorer(find_task('lookups').model().eval(), 'lookups')",
+        "pictures.TransposeStepper()",
+    )
+    sections(opened, 5)
+    before = opened.page.evaluate(PLACED)
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         opened.do(f"await jupyterapp.commands.execute('apputils:change-theme', {{ theme: '{theme}' }})")
         opened.page.wait_for_function(f"document.body.dataset.jpThemeName === '{theme}'")
         opened.page.evaluate(NEXT_FRAME)
         assert opened.page.evaluate(LAID_OUT) == [True, True], theme
+        assert opened.page.evaluate(PLACED) == before, theme
 
 
 def test_running_a_cell_again_leaves_nothing_behind(notebook):

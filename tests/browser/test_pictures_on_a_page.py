@@ -430,11 +430,55 @@ def test_a_step_is_dragged_to_along_the_rail(live):
     page.page.mouse.up()
 
 
-def test_what_to_touch_is_said_until_something_is_touched(live):
-    page = live(CASES["masks"]())
-    assert page.reading().endswith("Drag the blue edge, or break two of them with ① and ②.")
-    page.section.get_by_role("slider").press("ArrowRight")
-    assert "Drag" not in page.reading()
+@pytest.mark.parametrize("name", CASES)
+def test_what_to_touch_is_said_until_something_is_touched(live, name):
+    page = live(CASES[name]())
+    hint = page.section.locator(".reading .hint")
+    assert hint.text_content().endswith(".")
+    control = page.section.locator("input[type=range]:visible, .word, .station").first
+    control.focus()
+    for key in ("Home", "End", "ArrowLeft"):  # one of them changes something
+        page.page.keyboard.press(key)
+    page.looks()
+    assert hint.count() == 0
+
+
+# What one touches with a finger and is not 24 pixels wide and high; over the cells of a map one moves.
+SMALL = """
+() => [...document.querySelectorAll('.mha-live :is(button, input, select, summary, [role=button])')]
+    .filter(node => node.checkVisibility() && !node.closest('svg'))
+    .map(node => [node.ariaLabel ?? node.textContent, (node.closest('.check') ?? node).getBoundingClientRect()])
+    .filter(([, { width, height }]) => Math.min(width, height) < 23.95)
+    .map(([name, { width, height }]) => [name, width, height])
+"""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_touched_on_a_phone_is_24_pixels_wide_and_high(live, name):
+    page = live(CASES[name](), width=390)
+    page.looks()
+    assert page.page.evaluate(SMALL) == []
+
+
+def test_on_a_phone_a_chart_is_as_high_as_on_a_wide_screen(live):
+    """A curve of 300 pixels' width has room for its values."""
+    page = live(CASES["kernel"]())
+    heights = {}
+    for width in (390, 735):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        page.looks()
+        heights[width] = page.section.locator(".chart").bounding_box()["height"]
+    assert heights[390] > 0.85 * heights[735]
+
+
+def test_nothing_moves_while_the_width_of_a_kernel_is_dragged(live):
+    page = live(CASES["kernel"](), width=735 + 24)
+    width, boxes = page.section.get_by_role("slider", name="width σ"), []
+    for key in ("Home", "End", "ArrowLeft"):
+        width.press(key)
+        page.looks()
+        boxes.append([page.section.locator(name).bounding_box() for name in (".check", ".chart", ".reading")])
+    assert boxes[0] == boxes[1] == boxes[2]
 
 
 def test_the_edge_of_padding_is_dragged_and_headline_and_verdicts_follow(live):
@@ -704,25 +748,37 @@ def test_what_is_hidden_while_it_is_painted_is_painted_again(live):
     assert page.page.evaluate(HIDE_WHILE_PAINTED).split()[2] == str(width) != "0"
 
 
-# Where what follows the bold words of a headline begins with a sign, the line in which the sign stands, and theirs.
+# The signs with which a line of the headline begins that belong to the word before.
 SIGNS = """
-() => [...document.querySelectorAll('.mha-live .looks b')].flatMap(bold => {
-    const rest = bold.nextSibling;
-    if (!/^[,;:.]/.test(rest?.textContent ?? '')) return [];
-    const range = document.createRange(), text = rest.nodeType === 3 ? rest : rest.firstChild;
-    range.setStart(text, 0);
-    range.setEnd(text, 1);
-    return [[range.getBoundingClientRect().bottom, [...bold.getClientRects()].at(-1).bottom]];
-})
+() => {
+    const texts = document.createTreeWalker(document.querySelector('.mha-live .looks'), NodeFilter.SHOW_TEXT);
+    const found = { seen: 0, broken: [] }, range = document.createRange();
+    let bottom = Infinity;
+    while (texts.nextNode()) {
+        [...texts.currentNode.data].forEach((sign, i) => {
+            range.setStart(texts.currentNode, i);
+            range.setEnd(texts.currentNode, i + 1);
+            const box = range.getBoundingClientRect();
+            if (/[,;:.%…]/.test(sign)) {
+                found.seen++;
+                if (box.top > bottom - 2) found.broken.push(sign);
+            }
+            if (/\\S/.test(sign)) bottom = box.bottom;
+        });
+    }
+    return found;
+}
 """
 
 
-def test_no_line_of_a_headline_begins_with_a_comma(live):
-    page = live(CASES["masks"]())
+@pytest.mark.parametrize("name", ["masks", "num heads", "layer", "sentence"])
+def test_no_line_of_a_headline_begins_with_a_sign(live, name):
+    page = live(CASES[name]())
     broken, seen = [], 0
     for width in range(300, 760, 20):
         page.page.set_viewport_size({"width": width, "height": 900})
+        page.looks()
         signs = page.page.evaluate(SIGNS)
-        seen += len(signs)
-        broken += [width for sign, bold in signs if abs(sign - bold) > 5]
+        seen += signs["seen"]
+        broken += [(width, sign) for sign in signs["broken"]]
     assert seen and broken == []

@@ -55,3 +55,13 @@ def test_later_keys_count_as_masked_only_where_no_head_attends_to_them():
     ((one_back, one_on),) = strongest_patterns(both[None], TOKENS, TOKENS)
     assert (one_back.words, one_on.words) == ("the previous token", "the next token")
     assert one_back.uniform == one_on.uniform == pytest.approx(1 / 9)
+
+
+def test_what_uniform_attention_gives_is_no_preference():
+    """Its own token has more weight here than the token after the copy, but no more than uniform attention gives it."""
+    weights = torch.ones(9, 9).tril() / torch.arange(1, 10)[:, None]
+    copies = [2, 5, 7]
+    weights[copies] = 0.985 * weights[copies] + 0.015 * torch.eye(9)[[2, 1, 3]]
+    ((found,),) = strongest_patterns(weights[None, None], TOKENS, TOKENS)
+    assert found.words == "the token after the earlier copy"
+    assert found.weight < weights.diagonal()[1:].mean()

@@ -139,10 +139,14 @@ function readingLine() {
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
 
-/** What is seen now, in large letters above a picture; every second part is bold. */
+/** What is seen now, in large letters above a picture; every second part is bold. No line begins with "%". */
 function topLine() {
   const node = element("p", { class: "looks" });
-  const part = (text, i) => i % 2 && typeof text === "string" ? element("b", {}, text) : text;
+  const part = (text, i) => {
+    if (typeof text !== "string") return text;
+    const whole = text.replaceAll(" %", "\u00a0%");
+    return i % 2 ? element("b", {}, whole) : whole;
+  };
   return { node, headline: (...parts) => node.replaceChildren(...parts.map(part)) };
 }
 

@@ -6,7 +6,7 @@ import { heatMap, named, scale } from "./heat_map.js";
 
 const MOST = 20; // how far a number goes up and down
 
-export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say }) => {
+export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { words, features, given } = data, { X } = unpack(data), n = words.length, width = features.length;
   const size = given.W_q.length, nameOf = { W_q: "q", W_k: "k" };
   const places = Object.keys(nameOf).flatMap((name) =>
@@ -32,7 +32,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const swap = () => choose({ numbers: { W_q: numbers().W_k, W_k: numbers().W_q } });
   const tools = [button("swap W_q and W_k", swap), button("start again", () => choose({ numbers: { W_q, W_k } }))];
 
-  const take = (i) => (chosen = places[i], repaint());
+  const take = (i) => (chosen = places[i], point(null));
   const cells = places.map(({ name }, i) => {
     const node = element("span", { class: `number ${nameOf[name]}`, role: "button", onclick: () => take(i) });
     return set(node, { onkeydown: ({ key }) => key === "Enter" && take(i) });
@@ -96,7 +96,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   const below = element("div", { class: "made" }, left, right);
-  const choosing = title("the two matrices: choose a number and change it");
+  const choosing = title("the two matrices");
   const heading = element("div", { class: "heading" }, choosing, element("div", { class: "tools" }, ...tools));
-  return { nodes: [strip, heading, table, below], compute, paint };
+  const hint = "Choose a number, and change it with its slider.";
+  return { nodes: [strip, heading, table, below], compute, paint, hint };
 });

@@ -4,7 +4,9 @@ import { softmax, sumOf, unpack } from "./attention.js";
 import { button, drawn, heed, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 
-const WIDTH = 900, HIGH = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = HIGH + BELL + 12; // units of the drawing
+const HIGH = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = HIGH + BELL + 12; // units of the drawing
+const WIDE = 900, NARROW = 450; // its width; on a phone all is half as wide, and as high as before
+const PHONE = 620; // pixels
 const TOP = 0.4; // the weight where the scale ends: of many points hardly one gets more
 
 /** Round numbers from low to high, about six. */
@@ -16,18 +18,19 @@ function roundNumbers(low, high) {
   return times(count, (i) => [(first + i) * step, number((first + i) * step, digits)]);
 }
 
-export default picture(({ data, state, controls, choose, headline, say }) => {
+export default picture(({ data, state, frame, controls, choose, headline, say }) => {
   const { x: { data: x }, y: { data: y }, truth_x: truthX, truth_y: truthY } = unpack(data);
   const { units, learned_bandwidth: learned } = data, inX = (at) => `${number(at)}${units.x}`;
   const [low, high] = data.x_range, spread = high - low, inside = (at) => Math.min(Math.max(at, low), high);
   const bottom = Math.min(...y), top = Math.max(...y), room = 0.1 * (top - bottom) || 1;
-  const across = (at) => PAD + (at - low) / spread * (WIDTH - PAD - 14);
+  let width = 0; // of the drawing, in its units
+  const across = (at) => PAD + (at - low) / spread * (width - PAD - 14);
   const up = (value) => HIGH - 14 - (value - bottom + room) / (top - bottom + 2 * room) * (HIGH - 28);
   const middle = Math.log10(spread / 10), write = (power) => ({ bandwidth: 10 ** power });
   const logarithm = { read: () => Math.log10(state.bandwidth), write, words: (power) => inX(10 ** power) };
 
   const strip = controls({
-    bandwidth: { label: "width σ", min: middle - 1.3, max: middle + 1.3, step: "any", ...logarithm },
+    bandwidth: { label: "width σ", min: middle - 1.3, max: middle + 1, step: "any", ...logarithm },
     query: { min: low, max: high, step: spread / 200, write: (query) => ({ query: inside(query) }), words: inX },
     ...(truthX ? { show_truth: { label: "show the truth", check: true } } : {}),
   });
@@ -37,24 +40,38 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
   const path = (name) => drawn("path", { class: name });
   const curve = path("curve"), real = path("truth"), bell = path("curve thin"), line = path("query-line");
   const kernels = path("stems"), answer = drawn("circle", { class: "answer-dot", r: 8 });
-  const dots = Array.from(x, (at, i) => drawn("circle", { class: "dot", cx: across(at), cy: up(y[i]) }));
-  const edges = times(x.length + 1, (i) => across(i === 0 ? low : i === x.length ? high : (x[i - 1] + x[i]) / 2));
-  const cells = times(x.length, (i) => {
-    const box = { x: edges[i], y: FOOT, width: Math.max(edges[i + 1] - edges[i], 0.5), height: ROW };
-    return drawn("g", { class: "cell" }, drawn("rect", box));
+  const dots = Array.from(x, () => drawn("circle", { class: "dot" }));
+  const cells = times(x.length, () => drawn("g", { class: "cell" }, drawn("rect", { y: FOOT, height: ROW })));
+  const text = (kind, words, place) => drawn("text", { class: `axis ${kind}`, ...place }, words);
+  const values = roundNumbers(bottom, top).map(([value, words]) => ({
+    line: drawn("path", { class: "ground" }),
+    name: text("left", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
+    height: up(value),
+  }));
+  const hours = roundNumbers(low, high).map(([at, words]) => {
+    return { at, name: text("below", `${words}${units.x}`, { y: FOOT + ROW + 20 }) };
   });
-  const text = (name, words, place) => drawn("text", { class: `axis ${name}`, ...place }, words);
-  const values = roundNumbers(bottom, top).map(([value, words]) => [
-    drawn("path", { class: "ground", d: `M${PAD},${up(value)}H${WIDTH - 14}` }),
-    text("left value", `${words}${units.y}`, { x: PAD - 8, y: up(value) }),
-  ]);
-  const place = (at) => ({ x: across(at), y: FOOT + ROW + 20 });
-  const hours = roundNumbers(low, high).map(([at, words]) => text("below", `${words}${units.x}`, place(at)));
-  const chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${FOOT + ROW + 28}`, class: "chart", role: "img" });
-  const axis = drawn("path", { class: "ground", d: `M${PAD},${HIGH + BELL}H${WIDTH - 14}` });
-  const name = text("left", "kernel", { x: WIDTH - 18, y: HIGH + BELL - 15 });
-  chart.append(...values.flat(), axis, name, real, ...dots, kernels, bell, curve, ...cells, line, answer, ...hours);
-  heed(chart, (share) => choose({ query: inside(low + (share * WIDTH - PAD) / (WIDTH - PAD - 14) * spread) }));
+  const chart = drawn("svg", { class: "chart", role: "img" }), axis = drawn("path", { class: "ground" });
+  const name = text("left", "kernel", { y: HIGH + BELL - 15 });
+  chart.append(...values.flatMap(({ line, name }) => [line, name]), axis, name, real, ...dots, kernels, bell, curve);
+  chart.append(...cells, line, answer, ...hours.map(({ name }) => name));
+  heed(chart, (share) => choose({ query: inside(low + (share * width - PAD) / (width - PAD - 14) * spread) }));
+
+  /** Place what depends on the width of the drawing alone. */
+  function layOut(wanted) {
+    if (wanted === width) return;
+    width = wanted;
+    set(chart, { viewBox: `0 0 ${width} ${FOOT + ROW + 28}` });
+    for (const { line, height } of values) set(line, { d: `M${PAD},${height}H${width - 14}` });
+    for (const { at, name } of hours) set(name, { x: across(at) });
+    set(axis, { d: `M${PAD},${HIGH + BELL}H${width - 14}` });
+    set(name, { x: width - 18 });
+    dots.forEach((dot, i) => set(dot, { cx: across(x[i]), cy: up(y[i]) }));
+    const edges = times(x.length + 1, (i) => across(i === 0 ? low : i === x.length ? high : (x[i - 1] + x[i]) / 2));
+    cells.forEach((cell, i) => {
+      set(cell.firstChild, { x: edges[i], width: Math.max(edges[i + 1] - edges[i], 0.5) });
+    });
+  }
 
   /** −(at − query)² / (2 bandwidth²), the score of a Gaussian kernel. */
   const score = (at, query) => -(((at - query) / state.bandwidth) ** 2) / 2;
@@ -67,6 +84,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
   };
 
   function paint() {
+    layOut(frame.clientWidth > PHONE || !frame.clientWidth ? WIDE : NARROW);
     const { query, show_truth: isShown } = state, weights = weightsOf(query), value = pooled(query);
     const height = (at) => HIGH + BELL - (BELL - 14) * Math.exp(score(at, query));
     const stems = Array.from(x, (at) => `M${across(at).toFixed(1)},${HIGH + BELL}V${height(at).toFixed(1)}`);
@@ -87,10 +105,10 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
     const carry = `${needed} of ${x.length} points ${needed === 1 ? "carries" : "carry"} 90\u00a0%`;
     const words = `At ${inX(query)} the pooled value is ${number(value)}${units.y}. The largest weight is ` +
-      `${number(sorted[0])}, at ${inX(x[most])}; ${carry} of the weight. Width σ ${inX(state.bandwidth)}.`;
+      `${number(sorted[0])}, at ${inX(x[most])}. Width σ ${inX(state.bandwidth)}.`;
     headline("", carry, " of the weight at ", inX(query));
     set(chart, { "aria-label": words });
-    say(words);
+    say(words, `${carry} of the weight.`);
   }
 
   return {

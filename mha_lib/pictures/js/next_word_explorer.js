@@ -62,7 +62,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const ramp = element("span", { class: "sample" }, "0", element("i", { class: "cost-ramp" }));
   ramp.append(`${DEAREST} nats lost without it`);
   const samples = [ramp, sample("flips", "another word"), sample("", "likelier", "−")];
-  const legend = element("p", { class: "title legend" }, `${count} heads, by layer (column); click to cut:`);
+  const legend = element("p", { class: "title legend" }, `${count} heads: columns are layers, rows are heads:`);
   legend.append(...samples);
 
   // Groups of heads, and as many others
@@ -252,7 +252,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     else if (!cut.length) {
       const alone = text.each().length ? `${numChanging(text)} of ${count} heads, each cut alone, change it.` : "";
       const likeliest = `${quoted(found.first)} is likeliest, ${percent(found.firstNats)}.`;
-      say(`${likeliest} Cut heads, and see whether it holds.${unsure}`, alone);
+      say(`${likeliest}${unsure}`, alone);
     } else if (!found) say(canAsk ? "Python is asked; the first answer takes some seconds." : UNKNOWN);
     else {
       const what = cut.length === 1 ? nameOf(cut[0]) : `${cut.length} heads`;
@@ -268,5 +268,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   return {
     nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
     paint,
+    hint: "Click a head to cut it, or a group.",
   };
 });

@@ -36,7 +36,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const barsTitle = element(
     "p",
     { class: "title" },
-    tr("num_heads: choose a bar. Height: all letters right; line: five seeds"),
+    tr("num_heads. Height: all letters right; line: five seeds"),
   );
   const chart = element("div", {}, barsTitle, element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node)));
 
@@ -187,5 +187,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }
 
   const below = element("div", { class: "below-maps" }, scale(), hint, tools);
-  return { nodes: [element("div", { class: "heads-top" }, chart, row), maps, below], compute, paint };
+  const nodes = [element("div", { class: "heads-top" }, chart, row), maps, below];
+  return { nodes, compute, paint, hint: tr("Choose a bar, or move the edge of valid_lens.") };
 });

@@ -76,11 +76,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const verdict = (x) => x > alike ? `✗ ${number(x)}` : "✓";
     verdicts.forEach((node, i) => set(node, { text: verdict(far[i]), class: far[i] > alike ? "wrong" : null }));
     const [A, B] = [far.slice(0, right), far.slice(right)].map((part) => number(Math.max(...part)));
-    const pairs = `${amount(leaks, "pair leaks", "pairs leak")}, ${lost} missing`;
+    const pairs = `${amount(leaks, "pair leaks", "pairs leak")}, ${lost} missing.`;
     const at = pointed == null ? "" : `${pair(pointed)}. `;
-    say(
-      `${at}Border before token ${state.border}: ${pairs}. From each text alone, A differs by up to ${A}, B by ${B}.`,
-    );
+    say(`${at}Border before token ${state.border}. From each text alone, A differs by up to ${A}, B by ${B}.`, pairs);
   }
 
   return {

@@ -162,7 +162,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       weight: number(weights[key]),
       key: tokens[key],
     };
+    const next = indexOfLargest(weights.with(key, -1)), second = { key: tokens[next], weight: number(weights[next]) };
     say(
+      tokens.length > 1 ? tr("Of the other tokens, “{key}” gets the largest weight, {weight}.", second) : "",
       isMost
         ? tr("From “{query}”, {head} puts most weight, {weight}, on “{key}”.", told)
         : tr("From “{query}”, {head} puts this weight, {weight}, on “{key}”.", told),

@@ -150,13 +150,12 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
     draw(causes, pointed && cells.get(`${pointed.name} ${pointed.row} ${pointed.column}`).node);
     headline(...done(step));
     const made = causes.length ? ` = ${number(stages[pointed.name][pointed.i])}` : "";
-    const largest = stages.weight.indexOf(Math.max(...stages.weight));
-    const most = stages.valid
-      ? `Most weight, ${number(stages.weight[largest])}, is on key ${largest}.`
-      : "No key counts.";
-    const rest = step < 3 ? "" : most;
+    const largest = stages.weight.indexOf(Math.max(...stages.weight)), share = number(stages.weight[largest]);
+    const most = stages.valid ? `Most weight, ${share}, is on key ${largest}.` : "No key counts.";
+    const rest = step === 3 && stages.valid ? " The weights sum to 1." : "";
     set(sum, { text: pointed ? `${words}${made}` : "" });
-    say(pointed ? `${words}${made}.` : `Query ${query}, ${STEPS[step]}. ${rest}`);
+    if (pointed) say(`${words}${made}.`);
+    else say(`Query ${query}, ${STEPS[step]}.${rest}`, step < 3 ? "" : most);
   }
 
   return {
