@@ -129,7 +129,8 @@ def test_bars_maps_and_answers_are_those_that_are_kept(live):
         "bars => bars.map(bar => +bar.style.getPropertyValue('--own'))"
     )
     assert heights == pytest.approx(rights, abs=1e-3)
-    assert f"{100 * rights[4]:.0f} % right" in page.section.locator(".looks").inner_text()
+    headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
+    assert f"{100 * rights[4]:.0f} % right" in headline
 
 
 NAMED_LETTERS = """
@@ -388,12 +389,12 @@ def test_a_head_in_training_is_named_by_what_python_measures_in_its_map(live):
     assert "Head A has no clear pattern: " in headline.inner_text()
     page.section.get_by_role("slider").press("End")
     page.looks()
-    told = headline.inner_text().splitlines()
+    told = headline.inner_text().replace("\xa0", " ").splitlines()
     assert told[0] == "Head A attends to the previous token with 100 % of its weight"
-    assert told[1].replace("\u00a0", " ") == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
+    assert told[1] == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
     page.section.get_by_text("head B").click()
     page.looks()
-    assert headline.inner_text().startswith("Head B attends to “c” at 2 with 100 %")
+    assert headline.inner_text().replace("\xa0", " ").startswith("Head B attends to “c” at 2 with 100 %")
 
 
 def test_the_loss_follows_the_slider_and_answers_the_pointer(live):
