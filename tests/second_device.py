@@ -103,6 +103,7 @@ def pretend():
         mock.patch.object(optimizers, "_get_fused_kernels_supported_devices", lambda: [*fused_on(), AWAY.type]),
         # A module that moves gets new parameters: its old ones cannot become tensors of another class.
         mock.patch.object(torch.__future__, "_overwrite_module_params_on_conversion", True),
+        mock.patch.object(torch.accelerator, "synchronize", lambda device=None: None),  # nothing to wait for
         Operations(),
         Calls(),
     ):

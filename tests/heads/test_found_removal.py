@@ -153,6 +153,7 @@ def test_torchs_layer_is_refused_with_the_way_out():
         found.remove({"layers.0.self_attn": [1]})
 
 
+@pytest.mark.real_device  # from there, torch moves no module to meta
 def test_a_model_that_is_not_in_memory_is_refused():
     model, _, found = made()
     model.layers[1].to("meta")
