@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
-	test-browsers test-gpu test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
+	test-browsers test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
 
@@ -166,6 +166,9 @@ test-gpu: install ## tests of the layer, of models and of heads on a GPU; where 
 	@$(PY) -c "import sys, torch; sys.exit(not torch.cuda.is_available())" \
 		|| { echo "make test-gpu: torch sees no GPU here, so that nothing was tested."; exit 0; }; \
 		MHA_DEVICE=cuda $(PYTEST) tests/attention tests/models tests/heads
+
+test-second-device: install ## the same tests on a second device that is pretended on the CPU: they fail where two devices meet
+	@MHA_DEVICE=lazy:0 $(PYTEST) tests/attention tests/models tests/heads
 
 test-book-pins: ## test on the packages of environment.yml: d2l with its own pins of 2023
 	@$(MAKE) check VENV=.venv-book PYTHON="$(BOOK_PYTHON)" PYTEST_ARGS='$(PYTEST_ARGS) -m "not transformers"' \

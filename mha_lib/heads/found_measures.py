@@ -1,6 +1,7 @@
 """What the heads of any model are worth, by a loss of your own: numbers for each layer by name, (num_heads,), float64.
 
-A loss is a function of the model that gives a number, or one for each example, (batch,). As everywhere in the library
+They are on the CPU, wherever the model is: its layers may be on several devices, and not every device has float64. A
+loss is a function of the model that gives a number, or one for each example, (batch,). As everywhere in the library
 higher means more important.
 """
 

@@ -5,15 +5,19 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_lib.heads.key_patterns import KeyPattern, strongest_patterns
 from mha_lib.pictures.heat_maps import draw_maps, labels
 from mha_lib.pictures.live import LivePicture, Place, pack_uint8
 from mha_lib.pictures.picture import Canvas
+
+CLEAR = 0.1  # how far above uniform attention a pattern is a clear one
 
 
 class TrainingScrubber(LivePicture):
     """Show a model's attention maps during training in a widget, with a slider over the stored training steps.
 
-    For learners who want to see a head come into being.
+    For learners who want to see a head come into being. Each head is named by the keys that it prefers in its map,
+    beside the weight that uniform attention would give them.
 
     Args:
         maps: attention weights, (num_steps, num_heads, num_queries, num_keys).
@@ -25,7 +29,7 @@ class TrainingScrubber(LivePicture):
 
     Attributes:
         step: which of the kept steps is shown, from 0.
-        head, query: the head and the query that the line below reads.
+        head, query: the head that the headline names, and the query whose row is framed.
 
     Raises:
         ValueError: the arguments do not fit together.
@@ -53,8 +57,10 @@ class TrainingScrubber(LivePicture):
         num_steps, num_heads, num_queries, num_keys = maps.shape
         self.maps, self.steps = maps.detach().float(), labels("steps", [int(step) for step in steps], num_steps)
         self.titles = labels("titles", titles, num_heads, "head ")
-        data = {"weights": pack_uint8(self.maps), "steps": self.steps, "titles": self.titles}
-        data |= {"queries": labels("queries", queries, num_queries), "keys": labels("keys", keys, num_keys)}
+        names = {"queries": labels("queries", queries, num_queries), "keys": labels("keys", keys, num_keys)}
+        self.patterns = strongest_patterns(self.maps, **names)
+        told = [[told_of(pattern) for pattern in row] for row in self.patterns]
+        data = names | {"weights": pack_uint8(self.maps), "steps": self.steps, "titles": self.titles, "patterns": told}
         data["losses"] = [] if losses is None else [float(loss) for loss in labels("losses", losses, num_steps)]
         super().__init__("Attention over a training run", data, **first)
 
@@ -63,7 +69,17 @@ class TrainingScrubber(LivePicture):
         rows = sorted({0, self.step, len(self.steps) - 1})
         titles = [f"step {self.steps[row]}, {title}" for row in rows for title in self.titles]
         canvas = draw_maps(list(self.maps[rows].flatten(0, 1)), titles, len(self.titles), 130)
-        shown = zip(self.titles, self.maps[self.step].amax(dim=(1, 2)).tolist(), strict=True)
-        largest = ", ".join(f"{title} {weight:.2f}" for title, weight in shown)
+        shown = zip(self.titles, map(told_of, self.patterns[self.step]), strict=True)
+        heads = "; ".join(f"{title}: {one['words']} {one['weight']}, uniform {one['uniform']}" for title, one in shown)
         state = f"Step {self.steps[self.step]} of {self.steps[-1]}"
-        return canvas, f"{state}. Largest weights: {largest}.", f"{state}, between the first and the last."
+        return canvas, f"{state}. Preferred keys: {heads}.", f"{state}, between the first and the last."
+
+
+def told_of(pattern: KeyPattern) -> dict[str, Any]:
+    """Return a pattern as the widget shows it: its weights as percentages, and whether it is a clear one."""
+    return {
+        "words": pattern.words,
+        "weight": f"{pattern.weight:.0%}".replace("%", " %"),
+        "uniform": f"{pattern.uniform:.0%}".replace("%", " %"),
+        "clear": pattern.weight - pattern.uniform >= CLEAR,
+    }

@@ -16,16 +16,17 @@ MOST_TOKENS = 40  # what a page shows without growing too long
 
 
 class SentenceExplorer(LivePicture):
-    """Show in a widget the attention weights of a chosen word of a sentence in all heads of a pretrained model.
+    """Show in a widget the attention weights of a chosen word of a sentence in all heads of a model.
 
     For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
     the page asks for sentences of the reader's own.
 
     Args:
-        sentences: where every head looks in each of them, as ``MiniLM.maps`` gives it; left out, the twelve sentences
-            that ship with the library.
+        sentences: where every head looks in each of them, as ``MiniLM.maps`` gives it, or heads made by hand; left out,
+            the twelve sentences that ship with the library.
         named: names of heads by (layer, head), from 0.
         model: from ``minilm()``; left out, the installed one is loaded when the page first asks.
+        title: what is seen, for screen readers; left out, the heads of a sentence model.
         first: first values of the attributes.
 
     Attributes:
@@ -52,6 +53,7 @@ class SentenceExplorer(LivePicture):
         *,
         named: Mapping[tuple[int, int], str] = NAMED_HEADS,
         model: MiniLM | None = None,
+        title: str | None = None,
         **first: Any,
     ):
         self.maps, self.named = list(kept_maps() if sentences is None else sentences), dict(named)
@@ -67,7 +69,7 @@ class SentenceExplorer(LivePicture):
             "heads": heads,
             "can_ask": sentences is None and (model is not None or PACKAGE.is_there()),
         }
-        super().__init__(tr("Where the heads of a sentence model look"), data, **first)
+        super().__init__(title or tr("Where the heads of a sentence model look"), data, **first)
 
     @traitlets.observe("example", "text")
     def _stay_among_the_words(self, _change: Any) -> None:

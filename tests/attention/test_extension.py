@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from references import assert_same, attention, check, close, make_layer, masked_softmax, on_way, random_numbers
+from references import assert_same, attention, check, close, make_layer, masked_softmax, numpy, on_way, random_numbers
 from torch.nn import functional as F
 
 import mha_lib
@@ -54,12 +54,12 @@ def test_an_overridden_score_is_obeyed_alone_and_in_a_layer(base):
 
     alone, layer = Manhattan(), MultiHeadAttention(8, 4, attention=Manhattan(), **SIZES).double()
     output, weights = alone(X, X, X, LENGTHS), masked_softmax(-torch.cdist(X, X, p=1), LENGTHS)
-    assert_same(output, weights @ X.numpy())
+    assert_same(output, weights @ numpy(X))
     assert_same(alone.attention_weights, weights)
     Q, K, V = (split_heads(W(X), 4) for W in (layer.W_q, layer.W_k, layer.W_v))
     output, weights = layer(X, X, X, LENGTHS), masked_softmax(-torch.cdist(Q, K, p=1), LENGTHS)
     assert_same(layer.attention_weights, weights)
-    close(output, layer.W_o((torch.from_numpy(weights) @ V).transpose(1, 2).flatten(2)))
+    close(output, layer.W_o((torch.from_numpy(weights).to(V) @ V).transpose(1, 2).flatten(2)))
     with pytest.raises(NotImplementedError):
         AttentionPooling()(X, X, X)
 
@@ -184,6 +184,10 @@ def test_what_comes_between_is_checked():
 
     with pytest.raises(ValueError, match="values must be as many as keys: 4 keys, 5 values"):
         OneKeyLost(8, 2, **SIZES).double()(X, X, X)
+
+
+@pytest.mark.cpu  # elsewhere lengths are not read, since that would have to be waited for
+def test_lengths_are_held_against_the_keys_of_the_cache():
     layer = Cached(8, 2, **SIZES).double()
     layer(X, X, X)
     with pytest.raises(ValueError, match="valid_lens must lie between 0 and the number of keys, 10"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from on_device import DEVICE
 from references import close, on_way
 
 from mha_lib import MultiHeadAttention
@@ -22,7 +23,7 @@ INPUT = ("queries", "keys", "values", "valid_lens", "head_mask")
 def load(file):
     """The layer, its input and the expected result that a file holds."""
     with np.load(file) as arrays:
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: torch.from_numpy(array).to(DEVICE) for name, array in arrays.items()}
     num_heads = int(tensors.pop("num_heads"))
     arguments = {name: tensors.pop(name) for name in INPUT if name in tensors}
     expected = tensors.pop("output"), tensors.pop("attention_weights")

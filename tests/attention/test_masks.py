@@ -74,7 +74,11 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.real_device
-@pytest.mark.parametrize("valid_lens", [None, torch.tensor([400, 512]), torch.tensor([0, 512])], ids=str)
+@pytest.mark.parametrize(
+    "valid_lens",
+    [None, *(pytest.param(torch.tensor(lens), marks=pytest.mark.cpu) for lens in ([400, 512], [0, 512]))],
+    ids=str,
+)  # with lengths on the CPU alone: on a GPU they are not read, since that would have to be waited for
 @pytest.mark.parametrize("gradients", [False, True])
 def test_causal_attention_needs_no_mask_of_queries_by_keys(valid_lens, gradients):
     layer, n = MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8).eval(), 512

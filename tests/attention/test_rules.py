@@ -66,6 +66,7 @@ def add(said, score):
     return score + said if not isinstance(said, bool) else score if said else -math.inf
 
 
+@pytest.mark.real_device  # FlexAttention
 @every_rule
 def test_a_rule_is_what_a_double_loop_computes_from_it(rule, in_numbers):
     Q, K, V = random_numbers(3, B, H, N, D)
@@ -74,7 +75,7 @@ def test_a_rule_is_what_a_double_loop_computes_from_it(rule, in_numbers):
         if rule is alibi:
             flex = flex_attention(Q, K, V, score_mod=lambda score, *at: score + rule(*at))
         else:
-            flex = flex_attention(Q, K, V, block_mask=create_block_mask(rule, B, H, N, N, device="cpu"))
+            flex = flex_attention(Q, K, V, block_mask=create_block_mask(rule, B, H, N, N, device=Q.device))
     for found in (DotProductAttention()(Q, K, V, attn_mask=rule), FusedAttention()(Q, K, V, attn_mask=rule), flex):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -84,9 +85,11 @@ def test_on_top_of_a_cache_a_rule_gives_the_last_rows_of_the_whole_pass(rule, in
     Q, K, V = random_numbers(3, B, H, N, D)
     whole, attention = FusedAttention()(Q, K, V, attn_mask=rule), FusedAttention()
     close(attention(Q[:, :, -2:], K, V, attn_mask=rule), whole[:, :, -2:])
-    assert torch.equal(rule_matrix(rule, (B, H, 1, N)), rule_matrix(rule, (B, H, N, N))[:, :, -1:])
+    last, every = (rule_matrix(rule, (B, H, n, N), Q.device) for n in (1, N))
+    assert torch.equal(last, every[:, :, -1:])
 
 
+@pytest.mark.real_device  # FlexAttention
 def test_a_score_is_changed_one_by_one():
     Q, K, V = random_numbers(3, B, H, N, D)
 
@@ -139,6 +142,7 @@ def test_a_rule_on_more_queries_than_keys_is_refused():
     assert FusedAttention()(Q, K, K, causal=True)[:, :, 0].abs().max() == 0
 
 
+@pytest.mark.real_device
 def test_a_rule_is_exported_with_batch_and_length_left_open():
     class Windowed(nn.Module):
         def __init__(self):

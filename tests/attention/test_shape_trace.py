@@ -67,7 +67,11 @@ def test_heads_that_do_not_fit_are_refused():
         (lambda X: split_heads(X, 2), 0),
         (lambda X: transpose_qkv(X, 2), 1),
         (lambda X: split_heads(X, 2) @ split_heads(X, 2).transpose(2, 3), 2),
-        (lambda X: torch.nn.functional.scaled_dot_product_attention(*[split_heads(X, 2)] * 3), 0),
+        pytest.param(
+            lambda X: torch.nn.functional.scaled_dot_product_attention(*[split_heads(X, 2)] * 3),
+            0,
+            marks=pytest.mark.cpu,  # kernels of a GPU do copy: how often depends on the sizes
+        ),
     ],
 )
 def test_copies_are_counted(function, copies):

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from on_device import DEVICE
 from references import random_numbers
 from torch import nn
 from torch.nn import functional as F
@@ -86,7 +87,7 @@ def test_torchs_encoder_computes_the_same_with_our_layers(training, batch_first)
     for block in inside.layers:
         block.self_attn = ours_for(block.self_attn)
     X = X if batch_first else X.transpose(0, 1)
-    causal = nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.float64)
+    causal = nn.Transformer.generate_square_subsequent_mask(7, DEVICE, torch.float64)
     for masks in ({}, dict(src_key_padding_mask=PADDING), dict(mask=causal, is_causal=True)):
         assert_same(inside(X, **masks), encoder(X, **masks))
         with torch.no_grad():  # where torch's own goes down the fast path
@@ -104,7 +105,7 @@ def test_torchs_decoder_computes_the_same_with_our_layers():
     inside = copy.deepcopy(decoder)
     inside.self_attn, inside.multihead_attn = ours_for(decoder.self_attn), ours_for(decoder.multihead_attn)
     given = random_numbers(3, 5, 8), random_numbers(3, 7, 8)
-    causal = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    causal = nn.Transformer.generate_square_subsequent_mask(5, DEVICE, torch.float64)
     masks = dict(tgt_mask=causal, tgt_is_causal=True, memory_key_padding_mask=PADDING)
     assert_same(inside(*given, **masks), decoder(*given, **masks))
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from on_device import DEVICE
 from references import (
     GATES_PER_EXAMPLE,
     LENGTHS,
@@ -25,7 +26,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention, masked_softmax
 from mha_lib.attention import FusedAttention
 
-pytestmark = pytest.mark.real_device  # all of it is compiled, traced, transformed
+pytestmark = [
+    pytest.mark.real_device,  # all of it is compiled, traced, transformed
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),  # torch's own use of it
+]
 
 GIVEN = *sequences(), LENGTHS["empty rows"], GATES_PER_EXAMPLE
 SQUARE = dict(query_size=6, key_size=6, value_size=6)
@@ -61,7 +65,6 @@ def check_no_weights(layer):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # torch's own use of it
 def test_compile_in_one_graph(layer):
     expected = layer(*GIVEN)
     # Not the default backend: it writes C++, and fails without a compiler or in a folder with a space in its name.
@@ -226,7 +229,7 @@ def test_autocast(layer, training):
     layer.float().train(training)
     queries, keys, values = (Y.float() for Y in GIVEN[:3])
     expected = layer(queries, keys, values, GIVEN[3]), layer.attention_weights
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE.type, dtype=torch.bfloat16):
         assert layer(queries, keys.bfloat16(), values).isfinite().all()
         output = layer(queries, keys, values, GIVEN[3])
     output.float().sum().backward()
@@ -302,6 +305,7 @@ def test_a_wrapped_projection(name):
     close(merged(X, X, X, X_LENGTHS), expected, atol=0)
 
 
+@pytest.mark.cpu  # torch's quantised maps are of the CPU alone
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated", "ignore:.*TypedStorage is deprecated")
 @pytest.mark.filterwarnings("ignore:.*quantize_per_tensor", "ignore:.*quantized")
 def test_quantised_projections():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from picture_cases import CASES, LivePage, load, moved_and_idle, violations
+from picture_cases import CASES, LivePage, load, moved_and_idle, scores_and_measures, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
 
@@ -153,8 +153,13 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
 
 @pytest.mark.parametrize(
     ("make", "buttons"),
-    [(pictures.MaskExplorer, ".chip"), (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station")],
-    ids=["masks", "transpose"],
+    [
+        (pictures.MaskExplorer, ".chip"),
+        (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
+        (lambda: look_ups_with_presets(), "> .tools button"),
+        (CASES["head switches"], ".switch"),
+    ],
+    ids=["masks", "transpose", "look-ups", "switches"],
 )
 def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
     page = live(make(), width=735 + 24)
@@ -163,6 +168,43 @@ def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, button
         page.looks()
         box = page.section.bounding_box()
         assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
+def look_ups_with_presets():
+    """The picture of notebook 08, with buttons as wide as its own."""
+    names = "best 5", "5 by greedy", "5 by leave-one-out", "5 by gate gradient"
+    presets = {name: torch.eye(2, 6).roll(i, dims=1) for i, name in enumerate(names)}
+    return pictures.HeadExplorer(shipped_model("lookups"), "lookups", head=1, presets=presets)
+
+
+FRAMED = "node => [node.closest('[aria-label]').ariaLabel, node.querySelector('.switch').textContent.trim()].join(', ')"
+
+
+def test_the_headline_of_the_switches_names_the_framed_head_and_what_it_is_worth(live):
+    page, (values, _) = live(CASES["head switches"]()), scores_and_measures()
+    for name in ("layer 0, head 0", "layer 1, head 2", "layer 0, head 2"):
+        page.section.get_by_role("switch").nth(3 * int(name[6]) + int(name[-1])).click()
+        page.page.mouse.move(0, 0)
+        page.looks()
+        on = [switch.get_attribute("aria-checked") == "true" for switch in page.section.get_by_role("switch").all()]
+        kept, worth = sum(2**i for i in range(6) if on[i]), {}
+        for i in range(6):
+            worth[i] = [values[others | 1 << i] - values[others & ~(1 << i)] for others in (kept, 63)]
+        least = min((i for i in range(6) if on[i]), key=lambda i: worth[i][0])
+        framed, (here, with_all) = f"layer {least // 3}, head {least % 3}", (f"{x:.2f}" for x in worth[least])
+        assert page.section.locator(".card.pointed").evaluate(FRAMED) == framed
+        small = page.section.locator(".looks small").inner_text().replace("−", "-")
+        assert small == f"Framed, the cheapest to cut: {framed}, worth {here} here, {with_all} with all on"
+
+
+def test_the_answers_at_the_chosen_query_are_framed(live):
+    page = live(CASES["lookups"]())
+    page.section.locator(".framed .cell").nth(12 * 7 + 2).click()
+    page.looks()
+    marked = page.section.locator(".answers tr").evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('td')].findIndex(cell => cell.matches('.chosen')))"
+    )
+    assert marked == [7] * 5 and page.section.locator(".answers .chosen").count() == 5
 
 
 def test_a_drawn_digit_is_read_and_kept(live):
@@ -336,6 +378,21 @@ def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
         choice.press(key)
         reading = page.reading() + page.section.locator(".looks").inner_text()
         assert "undefined" not in reading and "NaN" not in reading
+
+
+def test_a_head_in_training_is_named_by_what_python_measures_in_its_map(live):
+    run = torch.stack([torch.full((2, 6, 6), 1 / 6), torch.eye(6)[torch.tensor([[0, 0, 1, 2, 3, 4], [2] * 6])]])
+    page = live(pictures.TrainingScrubber(run, [0, 70], titles=["head A", "head B"], queries="abcdef", keys="abcdef"))
+    headline = page.section.locator(".looks")
+    assert "Head A has no clear pattern: " in headline.inner_text()
+    page.section.get_by_role("slider").press("End")
+    page.looks()
+    told = headline.inner_text().splitlines()
+    assert told[0] == "Head A attends to the previous token with 100 % of its weight"
+    assert told[1] == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
+    page.section.get_by_text("head B").click()
+    page.looks()
+    assert headline.inner_text().startswith("Head B attends to “c” at 2 with 100 %")
 
 
 def test_the_loss_follows_the_slider_and_answers_the_pointer(live):

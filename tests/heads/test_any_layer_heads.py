@@ -3,6 +3,7 @@
 import pytest
 import torch
 from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, WithoutGates
+from on_device import DEVICE
 from torch import nn
 
 from mha_lib.heads import (
@@ -20,7 +21,7 @@ from mha_lib.heads import (
 from mha_lib.models import find_task, shipped_model, with_layer
 
 TASK = find_task("lookups")
-BATCH = TASK.held_out[:16]
+BATCH = TASK.held_out[:16].to(DEVICE)
 WITH_W_O = [OfTheBook, WithoutGates, FixedSizes]
 ALL = [*WITH_W_O, LoopOverHeads, OtherNames]
 
@@ -57,7 +58,7 @@ def test_leave_one_out(model, inside, score):
 
 
 def test_evaluate_all(model, inside):
-    few = TASK.held_out[:2]
+    few = BATCH[:2]
     expected = evaluate_all(model, few, TASK).loss
     torch.testing.assert_close(evaluate_all(inside, few, TASK).loss, expected, rtol=1e-4, atol=1e-4)
 

@@ -194,6 +194,7 @@ def test_gates_of_each_example_have_gradients_and_may_be_nested():
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.real_device  # attention as one kernel: without it, bfloat16 is rounded more often
 def test_torchs_layer_in_half_precision_and_nested():
     model, (X, memory), (own, cross) = made("torch's decoder")
     model, X, memory = model.bfloat16(), X.bfloat16(), memory.bfloat16()
@@ -347,6 +348,7 @@ def test_heads_behind_a_gate_of_each_feature_are_heads():
     torch.testing.assert_close(found.maps()[""].sum(dim=-1), torch.ones(2, 3, 5))
 
 
+@pytest.mark.cpu  # torch's quantised maps are of the CPU alone
 @pytest.mark.filterwarnings("ignore")  # torch moves its quantisation to another package
 def test_a_quantised_map_mixes_heads():
     model, X = Folded().eval(), torch.randn(2, 5, 24)

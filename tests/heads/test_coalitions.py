@@ -88,7 +88,7 @@ def test_ranks_count_from_the_most_important_and_draw_the_order_of_equals():
 
 def test_mean_ranks_are_those_of_scipy():
     expected = stats.rankdata(-WITH_EQUALS.cpu().numpy()).reshape(2, 3)
-    torch.testing.assert_close(mean_ranks(WITH_EQUALS), torch.tensor(expected))
+    torch.testing.assert_close(mean_ranks(WITH_EQUALS), torch.tensor(expected, dtype=torch.float64))
 
 
 def test_sets_kept_hold_the_most_important_heads():

@@ -32,14 +32,15 @@ def close(first, second):
 def test_leave_one_out_is_the_librarys(by, capsys):
     model, batch, found, loss = made()
     costs = found.leave_one_out(loss, by, label="each head")
-    close(stacked(costs), heads.leave_one_out(model, batch, TASK, by, score="loss"))
+    close(stacked(costs), heads.leave_one_out(model, batch, TASK, by, score="loss").cpu())
     assert capsys.readouterr().err == "each head\n"
 
 
 def test_gate_gradients_are_the_librarys_and_towards_the_mean_are_differences():
     model, batch, found, loss = made()
     for signed in (True, False):
-        close(stacked(found.gate_gradient(loss, signed=signed)), heads.gate_gradient(model, batch, TASK, signed=signed))
+        expected = heads.gate_gradient(model, batch, TASK, signed=signed).cpu()
+        close(stacked(found.gate_gradient(loss, signed=signed)), expected)
     towards, step = found.gate_gradient(loss, by="mean"), 1e-5
     name, substitutes = next(iter(found.layers)), found.substitutes("mean")
     for head in range(3):
@@ -49,14 +50,15 @@ def test_gate_gradients_are_the_librarys_and_towards_the_mean_are_differences():
             gates[head] += sign * step
             with torch.no_grad(), found.gates({name: gates}, substitutes):
                 ends.append(loss(model).mean())
-        torch.testing.assert_close(towards[name][head], (ends[1] - ends[0]) / (2 * step), rtol=1e-4, atol=1e-7)
+        expected = (ends[1] - ends[0]).cpu() / (2 * step)
+        torch.testing.assert_close(towards[name][head], expected, rtol=1e-4, atol=1e-7)
 
 
 def test_losses_without_the_least_important_heads_are_those_of_all_subsets():
     model, batch, found, loss = made()
     table = heads.evaluate_all(model, batch, TASK, "mean").loss
     importance = {name: torch.rand(3) for name in found.layers}
-    expected = table[heads.top_k_sets(stacked(importance))].flip(0)  # with all heads first
+    expected = table[heads.top_k_sets(stacked(importance))].flip(0).cpu()  # with all heads first
     close(found.losses_without(loss, importance, range(7), by="mean"), expected)
     with pytest.raises(ValueError, match=r"importance must have \(num_heads,\) for each layer, blocks.layer 0.atten"):
         found.losses_without(loss, {name: torch.rand(2) for name in found.layers}, [1])

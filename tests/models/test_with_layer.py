@@ -3,6 +3,7 @@
 import pytest
 import torch
 from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, TwoResults, WithoutGates
+from on_device import DEVICE
 from torch import nn
 
 from mha_lib.attention import MultiHeadAttention
@@ -14,7 +15,7 @@ FITTING = [OfTheBook, WithoutGates, FixedSizes, LoopOverHeads]
 @pytest.mark.parametrize("task", ["lookups", "dates", "digits"])
 @pytest.mark.parametrize("Layer", [*FITTING, MultiHeadAttention], ids=lambda Layer: Layer.__name__)
 def test_a_shipped_model_answers_the_same_with_a_learners_layer(Layer, task):
-    model, examples = shipped_model(task), find_task(task).held_out[:8]
+    model, examples = shipped_model(task), find_task(task).held_out[:8].to(DEVICE)
     inside = with_layer(model, Layer)
     assert [type(attention) for attention in inside.attentions] == [Layer] * len(model.blocks)
     with torch.no_grad():
@@ -27,7 +28,7 @@ def test_a_shipped_model_answers_the_same_with_a_learners_layer(Layer, task):
 
 @pytest.mark.parametrize("Layer", [OfTheBook, WithoutGates], ids=lambda Layer: Layer.__name__)
 def test_gates_of_the_whole_batch_and_of_each_example_reach_a_learners_layer(Layer):
-    model, examples = shipped_model("lookups"), find_task("lookups").held_out[:4]
+    model, examples = shipped_model("lookups"), find_task("lookups").held_out[:4].to(DEVICE)
     inside = with_layer(model, Layer)
     for shape in [(2, 6), (4, 2, 6)]:
         gates = torch.rand(shape)
@@ -41,7 +42,7 @@ def test_gates_of_the_whole_batch_and_of_each_example_reach_a_learners_layer(Lay
 def test_a_layer_replaces_a_learners_own_after_a_call_and_draws_nothing():
     task = find_task("lookups")
     model = with_layer(task.model(), OfTheBook)
-    model(task.held_out[:2].inputs)  # keeps weights that have a gradient, which torch does not copy
+    model(task.held_out[:2].to(DEVICE).inputs)  # keeps weights that have a gradient, which torch does not copy
     before = torch.get_rng_state()
     again = with_layer(model, WithoutGates)
     assert torch.equal(before, torch.get_rng_state())
@@ -51,7 +52,7 @@ def test_a_layer_replaces_a_learners_own_after_a_call_and_draws_nothing():
 
 def test_weights_of_a_learners_layer():
     task = find_task("lookups")
-    inputs = task.held_out[:3].inputs
+    inputs = task.held_out[:3].to(DEVICE).inputs
     model, inside = shipped_model("lookups"), with_layer(shipped_model("lookups"), OfTheBook)
     model(inputs), inside(inputs)
     for ours, theirs in zip(model.attention_weights, inside.attention_weights, strict=True):
@@ -128,7 +129,7 @@ class WithMask(OfTheBook):
     ],
 )
 def test_what_a_class_lacks_for_a_call_is_named(Layer, sentence):
-    examples = find_task("dates").held_out[:2]
+    examples = find_task("dates").held_out[:2].to(DEVICE)
     with pytest.raises(TypeError, match=sentence):
         with_layer(shipped_model("dates"), Layer)(examples.inputs, examples.valid_lens)
 

@@ -217,9 +217,9 @@ export default picture((parts) => {
   const pens = stage.tools ? [element("div", { class: "tools" }, ...stage.tools)] : [];
   const test = element("div", { class: "test" }, meter, score);
   const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
-  const right = element("div", { class: "right" }, tools, ...rows, stage.answer);
+  const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
-  const nodes = [element("div", { class: `stage ${kind}`, ...heads }, left, right)];
+  const nodes = [tools, element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return {
     nodes,
     compute,

@@ -25,20 +25,18 @@ export default picture((parts) => {
     return on.length ? on.reduce((least, i) => worth(kept, i) < worth(kept, least) ? i : least) : null;
   }
 
-  /** The head whose worth differs most from what it is beside all others, in words. */
-  function moved(kept) {
-    const change = (i) => kept >> i & 1 ? Math.abs(worth(kept, i) - worth(all, i)) : -1;
-    const most = times(count, (i) => i).reduce((far, i) => change(i) > change(far) ? i : far);
-    const [inThisSet, inAll] = [kept, all].map((set) => number(worth(set, most)));
-    const words = change(most) > 0 ? `${nameOf(cards[most].place)} is worth ${inThisSet} now, not ${inAll}` : "";
-    return element("small", {}, words);
+  /** What a head is worth to those that are on, and to all others, in words. */
+  function worthOf(kept, i) {
+    const [here, inAll] = [kept, all].map((set) => number(worth(set, i)));
+    const among = kept === all ? "" : ` here, ${inAll} with all on`;
+    return `${nameOf(cards[i].place)}, worth ${here}${among}`;
   }
 
   const read = () => sizeOf(currentSet()), write = (size) => keep(orders[state.by][size]);
   const strip = controls({
     by: { label: "keep by", options: Object.fromEntries(Object.keys(orders).map((name) => [name, name])) },
     cut: { label: "heads kept", max: count, read, write, words: (size) => `${size} of ${count}` },
-  });
+  }, { class: "controls layer-controls" });
   const cutNext = () => choose(keep(currentSet() & ~(1 << cheapest(currentSet()))));
   const next = button("cut the cheapest", cutNext), whole = button("all on", () => choose({ cut: [] }));
   strip.append(element("div", { class: "tools" }, next, whole));
@@ -55,8 +53,10 @@ export default picture((parts) => {
     const title = element("p", { class: "title" }, `layer ${layer}`);
     return element("div", grid, title, ...cards.filter(({ place }) => place.layer === layer).map(({ node }) => node));
   });
-  const told =
-    "what each head is worth to those that are on (bar, number) and to all others (dashed); framed: the cheapest to cut";
+  const sample = (kind, words) => element("span", { class: "sample" }, element("i", { class: kind }), words);
+  const legend = element("p", { class: "title legend" }, "accuracy a head adds");
+  const samples = { bar: "to the heads that are on", dash: "to all others", ring: "cheapest" };
+  legend.append(...Object.entries(samples).map(([kind, words]) => sample(kind, words)));
 
   const asMany = element("p", { class: "title" });
   const names = [...Object.keys(orders), MEAN];
@@ -78,7 +78,8 @@ export default picture((parts) => {
     const heard = gone && state.cut.length < 3 ? `Without ${gone}` : few;
     const [before, after] = [values[all], own].map((value) => number(value));
     const isLess = before === after ? ", as with all" : `, not ${before}`;
-    headline(`${heard}: `, `${after} right`, gone && isLess, moved(kept));
+    const framed = least === null ? "" : `Framed, the cheapest to cut: ${worthOf(kept, least)}`;
+    headline(`${heard}: `, `${after} right`, gone && isLess, element("small", {}, framed));
     paintSwitches();
     bars.forEach(({ figure, marks: [fill, ghost] }, i) => {
       const value = worth(kept, i), [from, to] = [0, value].map(at).sort((a, b) => a - b);
@@ -98,14 +99,10 @@ export default picture((parts) => {
       node.classList.toggle("most", isOn);
     }
     set(next, { disabled: least === null ? "" : null });
-    const { pointed } = pointer, i = pointed ? pointed.layer * heads + pointed.head : least;
-    const its = i === null
-      ? ""
-      : `worth ${number(worth(kept, i))} here, and ${number(worth(all, i))} beside all others`;
-    const about = its && `${pointed ? "Pointed at" : "The cheapest to cut now"}: ${nameOf(cards[i].place)}, ${its}.`;
-    say(about, `${size} of ${count} heads are on: ${number(own)} right.`);
+    const { pointed } = pointer;
+    const about = pointed ? `Pointed at: ${worthOf(kept, pointed.layer * heads + pointed.head)}.` : "";
+    say(about, `${size} of ${count} heads are on: ${number(own)} right. ${framed}`);
   }
 
-  const title = element("p", { class: "title" }, told);
-  return { nodes: [strip, title, ...rows, asMany, table], paint, hint: "Switch a head on or off." };
+  return { nodes: [strip, legend, ...rows, asMany, table], paint, hint: "Switch a head on or off." };
 });

@@ -8,16 +8,19 @@ import { player } from "./player.js";
 const MANY = 400; // cells from which a map is dense, and only two stand side by side on a phone
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
+const nameOf = (names, i) => String(names[i]) === String(i) ? String(i) : `“${names[i]}” at ${i}`;
+const capital = (words) => `${words[0].toUpperCase()}${words.slice(1)}`;
+
 export default picture((parts) => {
   const { data, state, pointer, choose, point, headline, say } = parts;
-  const { steps, titles, losses, queries, keys } = data, shares = bytesOf(data.weights);
+  const { steps, titles, losses, queries, keys, patterns } = data, shares = bytesOf(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
   const highest = Math.max(...losses, 1e-9), height = (loss) => 38 - 35 * loss / highest; // from 0
   const curve = losses.map((loss, i) => `${i / Math.max(last, 1) * 100},${height(loss)}`).join("L");
   const marker = drawn("path", { class: "now" }), ends = drawn("path", { class: "ends", d: "M0,3H100M0,38H100" });
   const shape = { viewBox: "0 0 100 40", preserveAspectRatio: "none" };
-  const lines = drawn("svg", shape, ends, drawn("path", { d: `M${curve}` }), marker);
+  const lines = drawn("svg", shape, ends, drawn("path", { d: curve && `M${curve}` }), marker);
   const names = [`loss ${number(highest, 1)}`, "0"].map((text) => element("span", {}, text));
   const chart = element("div", { class: "loss named", "aria-hidden": true }, lines, ...names);
   const { node, paint: paintPlayer, stop } = player(steps, parts, losses.length ? [chart] : []);
@@ -51,11 +54,14 @@ export default picture((parts) => {
     set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     paintPlayer();
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
-    const key = looks.key ?? indexOfLargest(row), weight = `${number(row[key])} on ${keys[key]}`;
-    const words = pointer.pointed ? weight : `most weight, ${weight}`;
-    const largest = indexOfLargest(row), pair = `query ${looks.query} attends most to key ${largest}`;
-    headline(`Step ${steps[step]}, ${titles[looks.head]}: `, pair, `, ${number(row[largest])}`);
-    say(`Step ${steps[step]}${lossAt(step)}. ${titles[looks.head]}: from ${queries[looks.query]} ${words}.`);
+    const key = looks.key ?? indexOfLargest(row), most = looks.key === undefined ? "most weight, " : "";
+    const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
+    const { words, weight, uniform, clear } = patterns[step][looks.head];
+    const link = `${from} to ${to}, ${(100 * row[key]).toFixed(0)} %`;
+    const beside = element("small", {}, `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`);
+    if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);
+    else headline(`${title} has `, "no clear pattern", `: ${words}, `, weight, beside);
+    say(`Step ${steps[step]}${lossAt(step)}. ${title}: from ${from} ${most}${number(row[key])} on ${to}.`);
   }
 
   const maps = element("div", {

@@ -71,6 +71,8 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       const weights = gated.weights[layer][head].data, masked = isMasked(layer, gated.valid[layer]);
       large.show(weights, masked);
       set(band, { d: `M0,${query}H${sizes[layer][1]}V${query + 1}H0Z` });
+      const { pointed } = pointer, at = pointed?.key === undefined ? -1 : pointed.query * sizes[layer][1] + pointed.key;
+      large.mark("pointed", (i) => i === at);
       large.say((i, row, column) => {
         const words = masked(i) ? "masked" : weights[i].toFixed(2);
         return `from ${from[row]} at ${row} to ${to[column]} at ${column}: ${words}`;
@@ -89,6 +91,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       found.forEach((answer, i) => {
         const isRight = answer === target[i], [given, wanted] = cells[i].children;
         cells[i].classList.toggle("wrong", !isRight);
+        cells[i].classList.toggle("chosen", sizes[layer][0] === columns && Math.floor(i / questions.length) === query);
         given.textContent = answers[answer];
         wanted.textContent = isRight ? "" : answers[target[i]];
       });
