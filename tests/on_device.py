@@ -57,5 +57,5 @@ def move_tests() -> None:
     for_good.enter_context(MadeByTests())
     nn.modules.module.register_module_parameter_registration_hook(parameter_there)
     nn.modules.module.register_module_buffer_registration_hook(
-        lambda module, name, buffer: buffer if buffer is None else buffer.to(DEVICE)
+        lambda module, name, buffer: buffer if buffer is None or buffer.device.type != "cpu" else buffer.to(DEVICE)
     )

@@ -103,7 +103,11 @@ class FusedAttention(DotProductAttention):
             output = kernel(queries, keys, values, mask=mask, dropout=dropout)
             if math.isfinite(output.sum()):  # no NaN came in
                 return output
-        return kernel(queries, *zero_masked(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
+        output = kernel(queries, *zero_masked(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
+        if mask is None or mask.shape[-2] == 1 or queries.is_cpu:  # one row for all queries: where empty, values are 0
+            return output
+        # On an H100 cuDNN's kernel gives numbers for a row without a key, in half precision and with a bool mask.
+        return output.masked_fill(~is_allowed(mask).any(dim=-1, keepdim=True), 0.0)  # (b, q, k) -> (b, q, 1)
 
     def _goes_by_formula(self, queries: Tensor) -> bool:
         drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout

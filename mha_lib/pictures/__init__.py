@@ -22,6 +22,7 @@ from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.next_word_explorer import NextWordExplorer
 from mha_lib.pictures.num_heads_explorer import NumHeadsExplorer
 from mha_lib.pictures.packed_texts_explorer import PackedTextsExplorer
+from mha_lib.pictures.paged_cache_stepper import PagedCacheStepper
 from mha_lib.pictures.picture import Picture
 from mha_lib.pictures.scrubber import TrainingScrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer

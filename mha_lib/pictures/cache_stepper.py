@@ -1,6 +1,7 @@
 """A causal mask and a cache of keys and values, live, piece by piece, with three mistakes that people make."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import DotProductAttention
-from mha_lib.pictures.live import LivePicture, Place, choice, pack
+from mha_lib.pictures.live import LivePicture, Place, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
 TOKENS = "we keep what we have read so far".split()
@@ -28,15 +29,16 @@ class CacheStepper(LivePicture):
 
     Args:
         vectors: queries, keys and values of the tokens, (3, 8, d); left out, random ones of 16 numbers.
+        mistakes: which mistakes its menu offers beside "none"; left out, all three.
         first: first values of the attributes.
 
     Attributes:
         pieces: how the text is cut: "one by one", "the whole at once" or "4, 3, 1".
-        mistake: "none", "masked only at first", "aligned at the top left" or "new keys before old ones".
+        mistake: "none", "masked only at first", "aligned at the top left" or "new keys before old ones", as offered.
         step: how many tokens have been read, 0 to 8; a piece that has begun is read to its end.
 
     Raises:
-        ValueError: ``vectors`` has another shape.
+        ValueError: ``vectors`` has another shape, or there is no such mistake in ``mistakes``.
     """
 
     module = "cache_stepper"
@@ -44,13 +46,21 @@ class CacheStepper(LivePicture):
     pieces, mistake = choice(traitlets.Enum(list(ENDS), "one by one")), choice(traitlets.Enum(MISTAKES, NONE))
     step = Place(lambda _: N + 1)
 
-    def __init__(self, vectors: Tensor = VECTORS, **first: Any):
+    def __init__(self, vectors: Tensor = VECTORS, *, mistakes: Sequence[str] = MISTAKES[1:], **first: Any):
         if vectors.dim() != 3 or vectors.shape[:2] != (3, N) or not vectors.numel():
             raise ValueError(f"vectors must have shape (3, {N}, d), d at least 1, got {tuple(vectors.shape)}")
-        self.vectors = vectors.detach().float()
+        if not set(mistakes) <= set(MISTAKES[1:]):
+            raise ValueError(f"mistakes must be some of {MISTAKES[1:]}, got {list(mistakes)}")
+        self.vectors, self.offered = vectors.detach().float(), [NONE, *mistakes]
         data = pack(dict(zip(("queries", "keys", "values"), self.vectors, strict=True)))
-        data |= {"tokens": TOKENS, "ends": ENDS, "alike": ALIKE}
+        data |= {"tokens": TOKENS, "ends": ENDS, "alike": ALIKE, "mistakes": self.offered}
         super().__init__("A causal mask and a cache", data, **{"step": 5, **first})
+
+    @traitlets.validate("mistake")
+    def _validate_mistake(self, proposal):
+        if proposal["value"] not in self.offered:
+            refuse("mistake", f"one of {self.offered}", proposal["value"])
+        return proposal["value"]
 
     def result(self) -> tuple[Tensor, Tensor, list[int]]:
         """Weights (read, 8), NaN on keys not in the cache, outputs (read, d), and the cache's tokens, all by torch."""
@@ -78,8 +88,11 @@ class CacheStepper(LivePicture):
             canvas.heat_map(LEFT, y, CELL, row, masked=row == 0, numbers=True)
             text, colour = (f"✗ {far:.2f}", "wrong") if far > ALIKE else ("✓", "soft")
             canvas.text(LEFT + side + 6, y + CELL / 2, text, anchor="lm", colour=colour)
-        cache, wrong = " ".join(f"k{i}" for i in kept) or "empty", sum(far > ALIKE for far in off)
+        cache = " ".join(f"k{i}" for i in kept) or "empty"
         canvas.text(LEFT, TOP + side + 26, f"cache: {cache}")
         canvas.text(0, 0, state, colour="text")
-        verdict = f"Rows that differ from the full pass: {wrong}" + (f", by up to {max(off):.2f}." if wrong else ".")
+        wrong = int(((weights > 0) != torch.ones_like(weights).tril().bool()).any(dim=1).sum())
+        verdict = f"Queries that attend to the wrong keys: {wrong} of {len(off)}."
+        if wrong:
+            verdict += f" Their outputs are off by up to {max(off):.2f}."
         return canvas, f"{state}; {len(off)} of {N} tokens read; cache: {cache}. {verdict}", verdict

@@ -28,6 +28,7 @@ from mha_lib.pictures.shared_with_js import MODULES, style
 
 IMPORT = re.compile(r'^import [^;]*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
+INDENTATION = re.compile(r"^ +", re.MULTILINE)  # of code: no text of a module has more than one line
 COMMENT = re.compile(r"^ *(?:/\*(?:(?!\*/).)*\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)
 
 PAGE = """<!doctype html>
@@ -304,7 +305,8 @@ def page_script(kinds: Iterable[str]) -> str:
     """
     texts = {kind: bundle(f"{kind}.js").replace("export default", "return") for kind in sorted(set(kinds))}
     modules = ", ".join(f"{kind}: (() => {{\n{text}}})()" for kind, text in texts.items())
-    return f"(() => {{\n{EXPORT.sub('', bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
+    script = f"(() => {{\n{EXPORT.sub('', bundle('page.js'))}\nbringToLife({{ {modules} }});\n}})();\n"
+    return INDENTATION.sub("", script)
 
 
 def state_of(key: str, state: dict[str, Any]) -> str:

@@ -289,7 +289,10 @@ def alive_in(module):
     return [X for X in (*kept, *cells) if isinstance(X, torch.Tensor)]
 
 
-@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "mode",
+    [torch.enable_grad, torch.no_grad, pytest.param(torch.inference_mode, marks=pytest.mark.real_device)],
+)
 def test_nothing_stays_alive_where_inputs_are_not_to_be_kept(mode):
     layer = make_layer().eval()
     given = arguments(layer)

@@ -152,6 +152,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.real_device  # tensors of the pretended device are of a class of their own, which converters refuse first
 @pytest.mark.parametrize("make, message", REFUSALS, ids=[message for _, message in REFUSALS])
 def test_what_torch_does_not_have_is_refused(make, message):
     layer = make()

@@ -70,6 +70,7 @@ CASES = {
     "slow motion": lambda: pictures.DotProductStepper(query=1, valid_len=3, step=4),
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="new keys before old ones", step=7),
     "packed texts": lambda: pictures.PackedTextsExplorer(border=6),
+    "paged cache": lambda: pictures.PagedCacheStepper(step=12, block_size=2, row=1),
     "sentence": lambda: pictures.SentenceExplorer(query=9, layer=1, head=3),
     "next word": lambda: pictures.NextWordExplorer(cut=[157]),
     "births": lambda: pictures.BirthExplorer(born(), step=1, head=1, query=20),

@@ -158,8 +158,9 @@ def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
         (lambda: pictures.TransposeStepper(axes="0, 1, 2, 3"), ".station"),
         (lambda: look_ups_with_presets(), "> .tools button"),
         (CASES["head switches"], ".switch"),
+        (lambda: pictures.PagedCacheStepper(step=11, row=0), ".paged button"),
     ],
-    ids=["masks", "transpose", "look-ups", "switches"],
+    ids=["masks", "transpose", "look-ups", "switches", "paged cache"],
 )
 def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, buttons):
     page = live(make(), width=735 + 24)
@@ -389,7 +390,7 @@ def test_a_head_in_training_is_named_by_what_python_measures_in_its_map(live):
     page.looks()
     told = headline.inner_text().splitlines()
     assert told[0] == "Head A attends to the previous token with 100 % of its weight"
-    assert told[1] == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
+    assert told[1].replace("\u00a0", " ") == "Step 70 · uniform attention: 17 % · “a” at 0 to “a” at 0, 100 %"
     page.section.get_by_text("head B").click()
     page.looks()
     assert headline.inner_text().startswith("Head B attends to “c” at 2 with 100 %")

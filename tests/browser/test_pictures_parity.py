@@ -279,9 +279,11 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
         signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in far.tolist()]
         assert live.section.locator(".sums span").all_text_contents() == signs, mistake
-        differ = live.section.locator(".looks b").all_text_contents()
-        count = sum(sign != "✓" for sign in signs)
-        assert differ == ([f"{count} row{'s differ' if count > 1 else ' differs'}"] if count else []), mistake
+        wrong = sum(
+            {key for key in range(8) if isinstance(row[key], float)} != {*range(i + 1)} for i, row in enumerate(rows)
+        )
+        claim = f"{wrong} of 8 queries attend to the wrong keys" if wrong else "8 of 8 queries attend to the right keys"
+        assert claim in live.section.locator(".looks").inner_text().replace("\xa0", " "), mistake
         assert live.section.locator(".slots b.k").all_text_contents() == [f"k{i}" for i in cache], mistake
         stepper.pieces, stepper.mistake, stepper.step = pieces, mistake, 8
         weights, found, kept = stepper.result()
@@ -289,8 +291,20 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         torch.testing.assert_close(weights.flatten(), torch.tensor(expected), equal_nan=True, atol=1e-6, rtol=0)
         torch.testing.assert_close(found.double(), outputs, atol=1e-5, rtol=0)
         assert kept == cache
-        drawn = [word for word in stepper.still().drawing.words if word.startswith(("✗", "✓"))]
-        assert drawn == signs, mistake
+        still = stepper.still()
+        assert [word for word in still.drawing.words if word.startswith(("✗", "✓"))] == signs, mistake
+        assert f"wrong keys: {wrong} of 8." in still.alt, mistake
+    live.heard.end()
+
+
+def test_the_menu_of_the_cache_offers_only_the_given_mistakes(page, tmp_path):
+    stepper = pictures.CacheStepper(mistakes=["aligned at the top left"], pieces="4, 3, 1", step=7)
+    live = LivePage(page, tmp_path, stepper)
+    menu = live.section.get_by_label("mistake")
+    assert menu.locator("option").all_text_contents() == ["none", "aligned at the top left"]
+    menu.select_option("aligned at the top left")
+    live.page.evaluate(NEXT_FRAME)
+    assert live.section.locator(".looks b").inner_text().replace("\xa0", " ").startswith("3 of 7 queries attend")
     live.heard.end()
 
 
@@ -348,6 +362,51 @@ def test_two_texts_in_one_row_with_every_border(page, tmp_path):
     live.section.locator("svg[role=group]").click()
     live.page.evaluate(NEXT_FRAME)
     assert slider.input_value() == "6"
+    live.heard.end()
+
+
+def test_places_of_a_cache_in_blocks_in_every_step(page, tmp_path):
+    """Contents, tables and counts of the page are Python's, which a test of its own holds to counting."""
+    python = pictures.PagedCacheStepper(step=0, row=3)
+    live = LivePage(page, tmp_path, python)
+    slider, names = live.section.get_by_role("slider"), "ABCDEFGH"
+    for size in (1, 2, 4, 8):
+        live.section.get_by_role("button", name=f"blocks of {size}").click()
+        slider.press("Home")
+        for step in range(18):
+            python.block_size, python.step = size, step
+            live.page.evaluate(NEXT_FRAME)
+            here, held = python.present(), python.contents()
+            for grid, own in zip(live.section.locator("svg[role=group]").all(), held, strict=True):
+                old = [one is not None and one[0] not in here.values() for one in own]
+                due = [f"{names[one[0]]} at position {one[1]}" if one else "empty" for one in own]
+                due = [f"old, {words}" if is_old else words for words, is_old in zip(due, old, strict=True)]
+                assert grid.locator(".cell").evaluate_all(SHOWN) == due
+                shown = ["" if one is None else str(one[1]) if one[0] == here.get(3) else names[one[0]] for one in own]
+                assert grid.locator(".cell").all_text_contents() == shown, (size, step)
+            rows = live.section.locator(".paged td").all_text_contents()
+            assert rows == [" ".join(map(str, python.tables().get(row, []))) for row in range(4)]
+            assert live.section.locator(".block.taken").count() == sum(map(len, python.tables().values()))
+            assert live.section.locator(".looks").inner_text().startswith(python.still().caption.split(".")[0])
+            slider.press("ArrowRight")
+    live.heard.end()
+
+
+def test_pointing_at_a_place_marks_all_places_of_its_text_in_order(page, tmp_path):
+    live = LivePage(page, tmp_path, pictures.PagedCacheStepper())
+    grids = live.section.locator("svg[role=group]")
+    for grid, cell, row, blocks in ((0, 2, 0, "0, 4, 5"), (1, 21, 0, "0, 4, 5"), (1, 8, 2, "2, 6, 3")):
+        grids.nth(grid).locator(".cell").nth(cell).hover()
+        live.page.evaluate(NEXT_FRAME)
+        for own in grids.all():
+            marked = own.locator(".cell.read").all_text_contents()
+            assert sorted(map(int, marked)) == list(range(len(marked)))
+        small = live.section.locator(".looks small").inner_text()
+        assert f"in row {row} attends to {len(marked)} places, in blocks {blocks}" in small
+    live.section.get_by_role("button", name="row 1").click()
+    live.page.mouse.move(0, 0)
+    live.page.evaluate(NEXT_FRAME)
+    assert live.section.locator(".looks small").inner_text() == "F in row 1 attends to 2 places, in block 1"
     live.heard.end()
 
 

@@ -9,6 +9,7 @@ import torch
 from mha_lib.models import load_transformers, pretrained, smollm2, smollm2_of_transformers
 
 pytestmark = [
+    pytest.mark.cpu,  # transformers fills parameters of its own, which were moved when their modules got them
     pytest.mark.transformers,
     pytest.mark.xdist_group("transformers"),
     pytest.mark.filterwarnings("ignore"),

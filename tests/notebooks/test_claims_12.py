@@ -7,6 +7,9 @@ import torch
 from notebook_tools import ROOT, make_notebooks, output_of, told
 from torch.utils.flop_counter import FlopCounterMode
 
+from mha_lib import pictures
+from mha_lib.pictures.paged_cache_stepper import PLACES, VISITS
+
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
 
 
@@ -80,6 +83,36 @@ def test_on_any_schedule_blocks_give_every_token_what_its_text_gives_alone(story
             alone = story["full_pass"](text)
             torch.testing.assert_close(torch.stack(output), alone, rtol=0, atol=1e-12)
         assert sorted(blocks.free) == list(range(needed)), "all blocks are given back"
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_the_picture_shows_the_tables_of_the_notebooks_own_blocks(story, size):
+    """In every step; the texts are present as in the notebook, and leave after their last token."""
+    blocks, picture = story["Blocks"](PLACES // size, size), pictures.PagedCacheStepper(block_size=size)
+    for step in range(18):
+        here = [visit for visit in VISITS if visit[1] <= step < visit[1] + visit[2]]
+        for row, _, _ in here:
+            blocks.write(row, *torch.zeros(2, 4, 4, dtype=torch.float64))
+        picture.step = step
+        assert picture.tables() == {row: table for row, table in sorted(blocks.table.items()) if table}
+        for row, first, length in here:
+            if step + 1 == first + length:
+                story["leave"](blocks, row)
+
+
+def test_the_text_below_the_picture_counts_its_opening_step():
+    (text,) = [cell.source for cell in NOTEBOOK.cells if cell.source.startswith("In step 9,")]
+    tables = [pictures.PagedCacheStepper(block_size=size).tables().values() for size in (1, 4, 8)]
+    ones, numbers, few = (sum(map(len, own)) for own in tables)
+    tokens, fours, eights = ones, 4 * numbers, 8 * few
+    for words in (
+        f"the texts have {tokens} tokens",
+        f"takes {PLACES} places",
+        f"blocks of 4 take {fours}, and blocks of 8 take {eights} as well",
+        f"the tables hold {ones} numbers instead of {numbers}",
+    ):
+        assert words in text
+    assert eights == PLACES
 
 
 def test_who_asks_for_more_blocks_than_there_are_is_told_so(story):

@@ -176,11 +176,23 @@ PLACES = {
             ("mistake", "no mask", "mistake.*any of .*'new keys before old ones'"),
         ],
     ),
+    "cache with one mistake": (
+        lambda **first: pictures.CacheStepper(mistakes=["masked only at first"], **first),
+        [("mistake", "aligned at the top left", r"must be one of \['none', 'masked only at first'\], got 'aligned")],
+    ),
     "packed texts": (
         pictures.PackedTextsExplorer,
         [
             ("border", 13, "border must be between 0 and 12, got 13"),
             ("positions", "by column", "positions.*any of .*'start again', 'go on'"),
+        ],
+    ),
+    "paged cache": (
+        pictures.PagedCacheStepper,
+        [
+            ("step", 18, "step must be between 0 and 17, got 18"),
+            ("row", 4, "row must be between 0 and 3, got 4"),
+            ("block_size", 3, r"block_size.*any of \[1, 2, 4, 8\], not the int 3"),
         ],
     ),
     "sentence": (
@@ -266,6 +278,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
         (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (
             lambda: pictures.PackedTextsExplorer(torch.zeros(2, 11, 4)),

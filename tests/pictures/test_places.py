@@ -57,6 +57,8 @@ CANVASES = {
     "slow motion": pictures.DotProductStepper,
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="aligned at the top left", step=8),
     "packed texts": lambda: pictures.PackedTextsExplorer(border=4, positions="go on"),
+    "paged cache": lambda: pictures.PagedCacheStepper(step=11, block_size=1, row=0),
+    "paged cache of large blocks": lambda: pictures.PagedCacheStepper(step=17, block_size=8),
     "sentence": lambda: pictures.SentenceExplorer(example=7, query=15),
     "next word": lambda: pictures.NextWordExplorer(cut=[156, 157, 158, 168, 169]),
     "births": lambda: pictures.BirthExplorer(train_on_repeats(keep=[0], progress=False), cut=[(0, 1)]),

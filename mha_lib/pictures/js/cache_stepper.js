@@ -10,7 +10,7 @@ const WHY = {
   "aligned at the top left": "The first query of a piece is put at key 0, as if nothing were kept.",
   "new keys before old ones": "New keys come first in the cache, so the mask shows later keys and hides earlier ones.",
 };
-const LEAD = { "one by one": "One by one", "the whole at once": "All at once", "4, 3, 1": "In pieces of 4, 3, 1" };
+const LEAD = { "one by one": "Token by token", "the whole at once": "In one piece", "4, 3, 1": "In pieces" };
 
 const pick = (X, rows) => matrix(rows.length, X.columns, Float32Array.from(rows.flatMap((row) => [...rowOf(X, row)])));
 
@@ -40,10 +40,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   const ends = () => data.ends[state.pieces], read = () => ends().find((end) => end >= state.step);
   const write = (to) => ({ step: to < read() ? ends().findLast((end) => end <= to) : to }); // from piece to piece
-  const options = (texts) => Object.fromEntries(Object.keys(texts).map((name) => [name, name]));
+  const options = (names) => Object.fromEntries(names.map((name) => [name, name]));
   const strip = controls({
-    pieces: { options: options(LEAD) },
-    mistake: { options: options(WHY) },
+    pieces: { options: options(Object.keys(LEAD)) },
+    mistake: { options: options(data.mistakes) },
     step: { label: "tokens read", max: n, read, write, words: (count) => `${count} of ${n}` },
   });
   const next = strip.appendChild(button("", () => choose({ step: read() < n ? read() + 1 : 0 })));
@@ -58,7 +58,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const counted = (text, i) => line(element("th", { scope: "row" }, text), cells[i], cells[i + 1]);
   const table = element("table", { class: "figures" }, line(element("td"), above("with the cache"), above("without")));
   table.append(counted("keys, and as many values", 0), counted("dot products, masked too", 2));
-  const left = element("div", {}, title("weights; on the right, how far each output is from the full pass's"), body);
+  const left = element("div", {}, title("attention weights, and distance from the full pass"), body);
   const side = element("div", {}, title("the cache, in its order"), cache, title("computed so far"), table, scale());
   side.append(element("p", {}, "Hatched: masked. Empty: not in the cache. Dashed: seen or masked by mistake."));
 
@@ -66,28 +66,30 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const done = ends().filter((end) => end <= read()), end = done.at(-1), start = done.at(-2) ?? 0;
     const result = readPieces(tensors, done, state.mistake);
     const far = result.outputs.map((output, i) => Math.max(...output.map((x, j) => Math.abs(x - right[i][j]))));
-    reading = { ...result, done, start, end, far, wrong: far.filter((x) => x > alike).length };
+    const mistaken = (i) => (result.weights[i] === null) === (i % n <= Math.floor(i / n));
+    const amiss = times(n * n, (i) => result.weights[i] !== undefined && mistaken(i));
+    reading = { ...result, done, start, end, far, amiss };
   }
 
-  function stateOf({ start, end, wrong }) {
-    if (!end) return "Nothing is read yet: the cache is empty";
-    const verdict = `${LEAD[state.pieces]}, the mistake ${wrong ? "is seen" : "goes unseen"}`;
-    if (end === n && state.mistake !== "none") return verdict;
-    const who = end - start === 1 ? `Token ${start} asks` : `Tokens ${start} to ${end - 1} ask`;
-    return `${who}; ${amount(start, "key is", "keys are")} kept, ${amount(end - start, "is", "are")} new`;
+  function claim() {
+    const { end, amiss } = reading, how = `${LEAD[state.pieces]}, `;
+    if (!end) return ["No token is read yet: the cache is empty"];
+    const isOff = (query) => amiss.slice(query * n, query * n + n).some(Boolean);
+    const wrong = times(end, isOff).filter(Boolean).length, which = wrong || end;
+    const count = `${which} of ${amount(end, "query", "queries")} ${which === 1 ? "attends" : "attend"}`;
+    if (wrong) return [how, element("b", { class: "wrong" }, `${count} to the wrong keys`)];
+    return [`${how}${count} to the right keys${state.mistake === "none" ? "" : ", despite the mistake"}`];
   }
 
   function paint() {
-    const { weights, kept, far, start, end, done, wrong } = reading, { pointed } = pointer;
+    const { weights, kept, far, start, end, done, amiss } = reading, { pointed } = pointer;
     const isNew = (token) => token >= start && token < end, isThere = (i) => weights[i] !== undefined;
-    const differ = amount(wrong, "row differs", "rows differ"),
-      rows = wrong ? [element("b", { class: "wrong" }, differ)] : [];
-    headline(`${stateOf(reading)}${wrong ? ": " : ""}`, ...rows);
+    headline(...claim());
     next.textContent = end < n ? "next piece" : "start again";
     map.show(weights, (i) => weights[i] === null);
     map.cells.forEach((cell, i) => isThere(i) || set(cell.children[1], { text: "" }));
     map.mark("later", (i) => !isThere(i));
-    map.mark("wrong", (i) => isThere(i) && (weights[i] === null) === (i % n <= Math.floor(i / n)));
+    map.mark("wrong", (i) => amiss[i]);
     map.mark("pointed", (i) => i === pointed);
     const words = (i) => weights[i] === null ? "masked" : isThere(i) ? number(weights[i]) : "not in the cache";
     const pair = (i) => `Query ${Math.floor(i / n)}, key ${i % n}: ${words(i)}`;
@@ -104,10 +106,11 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const products = sumOf(done.map((length, i) => length * (length - (done[i - 1] ?? 0))));
     const counts = [end, sumOf(done), products, sumOf(done.map((length) => length ** 2))];
     cells.forEach((cell, i) => set(cell, { text: counts[i] }));
-    const result = wrong ? `${differ}, by up to ${number(Math.max(...far))}` : "no row differs";
+    const most = Math.max(0, ...far);
+    const result = most > alike ? `outputs are off by up to ${number(most)}` : "no output is off";
     const hidden = `The mask has hidden ${amount(weights.filter((w) => w === null).length, "key", "keys")} so far.`;
     const pointedAt = pointed == null ? "" : `${pair(pointed)}. `;
-    say(`${pointedAt}${end} of ${n} tokens read, ${result}. ${WHY[state.mistake]} ${hidden}`);
+    say(`${pointedAt}${end} of ${n} tokens read; ${result}. ${WHY[state.mistake]} ${hidden}`);
   }
 
   return {

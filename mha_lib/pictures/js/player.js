@@ -1,19 +1,23 @@
-// A slider through the steps of a training run, and a button that lets them play.
+// A slider through steps, such as those of a training run, and a button that lets them play.
 
 import { button, element, heed } from "./elements.js";
 
 const PAUSE = 180; // milliseconds between two steps that play
 
-/** The choice `step` of a picture with these `steps`; `charts` over the same steps stand on the slider and are dragged. */
-export function player(steps, { state, controls, choose, repaint }, charts = []) {
+/**
+ * The choice `step` of a picture with these `steps`; `charts` over the same steps stand on the slider and are dragged.
+ * `label` is the slider's name, `pause` the milliseconds between two steps that play.
+ */
+export function player(steps, { state, controls, choose, repaint }, charts = [], options = {}) {
+  const { label = "training step", pause = PAUSE } = options;
   const last = steps.length - 1, words = (step) => `${steps[step]} of ${steps[last]}`;
   let timer = null;
   const write = (step) => (stop(), { step });
-  const strip = controls({ step: { label: "training step", max: last, write, words } });
+  const strip = controls({ step: { label, max: last, write, words } });
   const play = button("▶ play", () => timer ? stop() : start());
   const forward = () => state.step < last ? choose({ step: state.step + 1 }) : stop();
   function start() {
-    timer = setInterval(forward, PAUSE);
+    timer = setInterval(forward, pause);
     choose({ step: state.step < last ? state.step + 1 : 0 });
   }
   function stop() {

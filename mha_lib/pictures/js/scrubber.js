@@ -58,7 +58,8 @@ export default picture((parts) => {
     const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
     const { words, weight, uniform, clear } = patterns[step][looks.head];
     const link = `${from} to ${to}, ${(100 * row[key]).toFixed(0)} %`;
-    const beside = element("small", {}, `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`);
+    const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`.replaceAll(" %", "\u00a0%");
+    const beside = element("small", {}, small);
     if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);
     else headline(`${title} has `, "no clear pattern", `: ${words}, `, weight, beside);
     say(`Step ${steps[step]}${lossAt(step)}. ${title}: from ${from} ${most}${number(row[key])} on ${to}.`);
