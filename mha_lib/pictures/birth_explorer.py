@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.models import induction
-from mha_lib.pictures.heat_maps import draw_maps
+from mha_lib.pictures.heat_maps import draw_maps, room_for
 from mha_lib.pictures.live import Heads, LivePicture, Place, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas
 
@@ -97,7 +97,7 @@ class BirthExplorer(LivePicture):
             result = f"{losses[before].mean():.2f} nats on the repeat, {right} of {len(places)} letters right"
             result += f" (with all heads {whole[before].mean():.2f} nats, a guess {math.log(len(self.alphabet)):.2f})"
         titles = [f"{name}, cut" if name in gone else name for name in heads]
-        canvas = draw_maps(list(weights.flatten(0, 1)), titles, 4, 200)
+        canvas = draw_maps(list(weights.flatten(0, 1)), titles, 4, room_for(4))
         alt = f"{state}: {result}. Row {row}, guessed after each letter {guesses}."
         return canvas, alt, f"{state}: {result}."
 

@@ -1,5 +1,6 @@
 """Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,16 +9,17 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from mha_lib.heads.coalitions import mean_ranks
 from mha_lib.pictures.heat_maps import grid_shape, labels
-from mha_lib.pictures.picture import Canvas, Picture, font, signed
+from mha_lib.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
 from mha_lib.pictures.shared_with_js import bound, weight_colours
 
-LINE = 0.065  # how high a line of letters is in a chart, as a share of its height
+LINE, LETTER = 0.065, 0.0115  # how high a line of letters is in a chart and how wide a letter, as shares of the chart
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
 # Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
 LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
@@ -54,7 +56,7 @@ def regression_curves(
     known = {} if truth is None else {"truth": truth}
     check_curves("x", x, {**known, **curves})
     check_curves("x_train", x_train, {"y_train": y_train})
-    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    figure = empty_figure(3.4)
     panel = figure.subplots()
     for name, curve in known.items():
         panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
@@ -141,7 +143,7 @@ def training_curves(
     """
     tensors = {name: torch.as_tensor(curve) for name, curve in curves.items()}
     check_curves("steps", torch.as_tensor(steps), tensors)
-    figure = Figure(figsize=(7.2, 2.9), layout="constrained")
+    figure = empty_figure(2.9)
     panel = figure.subplots()
     for name, curve, colour, style in styled(tensors):
         panel.plot(list(steps), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
@@ -164,7 +166,7 @@ def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, w
     """
     check_curves("best", best, {"random": random, "worst": worst, **curves})
     sizes = list(range(len(best)))
-    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    figure = empty_figure(3.6)
     panel = figure.subplots()
     ends = worst.tolist(), best.tolist()
     panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45")
@@ -226,6 +228,11 @@ def head_ranks(
     return Picture(canvas, what, "In the first place, by " + "; ".join(first) + ".", caption)
 
 
+def empty_figure(height: float) -> Figure:
+    """Return an empty figure of this height in inches, as wide as a page, whose words keep away from its edges."""
+    return Figure(figsize=(7.2, height), layout=ConstrainedLayoutEngine(w_pad=PAD / INCH))
+
+
 def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
     """Raise a ``ValueError`` unless every curve has the shape of ``x``, which the message calls ``name``."""
     for curve_name, curve in curves.items():
@@ -251,19 +258,29 @@ def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
 
 
 def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
-    """Write the names of rising curves, which meet in their ends, where they are furthest apart; lowest curve first.
-
-    A name stands to the right of its curve, below it, or, where that is another's place, to the left, above it.
-    """
-    every = torch.stack(list(curves.values()))
-    at = int((every[1:] - every[:-1]).clamp(min=0).sqrt().sum(dim=0).argmax())
-    line, last = LINE * (panel.get_ylim()[1] - panel.get_ylim()[0]), -torch.inf
-    for value, name in sorted(zip(every[:, at].tolist(), curves, strict=True)):
-        is_free = value - last > 0.8 * line
-        place = (at + 0.15, value - line / 3) if is_free else (at - 0.15, value + line / 2)
-        words = panel.text(*place, name, fontsize=9, va="center", ha="left" if is_free else "right")
+    """Write each name below its rising curve to the right, or above it to the left, where most room is around it."""
+    (low, high), count = panel.get_ylim(), len(next(iter(curves.values())))
+    line, letter = LINE * (high - low), LETTER * count
+    x = np.linspace(0, count - 1, 20 * count)
+    every = np.stack([np.interp(x, range(count), curve.tolist()) for curve in curves.values()])
+    taken: list[tuple[float, float, float]] = []  # from where to where names stand, and how high
+    for name, curve in curves.items():
+        rooms: dict[tuple[float, float, float, int], float] = {}
+        for at, side in itertools.product(range(count), (1, -1)):
+            start, y = at + side * 0.15, curve[at].item() - side * 0.6 * line
+            end = start + side * letter * len(name)
+            place = start, end, y, side
+            left, right = min(start, end), max(start, end)
+            is_free = left >= 0 and right <= count - 1 and low + line / 2 <= y <= high - line / 2
+            others = [abs(y - height) for first, last, height in taken if left < last and first < right]
+            beside = np.abs(every[:, (x >= left) & (x <= right)] - y)
+            apart = min(abs(float(curve[at] - other[at])) for label, other in curves.items() if label != name)
+            room = min(0.4 * line, beside.min(initial=np.inf), *others)
+            rooms[place] = room + min(apart, 2 * line) / 4 if is_free else -1.0
+        start, end, y, side = max(rooms, key=lambda place: rooms[place])
+        taken.append((min(start, end), max(start, end), y))
+        words = panel.text(start, y, name, fontsize=9, va="center", ha="left" if side > 0 else "right")
         words.set_path_effects([withStroke(linewidth=3, foreground="white")])
-        last = value if is_free else last
 
 
 def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:

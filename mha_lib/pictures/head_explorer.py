@@ -9,11 +9,12 @@ from torch import Tensor
 
 from mha_lib.models.tasks import Batch, Digits, Lookups, Task, find_task, to_images, to_patches
 from mha_lib.models.transformer import Transformer
-from mha_lib.pictures.heat_maps import draw_maps, draw_over_image
+from mha_lib.pictures.heat_maps import GAP, draw_maps, draw_over_image, grid_shape, room_for
 from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_lib.pictures.picture import Canvas
 from mha_lib.pictures.shared_with_js import bound
 
+MOST_COLUMNS = 6  # maps in a row
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends
 
 
@@ -121,6 +122,7 @@ class HeadExplorer(LivePicture):
         target = self.learned.held_out.targets[self.example]
         blocks, num_heads, query = self.data["blocks"], self._shape[1], self.query
         titles = [f"{block}, head {head}" for block in blocks for head in range(num_heads)]
+        _, columns = grid_shape(num_heads, MOST_COLUMNS)
         inputs, right = self.batch().inputs, int((logits.argmax(dim=-1) == target).sum())
         if isinstance(self.learned, Digits) and isinstance(inputs, Tensor):
             article = "An" if target == 8 else "A"
@@ -130,10 +132,13 @@ class HeadExplorer(LivePicture):
             name = "patch r{}c{}".format(*place) if place else "the class token"
             on_patches = torch.cat([heads[:, query, 1:].reshape(-1, 4, 4) for heads in weights])
             image, name_above = to_images(inputs)[0], f"from {name}"
-            canvas = draw_over_image(image, on_patches, titles, num_heads, 84, TOP, name_above, place)
+            side = room_for(columns, 2 * GAP) * columns / (columns + 1.5)  # the image is as wide as 1.5 maps
+            canvas = draw_over_image(image, on_patches, titles, columns, min(side, 84), TOP, name_above, place)
         else:
             answer, name = f"{right} of {target.numel()} answers are right", f"token {query}"
-            canvas = draw_maps([head for heads in weights for head in heads], titles, num_heads, 110)
+            canvas = draw_maps(
+                [head for heads in weights for head in heads], titles, columns, min(room_for(columns), 110)
+            )
         caption = f"{answer}. Weights of each head from {name}; run the cell to switch heads off."
         largest = "; ".join(
             f"{block} {', '.join(f'{row[min(query, row.shape[0] - 1)].max():.2f}' for row in layer)}"

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from mha_lib.language import tr
-from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, signed
+from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
 TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
+WORD, LINE = 14, 48  # letters of a word in a box, and from one line of boxes to the next
 
 
 def heatmaps(
@@ -26,6 +27,8 @@ def heatmaps(
     columns: int = 4,
     numbers: bool = False,
     scale: str = "attention weight",
+    top: float = 1,
+    every: tuple[int, int] | None = None,
     caption: str | None = None,
 ) -> Picture:
     """Draw attention weights as heat maps, one for each head, with one scale from 0 to 1 and masked cells hatched.
@@ -41,6 +44,8 @@ def heatmaps(
         columns: panels in a row.
         numbers: whether each weight is written into its cell, with two digits.
         scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
+        top: where the scale ends, above 0; larger weights have its colour.
+        every: (rows, columns): one query in so many, and one key, has its name written; left out, at most 20 have.
         caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
 
     Raises:
@@ -55,11 +60,14 @@ def heatmaps(
     titles = labels("titles", numbered if titles is None else titles, num_heads)
     masked = masked_keys(valid_lens, num_queries, num_keys)
     _, columns = grid_shape(num_heads, columns)
-    room = (PAGE - 2 * PAD - beside(query_labels) + GAP) / columns - GAP  # for the width of one map
-    widest_side = max(room, MOST_LABELS) * max(num_queries / max(num_keys, 1), 1)
-    side = min(250, widest_side, max(150, (38 if numbers else 20) * max(num_queries, num_keys)))
-    names = query_labels, key_labels
-    canvas = draw_maps(list(weights), titles, columns, side, [masked] * num_heads, names, numbers=numbers, scale=scale)
+    widest_side = max(room_for(columns, beside(query_labels)), MOST_LABELS) * max(num_queries / max(num_keys, 1), 1)
+    longest = max(num_queries, num_keys)
+    largest = 250 if num_heads > 1 else max(250, min(640, 420 * longest / max(num_queries, 1)))
+    side = min(largest, widest_side, max(150, (38 if numbers else 20) * longest))
+    names, masks = (query_labels, key_labels), [masked] * num_heads
+    canvas = draw_maps(
+        list(weights), titles, columns, side, masks, names, numbers=numbers, scale=scale, top=top, every=every
+    )
     sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
     what = (
         tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
@@ -90,18 +98,20 @@ def draw_maps(
     *,
     numbers: bool = False,
     scale: str = "attention weight",
+    top: float = 1,
+    every: tuple[int, int] | None = None,
 ) -> Canvas:
     """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
 
     ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
-    cells, ``scale`` beside the scale.
+    cells, ``scale`` beside the scale, which ends at ``top``. ``every`` is how many rows and columns share one name.
     """
     masks, (queries, keys) = masks or [None] * len(maps), names
     cells = [side / max(*one.shape, 1) for one in maps]
     left = beside(queries)
     longest = max((font(40, name).getlength(name) / 4 for name in keys), default=0)
-    step = -(-max(len(queries), len(keys), 1) // MOST_LABELS)
-    is_upright = bool(keys) and longest + 3 > cells[0] * step
+    step, key_step = every or (-(-max(len(queries), len(keys), 1) // MOST_LABELS),) * 2
+    is_upright = bool(keys) and longest + 3 > cells[0] * key_step
     below = (longest + 8 if is_upright else 16) if keys else 0
     widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
     pitch = max(*widths, *(font(40, title).getlength(title) / 4 for title in titles)) + GAP
@@ -112,14 +122,14 @@ def draw_maps(
     for number, (one, title, cell, masked) in enumerate(zip(maps, titles, cells, masks, strict=True)):
         row, column = divmod(number, columns)
         x, y = left + column * pitch, sum(rows[:row]) + TITLE * (row + 1) + row * GAP / 2
-        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers)
+        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers, top=top)
         if column == 0:
             for i in range(0, len(queries), step):
                 canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
-        for i in range(0, len(keys) if number + columns >= len(maps) else 0, step):
+        for i in range(0, len(keys) if number + columns >= len(maps) else 0, key_step):
             _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
     y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
-    canvas.scale(left, y)
+    canvas.scale(left, y, marks=() if top == 1 else ((0, "0"), (1, short(top))))
     name = tr("attention weight") if scale == "attention weight" else scale
     canvas.text(left + 176, y + 4, name, size=10, anchor="lm")
     if keys:
@@ -131,6 +141,11 @@ def draw_maps(
 def beside(queries: Sequence[str]) -> float:
     """Return the width in pixels of the query names beside a heat map, with the gap after them."""
     return max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
+
+
+def room_for(columns: int, left: float = 0) -> float:
+    """Return how wide a map may be so that ``columns`` of them, ``left`` pixels from the left, fit a page."""
+    return (PAGE - 2 * PAD - left + GAP) / columns - GAP
 
 
 def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
@@ -209,16 +224,33 @@ def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tupl
 
 def word_width(word: str) -> float:
     """Return the width in pixels of the box that is drawn around a word."""
-    return font(32).getlength(word) / 2 + 14
+    return font(2 * WORD).getlength(word) / 2 + 14
 
 
-def write_words(canvas: Canvas, words: Sequence[str], shades: np.ndarray, lefts: Sequence[float], y: float, query: int):
-    """Draw words in boxes with the colours ``shades`` and left edges ``lefts``, with a frame around word ``query``."""
-    for i, (word, x) in enumerate(zip(words, lefts, strict=True)):
+def in_lines(widths: Sequence[float], y: float, *, gap: float = 4, pitch: float = LINE) -> list[tuple[float, float]]:
+    """Return the upper left corners (x, y) of boxes in lines no wider than a page.
+
+    The first line is at ``y``; ``gap`` stands between two boxes, ``pitch`` is from one line to the next.
+    """
+    corners: list[tuple[float, float]] = []
+    x = 0.0
+    for width in widths:
+        if x and x + width > PAGE - 2 * PAD:
+            x, y = 0.0, y + pitch
+        corners.append((x, y))
+        x += width + gap
+    return corners
+
+
+def write_words(
+    canvas: Canvas, words: Sequence[str], shades: np.ndarray, corners: Sequence[tuple[float, float]], query: int
+) -> None:
+    """Draw words in boxes with the colours ``shades`` and these corners, with a frame around word ``query``."""
+    for i, (word, (x, y)) in enumerate(zip(words, corners, strict=True)):
         frame, width = "query" if i == query else None, word_width(word)
         canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
         ink = "white" if is_dark(shades[i]) else "black"
-        canvas.text(x + width / 2, y + 15, word, size=16, anchor="mm", colour=ink)
+        canvas.text(x + width / 2, y + 15, word, size=WORD, anchor="mm", colour=ink)
 
 
 def draw_words(
@@ -227,7 +259,7 @@ def draw_words(
     """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
 
     Args:
-        words: n of them, in one line.
+        words: n of them, in as many lines as they need.
         weights: of all heads from the chosen word, (num_layers, num_heads, n).
         query: which word looks.
         head: (layer, head) of the head that is shown in large.
@@ -236,21 +268,21 @@ def draw_words(
     own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
     fills = [tuple(fill) for fill in rows[head]]
     widths = [word_width(word) for word in words]
-    middles = [sum(widths[:i]) + 4 * i + width / 2 for i, width in enumerate(widths)]
+    middles = [x + width / 2 for (x, _), width in zip(in_lines(widths, 0), widths, strict=True)]
     far = [abs(middle - middles[query]) for middle in middles]
-    line = 0.2 * max(far) + 56  # the words' upper edge
-    canvas = Canvas(sum(widths) + 4 * len(widths), line + 48 + 22 * len(rows))
+    corners = in_lines(widths, 0.2 * max(far) + 56)
+    right, below = max(x + width for (x, _), width in zip(corners, widths, strict=True)), corners[-1][1] + 48
+    canvas = Canvas(right, below + 22 * len(rows))
     canvas.text(0, 0, titles[0], size=17, colour="text")
     canvas.text(0, 26, titles[1])
     for i in own.argsort():
         if i != query and own[i] >= FAINT:
-            bow = middles[query], middles[i], line, 0.2 * far[i] + 6
-            canvas.bow(*bow, colour=fills[i], thickness=1 + 6 * float(own[i]))
-    lefts = [middle - width / 2 for middle, width in zip(middles, widths, strict=True)]
-    write_words(canvas, words, rows[head], lefts, line, query)
+            start, end = [(middles[place], corners[place][1]) for place in (query, i)]
+            canvas.bow(start, end, 0.2 * far[i] + 6, colour=fills[i], thickness=1 + 6 * float(own[i]))
+    write_words(canvas, words, rows[head], corners, query)
     strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
     for layer, strips in enumerate(rows):
-        y = line + 48 + 22 * layer
+        y = below + 22 * layer
         canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
         for number, shades in enumerate(strips):
             x, cell = 54 + number * strip, (strip - 6) / len(shades)

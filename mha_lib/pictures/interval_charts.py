@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_lib.language import listed, tr
-from mha_lib.pictures.charts import LINES, check_curves, finish_axes, styled
+from mha_lib.pictures.charts import LINES, check_curves, empty_figure, finish_axes, styled
 from mha_lib.pictures.picture import Picture
 
 Interval = tuple[float, float, float]  # mean, lower end, upper end
@@ -37,7 +36,7 @@ def ranking_chart(
     for name, (mean, low, high) in rows.items():
         if not low <= mean <= high:
             raise ValueError(f"rows: the mean of {name!r} must lie in its interval, got {mean} and {low} to {high}")
-    figure = Figure(figsize=(7.2, 0.27 * len(rows) + 0.9), layout="constrained")
+    figure = empty_figure(0.27 * len(rows) + 0.9)
     panel = figure.subplots()
     panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6")
     top = panel.get_xaxis_transform()  # where 1 is the upper end of the chart
@@ -83,7 +82,7 @@ def curves_and_chance(
         bars = {f"the error of {name}": errors[name]} if errors else {}
         check_curves("x", curve.new_tensor(list(x)), {name: curve, **bars})
     places, low, high = chance
-    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    figure = empty_figure(3.6)
     panel = figure.subplots()
     random = tr("random orders")
     panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label=random)

@@ -8,15 +8,16 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.language import sentences, tr
+from mha_lib.language import Said, english, sentences, tr
 from mha_lib.models.shipped import shipped_model
 from mha_lib.models.tasks import find_task
 from mha_lib.models.transformer import Encoder
-from mha_lib.pictures.heat_maps import GAP, beside, draw_maps, labels, masked_keys
+from mha_lib.pictures.heat_maps import MOST_LABELS, beside, draw_maps, grid_shape, labels, masked_keys, room_for
 from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
-from mha_lib.pictures.picture import PAD, PAGE, Canvas
+from mha_lib.pictures.picture import Canvas
 
 MOST_HEADS = 25
+NAMES = "query_names", "key_names"
 
 
 class LayerExplorer(LivePicture):
@@ -137,13 +138,14 @@ class LayerExplorer(LivePicture):
         """Draw the maps of all heads on the chosen sequence."""
         weights, length = self.weights()[self.example], self.valid_lens[self.example]
         num_heads, num_queries, num_keys = weights.shape
-        side = max(130, 11 * max(weights.shape[1:]))
         masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
         names = self.data["query_names"][self.example], self.data["key_names"][self.example]
-        fitting = int((PAGE - 2 * PAD - beside(names[0]) + GAP) / (side + GAP))  # so many maps are as wide as a page
-        columns = next(c for c in (6, 5, 4, 3, 2, 1) if num_heads % c == 0 and c <= max(fitting, 1))
+        columns, side = fitting(num_heads, num_queries, num_keys, beside(names[0]))
         titles = [tr("head {head}", head=head) for head in range(num_heads)]
         canvas = draw_maps(list(weights), titles, columns, side, masks, names)
+        query, key = divmod(self.cell, num_keys)
+        for (x, y), (cell, _) in canvas.maps.items():
+            canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
         largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))
         words = {
             "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
@@ -157,7 +159,56 @@ class LayerExplorer(LivePicture):
             else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
         )
         most = tr("Largest weight of each head: {weights}.", weights=largest)
-        return canvas, sentences([state, most, tr("Hatched keys are masked.")]), state
+        claim = sentences([tr("{sentence}.", sentence=self._claim(weights)), self._beside(weights)])
+        caption = sentences([claim, tr("This cell is framed in every head.")])
+        return canvas, sentences([claim, state, most, tr("Hatched keys are masked.")]), caption
+
+    def _claim(self, weights: Tensor) -> str:
+        """The live picture's headline: how much of the query's weight the head gives to the key of the chosen cell."""
+        at, length = divmod(self.cell, weights.shape[2]), self.valid_lens[self.example]
+        names = [self.data[which][self.example][place] for which, place in zip(NAMES, at, strict=True)]
+        query, key = (
+            f"{letter}{name}" if name == str(place) else f"“{name}”"
+            for letter, name, place in zip("qk", names, at, strict=True)
+        )
+        if not length:
+            return without_stars(tr("With no valid key, every weight of every head is *0*"))
+        if at[1] >= length:
+            return without_stars(tr("*No head* attends to {key}: it is masked", key=key))
+        told = {"head": self.head, "query": query, "key": key, "share": f"{weights[self.head][at]:.0%}"[:-1]}
+        return without_stars(tr("Head {head}: {query} attends to {key} with *{share} %* of its weight", **told))
+
+    def _beside(self, weights: Tensor) -> str:
+        """What the other heads give to the same key; empty where that says nothing."""
+        at, others = divmod(self.cell, weights.shape[2]), len(weights) - 1
+        if not others or at[1] >= self.valid_lens[self.example]:
+            return ""
+        told = {
+            "others": others,
+            "share": f"{max(own[at] for h, own in enumerate(weights) if h != self.head):.0%}"[:-1],
+        }
+        one, many = (
+            tr("In the other head: {share} %.", **told),
+            tr("In the {others} other heads: at most {share} %.", **told),
+        )
+        return one if others == 1 else many
+
+
+def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:
+    """Return how many maps stand in a row, and their longer side, so that they fit a page and their names each other.
+
+    ``left`` is the room of the queries' names, in pixels.
+    """
+    most = max(num_queries, num_keys)
+    side = max(130, 11 * min(most, MOST_LABELS))
+    wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / most), 1)
+    _, columns = grid_shape(num_heads, wide)
+    return columns, min(side, room_for(columns, left) * most / num_keys)
+
+
+def without_stars(message: str) -> str:
+    """Return a message without the stars around what the page writes in bold."""
+    return Said(message.replace("*", ""), english(message).replace("*", ""))
 
 
 def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:

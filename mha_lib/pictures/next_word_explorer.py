@@ -17,7 +17,7 @@ from mha_lib.models.next_words import (
     next_words,
 )
 from mha_lib.models.smollm2 import NUM_HEADS, NUM_LAYERS, PACKAGE, SmolLM2, smollm2
-from mha_lib.pictures.heat_maps import word_width, write_words
+from mha_lib.pictures.heat_maps import WORD, in_lines, word_width, write_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, choice, refuse
 from mha_lib.pictures.picture import PAD, Canvas
 from mha_lib.pictures.shared_with_js import weight_colours
@@ -136,15 +136,34 @@ class NextWordExplorer(LivePicture):
         except ImportError as error:
             unknown = f" Not known here, so all heads are on: the cut of {self.cut}. {error}"
         place = text.cuts.index(cut)
-        top, target = text.words[text.first[place]], text.words[0]
+        top = text.words[text.first[place]]
         words = zip(text.words, (-text.nats[place]).exp().tolist(), strict=False)
         told = [f"“{word.strip()}” {p:.2f}" for word, p in words]
-        comes = f"“{top.strip()}”" + (f", not “{target.strip()}”" if top != target else "")
-        title = f"{f'Without {len(cut)} of' if cut else 'With all'} {len(ALL_HEADS)} heads: {comes}"
+        title = claim(text, place)
         canvas = draw_next_word(text, place, (self.layer, self.head, self.query), title)
         share = (-text.first_nats[place]).exp().item()
-        alt = f"{text.text} … {title}, {share:.2f}. Ten words, likeliest first with all heads: {', '.join(told)}."
+        ten = f"Ten words, likeliest first with all heads: {', '.join(told)}."
+        alt = f"{text.text} … {title}. “{top.strip()}” {share:.2f}. {ten}"
         return canvas, alt + unknown, f"{title}. Bars: the ten words that are likeliest with all heads (lines)."
+
+
+def claim(text: NextWords, place: int) -> str:
+    """Return the headline: how many heads the next word depends on, or what comes without those of cut ``place``."""
+    cut, count, target, top = text.cuts[place], len(ALL_HEADS), spelled(text.words[0]), text.first[place]
+    changing = [int(first) for own, first in zip(text.cuts, text.first, strict=True) if len(own) == 1]
+    if not cut and len(changing) < count:
+        return f"With all {count} heads: “{target}”"
+    if not cut:
+        num_changing = sum(first > 0 for first in changing)
+        change = "changes" if num_changing == 1 else "change"
+        if num_changing:
+            return f"{num_changing} of {count} heads, each cut alone, {change} “{target}”"
+        return f"“{target}” stays, whichever of {count} heads is cut alone"
+    named = [name for name, heads in GROUPS.items() if sorted(heads) == sorted(cut) and len(cut) > 1]
+    some = f"the {len(cut)} {named[0]} heads" if named else f"{len(cut)} of {count} heads"
+    some = "layer {}, head {}".format(*divmod(cut[0], NUM_HEADS)) if len(cut) == 1 else some
+    not_target = f", not “{target}”" if top else ""
+    return f"Without {some}:{'' if top else ' still'} “{spelled(text.words[top])}”{not_target}"
 
 
 def spelled(token: str) -> str:
@@ -161,30 +180,33 @@ def draw_next_word(text: NextWords, place: int, look: tuple[int, int, int], titl
         title: the large line above.
     """
     words, query = ["start", *map(spelled, text.tokens[1:])], look[-1]
-    widths = [word_width(word) for word in words]
-    lefts = [sum(widths[:i]) + 4 * i for i in range(len(words) + 1)]
     top, shade = text.words[text.first[place]], "text" if text.first[place] == 0 else "wrong"
-    next_width = word_width(spelled(top)) + 8
-    canvas = Canvas(max(lefts[-1] + next_width, 560), 258)
+    widths = [*(word_width(word) for word in words), word_width(spelled(top)) + 8]
+    corners = in_lines(widths, 36)
+    left, line = corners[-1]
+    below = line + 54
+    canvas = Canvas(max(560, *(x + width for (x, _), width in zip(corners, widths, strict=True))), below + 168)
     canvas.text(0, 0, title, size=17, colour="text")
-    write_words(canvas, words, weight_colours(text.maps[look].numpy()), lefts[:-1], 36, query)
-    canvas.box(lefts[-1] + 2, 34, next_width - 2, 34, line=shade, thickness=2, radius=6)
-    canvas.text(lefts[-1] + 1 + next_width / 2, 51, spelled(top), size=16, anchor="mm", colour=shade)
+    write_words(canvas, words, weight_colours(text.maps[look].numpy()), corners[:-1], query)
+    canvas.box(left + 2, line - 2, widths[-1] - 2, 34, line=shade, thickness=2, radius=6)
+    canvas.text(left + 1 + widths[-1] / 2, line + 15, spelled(top), size=WORD, anchor="mm", colour=shade)
     now, whole = ((-text.nats[row]).exp().tolist() for row in (place, 0))
     newcomer = [(spelled(top), (-text.first_nats[place]).exp().item(), 0.0)] if text.first[place] >= NUM_WORDS else []
     bars = [*zip(map(spelled, text.words), now, whole, strict=False)][: NUM_WORDS - len(newcomer)] + newcomer
     for i, (word, share, before) in enumerate(bars):
-        y, colour = 90 + 17 * i, shade if word == spelled(top) else "soft"
+        y, colour = below + 17 * i, shade if word == spelled(top) else "soft"
         canvas.text(74, y + 6, word, size=11, anchor="rm", colour=colour)
         canvas.box(80, y, 100, 12, fill="card")
         canvas.box(80, y, max(100 * share, 1), 12, fill=colour)
         canvas.line([(80 + 100 * before, y), (80 + 100 * before, y + 12)], colour="text", thickness=1.5)
         canvas.text(186, y + 6, f"{share:.2f}", size=10, anchor="lm", colour=colour)
     cut, pitch = text.cuts[place], (canvas.width - 2 * PAD - 236) / NUM_LAYERS
-    canvas.text(236, 84, f"{len(ALL_HEADS)} heads by layer, 0 to {NUM_LAYERS - 1}; × is cut", size=10, anchor="ls")
+    canvas.text(
+        236, below - 6, f"{len(ALL_HEADS)} heads by layer, 0 to {NUM_LAYERS - 1}; × is cut", size=10, anchor="ls"
+    )
     for head in ALL_HEADS:
         (layer, row), marked = divmod(head, NUM_HEADS), any(head in heads for heads in GROUPS.values())
-        x, y, side = 236 + pitch * layer, 90 + 18 * row, pitch - 2
+        x, y, side = 236 + pitch * layer, below + 18 * row, pitch - 2
         canvas.box(x, y, side, 15, fill="card", line="soft" if marked else "edge", radius=2)
         if head in cut:
             canvas.line([(x + 1, y + 1), (x + side - 1, y + 14)], colour="wrong", thickness=2)

@@ -20,7 +20,7 @@ NAMES, SIGNS = (
 )  # in the order of SHIFTS
 LEAST = 0.15  # mean weight from which a head's key is named
 BAR, BAR_HEIGHT, BARS = 50, 70, 142  # of the still picture, in pixels: a bar and its ground, and all above the maps
-SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 6  # a map, its title, the space after it, and most maps in a row
+SIDE, ABOVE, GAP, COLUMNS = 124, 18, 14, 5  # a map, its title, the space after it, and most maps in a row
 
 
 class NumHeadsExplorer(LivePicture):

@@ -8,6 +8,8 @@ import base64
 import functools
 import html
 import io
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +32,8 @@ INCH = 96  # pixels of the page
 MOST_COLOURS, REST = 64, 24  # of an image, and of these for its rarer colours
 FONTS = Path(__file__).with_name("fonts")  # of languages whose letters matplotlib's font lacks
 FIRST_HAN = "\u2e80"
+# What a line may be broken before: a word, or one Chinese letter, with the signs that end it.
+WORD_OR_HAN = re.compile(rf"\s*(?:[{FIRST_HAN}-\uffff]|[^\s{FIRST_HAN}-\uffff]+)[，。、：；？！）」』]*")
 GROUND = "white"
 STILL = "mha-still"  # the class of all images
 # JupyterLab, VS Code, Sphinx themes and Colab say which theme is dark.
@@ -76,10 +80,10 @@ class Picture:
     def titled(self, title: str) -> Self:
         """Write a title above the image, in as many lines as it needs, and return the picture."""
         image, own, edge = Image.open(io.BytesIO(self.png)).convert("RGB"), font(SCALE * LARGE, title), SCALE * PAD
-        lines: list[str] = []
-        for word in title.split():
-            longer = f"{lines[-1]} {word}" if lines else word
-            lines[-1:] = [longer] if own.getlength(longer) <= image.width - 2 * edge else [*lines[-1:], word]
+        lines = [""]
+        for word in WORD_OR_HAN.findall(title):
+            longer = lines[-1] + word
+            lines[-1:] = [longer] if own.getlength(longer) <= image.width - 2 * edge else [lines[-1], word.lstrip()]
         line = SCALE * LARGE * 4 // 3
         sheet = Image.new("RGB", (image.width, image.height + edge + line * len(lines)), GROUND)
         sheet.paste(image, (0, sheet.height - image.height))
@@ -134,6 +138,7 @@ class Canvas:
         written: all words with their boxes, in order.
         shapes: the boxes of all rectangles and lines, in order.
         maps: heat maps by their corner: a cell's size, and the weights.
+        smallest: the size of the smallest letters, in pixels of the page; infinite while nothing is written.
     """
 
     def __init__(self, width: float, height: float):
@@ -143,6 +148,7 @@ class Canvas:
         self.written: list[tuple[str, Box]] = []
         self.shapes: list[Box] = []
         self.maps: dict[tuple[float, float], tuple[float, np.ndarray]] = {}
+        self.smallest = math.inf
 
     @property
     def words(self) -> list[str]:
@@ -151,12 +157,14 @@ class Canvas:
 
     def text(self, x: float, y: float, text: str, *, size: int = 12, anchor: str = "la", colour: Colour = "soft"):
         """Write a line; ``anchor`` is Pillow's: left, middle, right (l, m, r), then top, middle, baseline (a, m, s)."""
+        self.smallest = min(self.smallest, size)
         (place,), own = _fine((x, y)), font(SCALE * FINER * size, text)
         self.written.append((text, _coarse(self._draw.textbbox(place, text, own, anchor))))
         self._draw.text(place, text, fill=_named(colour), font=own, anchor=anchor)
 
     def upright(self, x: float, y: float, text: str, *, size: int = 10, colour: Colour = "soft") -> None:
         """Write a line that stands upright and ends at the top, with its middle at x."""
+        self.smallest = min(self.smallest, size)
         own = font(SCALE * FINER * size, text)
         left, top, right, bottom = own.getbbox(text)
         mask = Image.new("L", (round(right - left), round(bottom - top)))
@@ -184,20 +192,25 @@ class Canvas:
         self.shapes.append(_coarse(ends))
         self._draw.line(places, _named(colour), max(round(SCALE * FINER * thickness), 1), joint="curve")
 
-    def bow(self, x: float, to: float, y: float, height: float, *, colour: Colour, thickness: float) -> None:
-        """Draw a bow from (x, y) to (to, y) that is ``height`` high."""
-        shares = np.linspace(0, 1, 60)
+    def bow(
+        self, start: tuple[float, float], end: tuple[float, float], height: float, *, colour: Colour, thickness: float
+    ) -> None:
+        """Draw a bow from ``start`` to ``end``, both (x, y), that rises ``height`` above the line between them."""
+        shares, (x, y), (to, end_y) = np.linspace(0, 1, 60), start, end
         across = x + (to - x) * (3 * shares**2 - 2 * shares**3)
-        self.line(zip(across, y - 4 * height * shares * (1 - shares), strict=True), colour=colour, thickness=thickness)
+        up = y + (end_y - y) * shares - 4 * height * shares * (1 - shares)
+        self.line(zip(across, up, strict=True), colour=colour, thickness=thickness)
 
-    def heat_map(self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False) -> None:
-        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title.
+    def heat_map(
+        self, x: float, y: float, cell: float, weights, *, title="", masked=None, numbers=False, top: float = 1
+    ) -> None:
+        """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title; ``top`` is the darkest.
 
         Masked ones are hatched, and NaN is a cross.
         """
         weights = np.asarray(weights)
         self.maps[x, y] = cell, weights
-        fills, gap = weight_colours(np.nan_to_num(weights)), min(1.0, cell / 12)
+        fills, gap = weight_colours((np.nan_to_num(weights) / top).clip(max=1)), min(1.0, cell / 12)
         self.text(x, y - 6, title, size=10, anchor="ls")
         for (row, column), weight in np.ndenumerate(weights):
             left, top = x + column * cell, y + row * cell

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
 from mha_lib.language import sentences, tr
+from mha_lib.pictures.heat_maps import in_lines
 from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import PAD, Canvas
 from mha_lib.pictures.shared_with_js import head_colour, rgb
@@ -84,13 +85,16 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
     tables = tables_of(step)
-    height = max(table_height(rows) for _, rows in tables) * CELL + 54
-    width = sum(table_width(rows) * CELL + CELL for _, rows in tables)
-    canvas, x = Canvas(max(width, 420), height + 24 + STRIP * len(orders or ())), 0.0
+    widths, high = (
+        [table_width(rows) * CELL for _, rows in tables],
+        max(table_height(rows) for _, rows in tables) * CELL,
+    )
+    corners = in_lines(widths, 36, gap=CELL, pitch=high + 28)
+    height, right = corners[-1][1] + high + 18, max(x + width for (x, _), width in zip(corners, widths, strict=True))
+    canvas = Canvas(max(right + 4, 420), height + 24 + STRIP * len(orders or ()))
     canvas.text(0, 0, f"{step.operation}: {tuple(step.tensor.shape)}  ({', '.join(step.axes)})", colour="text")
-    for name, rows in tables:
-        draw_table(canvas, x, 36, name, rows)
-        x += (table_width(rows) + 1) * CELL
+    for (name, rows), corner in zip(tables, corners, strict=True):
+        draw_table(canvas, *corner, name, rows)
     tags = step.tensor.flatten().tolist()
     heads = sorted({read_tag(tag)[2] for tag in tags})
     for place, head in enumerate(heads):

@@ -367,12 +367,12 @@ def test_the_page_of_twenty_steps_stays_small(tmp_path):
 
 def test_the_still_of_the_next_word_tells_what_comes_and_marks_what_is_cut():
     whole, cut = (pictures.NextWordExplorer(cut=cut) for cut in ((), [156, 157, 158, 168, 169]))
-    assert whole.still().drawing.words[0] == "With all 270 heads: “Miller”"
-    assert cut.still().drawing.words[0] == "Without 5 of 270 heads: “Obama”, not “Miller”"
+    assert whole.still().drawing.words[0] == "13 of 270 heads, each cut alone, change “Miller”"
+    assert cut.still().drawing.words[0] == "Without the 5 induction heads: “Obama”, not “Miller”"
     lines = [len(picture.still().drawing.shapes) for picture in (whole, cut)]
     assert lines[1] == lines[0] + 10, "two lines cross each head that is cut"
     assert "“Miller” 0.30" in whole.still().alt and "“Miller” 0.00" in cut.still().alt
-    assert "“Obama”, not “Miller”, 0.61" in cut.still().alt
+    assert "“Obama”, not “Miller”. “Obama” 0.61" in cut.still().alt
 
 
 def test_a_sentence_of_another_length_keeps_the_word_inside():

@@ -1,17 +1,19 @@
 """All that is drawn lies inside its canvas or its axes, no two words touch, and names stand where they belong."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from mha_lib import pictures
 from mha_lib.models import train_on_repeats
 from mha_lib.models.tasks import find_task
 from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
-from mha_lib.pictures.picture import FINER, PAD, SCALE, Canvas, Picture
+from mha_lib.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
 
 
 def random(*shape, seed=0):
@@ -71,13 +73,15 @@ CANVASES = {
 }
 
 
-def canvas_of(picture):
+@functools.cache
+def canvas_of(name):
+    picture = CANVASES[name]()
     return (picture.still() if isinstance(picture, pictures.live.LivePicture) else picture).drawing
 
 
 @pytest.mark.parametrize("name", CANVASES)
 def test_all_that_is_drawn_lies_inside_its_canvas_and_no_two_words_touch(name):
-    canvas = canvas_of(CANVASES[name]())
+    canvas = canvas_of(name)
     for what, (left, top, right, bottom) in [*canvas.written, *(("a shape", box) for box in canvas.shapes)]:
         assert min(left, top) >= -PAD and right <= canvas.width - PAD and bottom <= canvas.height - PAD, what
     for word, box in canvas.written:
@@ -86,6 +90,12 @@ def test_all_that_is_drawn_lies_inside_its_canvas_and_no_two_words_touch(name):
     for (one, a), (other, b) in itertools.combinations(canvas.written, 2):
         across, down = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
         assert across < -0.5 or down <= 0, (one, other)
+
+
+@pytest.mark.parametrize("name", CANVASES)
+def test_letters_of_a_drawing_have_ten_pixels_on_a_page(name):
+    canvas = canvas_of(name)
+    assert canvas.smallest * min(1, PAGE / canvas.width) >= 10
 
 
 FIGURES = {
@@ -124,6 +134,13 @@ def test_all_points_of_a_chart_lie_inside_its_axes(name):
     written = figure.get_tightbbox(renderer)  # inches, the words at its axes and beside it included
     assert written.xmin >= 0 and written.ymin >= 0
     assert written.xmax <= figure.get_figwidth() and written.ymax <= figure.get_figheight()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_letters_of_a_chart_have_ten_pixels_on_a_page(name):
+    figure = FIGURES[name]().drawing
+    points = [words.get_fontsize() for words in figure.findobj(Text) if words.get_text() and words.get_visible()]
+    assert min(points) / 72 * INCH * min(1, PAGE / (figure.get_figwidth() * INCH)) >= 10
 
 
 def places(canvas, words):
