@@ -57,6 +57,7 @@ def reference(ids, mask):
     return X, maps
 
 
+@pytest.mark.cpu  # the reference reads the file there
 def test_vectors_and_weights_are_those_of_an_independent_forward_pass(model):
     ids, valid_lens = model.tokenize(TEXTS)
     assert valid_lens.tolist() == [13, 6, 4] and ids.shape == (3, 13)
@@ -77,6 +78,7 @@ def test_no_token_is_cut_off_and_a_text_that_is_too_long_is_refused(model):
         model(ids)
 
 
+@pytest.mark.cpu  # kept maps are there
 def test_the_kept_maps_are_those_of_the_model(model):
     for kept in pretrained.kept_maps():
         now = model.maps(kept.sentence)
