@@ -129,7 +129,7 @@ class PagedCacheStepper(LivePicture):
             for row, own in tables.items()
         )
         caption = f"{verdict}. Hatched: numbers of a text that has left, which the mask hides."
-        return canvas, f"{verdict}. Step {self.step}; {told}.", caption
+        return canvas, f"{verdict}. Step {self.step}, row {self.row} is marked; {told}.", caption
 
     def _cell(self, canvas: Canvas, x: float, y: float, held: Held) -> None:
         """Draw one place: empty, a token's letter, its position if its row is the marked one, or what was left."""
