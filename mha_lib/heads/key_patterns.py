@@ -37,6 +37,7 @@ def strongest_patterns(maps: Tensor, queries: Sequence[str], keys: Sequence[str]
             of square maps, later keys count as masked.
         queries, keys: the tokens' names. Equal names are copies of a token.
     """
+    maps = maps.cpu()
     valid = torch.ones(maps.shape[-2:])
     if len(queries) == len(keys) and not maps.triu(1).any():
         valid = valid.tril()
