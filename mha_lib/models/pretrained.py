@@ -22,7 +22,7 @@ from mha_lib.models.shipped import filled, package_data
 from mha_lib.models.transformer import Encoder
 from mha_lib.models.weights_package import WeightsPackage, renamed
 
-__all__ = ["kept_figures", "kept_maps", "minilm"]
+__all__ = ["SentenceMaps", "kept_figures", "kept_maps", "minilm"]
 
 PACKAGE = WeightsPackage(
     "MiniLM",
