@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from mha_lib.attention import arguments
 from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
-from mha_lib.attention.masks import Masks, is_allowed
+from mha_lib.attention.masks import Masks, row_is_empty
 from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
 
 # Not every exporter takes the kernel with shared heads. (torch 2.6 has only the wider question.)
@@ -82,12 +82,12 @@ class FusedAttention(DotProductAttention):
         memory = None if recorded or not arguments.in_plain_call(scores) else scores
         if mask is None:
             return torch.softmax(scores, dim=-1, out=memory).to(queries.dtype)
-        row_is_empty = ~is_allowed(mask).any(dim=-1, keepdim=True)
+        is_empty = row_is_empty(mask)
         bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
-        bias = bias.masked_fill(row_is_empty, 0.0)  # softmax of a row of −∞ would be NaN
+        bias = bias.masked_fill(is_empty, 0.0)  # softmax of a row of −∞ would be NaN
         weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory).to(queries.dtype)
-        no_row_is_empty = arguments.values_readable(row_is_empty) and not row_is_empty.any()
-        return weights if no_row_is_empty else weights.masked_fill(row_is_empty, 0.0)
+        no_row_is_empty = arguments.values_readable(is_empty) and not is_empty.any()
+        return weights if no_row_is_empty else weights.masked_fill(is_empty, 0.0)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""
@@ -107,7 +107,7 @@ class FusedAttention(DotProductAttention):
         if mask is None or mask.shape[-2] == 1 or queries.is_cpu:  # one row for all queries: where empty, values are 0
             return output
         # On an H100 cuDNN's kernel gives numbers for a row without a key, in half precision and with a bool mask.
-        return output.masked_fill(~is_allowed(mask).any(dim=-1, keepdim=True), 0.0)  # (b, q, k) -> (b, q, 1)
+        return output.masked_fill(row_is_empty(mask), 0.0)
 
     def _goes_by_formula(self, queries: Tensor) -> bool:
         drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout

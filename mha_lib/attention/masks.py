@@ -90,6 +90,11 @@ def is_allowed(mask: Tensor) -> Tensor:
     return mask if mask.dtype == torch.bool else mask != -math.inf
 
 
+def row_is_empty(mask: Tensor) -> Tensor:
+    """Return which queries may attend to no key at all: bool, (..., q, 1)."""
+    return ~is_allowed(mask).any(dim=-1, keepdim=True)  # (..., q, k) -> (..., q, 1)
+
+
 class Masks:
     """Check and hold the masks of one attention call, and combine them into a single mask when it is needed.
 

@@ -175,7 +175,7 @@ class LayerExplorer(LivePicture):
             return without_stars(tr("With no valid key, every weight of every head is *0*"))
         if at[1] >= length:
             return without_stars(tr("*No head* attends to {key}: it is masked", key=key))
-        told = {"head": self.head, "query": query, "key": key, "share": f"{weights[self.head][at]:.0%}"[:-1]}
+        told = {"head": self.head, "query": query, "key": key, "share": f"{100 * weights[self.head][at]:.0f}"}
         return without_stars(tr("Head {head}: {query} attends to {key} with *{share} %* of its weight", **told))
 
     def _beside(self, weights: Tensor) -> str:
@@ -183,15 +183,11 @@ class LayerExplorer(LivePicture):
         at, others = divmod(self.cell, weights.shape[2]), len(weights) - 1
         if not others or at[1] >= self.valid_lens[self.example]:
             return ""
-        told = {
-            "others": others,
-            "share": f"{max(own[at] for h, own in enumerate(weights) if h != self.head):.0%}"[:-1],
-        }
-        one, many = (
-            tr("In the other head: {share} %.", **told),
-            tr("In the {others} other heads: at most {share} %.", **told),
-        )
-        return one if others == 1 else many
+        most = max(own[at] for h, own in enumerate(weights) if h != self.head)
+        told = {"others": others, "share": f"{100 * most:.0f}"}
+        if others == 1:
+            return tr("In the other head: {share} %.", **told)
+        return tr("In the {others} other heads: at most {share} %.", **told)
 
 
 def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:

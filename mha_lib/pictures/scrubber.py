@@ -79,7 +79,7 @@ def told_of(pattern: KeyPattern) -> dict[str, Any]:
     """Return a pattern as the widget shows it: its weights as percentages, and whether it is a clear one."""
     return {
         "words": pattern.words,
-        "weight": f"{pattern.weight:.0%}".replace("%", " %"),
-        "uniform": f"{pattern.uniform:.0%}".replace("%", " %"),
+        "weight": f"{100 * pattern.weight:.0f} %",
+        "uniform": f"{100 * pattern.uniform:.0f} %",
         "clear": pattern.weight - pattern.uniform >= CLEAR,
     }

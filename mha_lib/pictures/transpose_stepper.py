@@ -85,10 +85,8 @@ def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canva
     ``orders`` are tensors by name whose numbers are drawn below as a strip each, in the order in which they are read.
     """
     tables = tables_of(step)
-    widths, high = (
-        [table_width(rows) * CELL for _, rows in tables],
-        max(table_height(rows) for _, rows in tables) * CELL,
-    )
+    widths = [table_width(rows) * CELL for _, rows in tables]
+    high = max(table_height(rows) for _, rows in tables) * CELL
     corners = in_lines(widths, 36, gap=CELL, pitch=high + 28)
     height, right = corners[-1][1] + high + 18, max(x + width for (x, _), width in zip(corners, widths, strict=True))
     canvas = Canvas(max(right + 4, 420), height + 24 + STRIP * len(orders or ()))

@@ -139,13 +139,15 @@ function readingLine() {
   return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
 }
 
-/** What is seen now, in large letters above a picture; every second part is bold. No line begins with "%". */
+/** A text in which no line begins with "%". */
+export const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
+
+/** What is seen now, in large letters above a picture; every second part is bold. */
 function topLine() {
   const node = element("p", { class: "looks" });
   const part = (text, i) => {
     if (typeof text !== "string") return text;
-    const whole = text.replaceAll(" %", "\u00a0%");
-    return i % 2 ? element("b", {}, whole) : whole;
+    return i % 2 ? element("b", {}, unbroken(text)) : unbroken(text);
   };
   return { node, headline: (...parts) => node.replaceChildren(...parts.map(part)) };
 }

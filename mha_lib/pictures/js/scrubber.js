@@ -1,7 +1,7 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
 import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { drawn, element, number, picture, roving, set, times, unbroken } from "./elements.js";
 import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
 import { player } from "./player.js";
 
@@ -58,8 +58,8 @@ export default picture((parts) => {
     const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
     const { words, weight, uniform, clear } = patterns[step][looks.head];
     const link = `${from} to ${to}, ${(100 * row[key]).toFixed(0)} %`;
-    const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`.replaceAll(" %", "\u00a0%");
-    const beside = element("small", {}, small);
+    const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`;
+    const beside = element("small", {}, unbroken(small));
     if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);
     else headline(`${title} has `, "no clear pattern", `: ${words}, `, weight, beside);
     say(`Step ${steps[step]}${lossAt(step)}. ${title}: from ${from} ${most}${number(row[key])} on ${to}.`);
