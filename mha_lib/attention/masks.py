@@ -42,7 +42,8 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
     check_tensor("valid_lens", valid_lens, ("(batch,)", "(batch, num_queries)"))
     if valid_lens.dim() not in (1, 2):
         raise ValueError(f"valid_lens must have shape (batch,) or (batch, num_queries), got {tuple(valid_lens.shape)}")
-    check_valid_lens(valid_lens, *(*valid_lens.shape, -1)[:2], num_keys)
+    batch_size, num_queries = (*valid_lens.shape, -1)[:2]
+    check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
     return _valid_keys(valid_lens, num_keys, axes)
 
 

@@ -134,23 +134,21 @@ def test_what_stands_at_keys_that_no_query_sees_has_no_effect(make, how, junk, q
 @pytest.mark.parametrize("how", SPOILT)
 def test_what_stands_at_keys_that_no_query_sees_reaches_no_gradient_of_a_layer(how, q, k, kept):
     layer, options = MultiHeadAttention(8, H, bias=True, **SIZES).double(), SPOILT[how](q, k)
-    layer_options = options | (
-        {"attn_mask": options["attn_mask"][:, None]} if "of each" in how else {}
-    )  # for each head
+    with_heads = {"attn_mask": options["attn_mask"][:, None]} if how == "mask of each example" else {}
     layer.attention.keep_weights = kept
     given = [random_numbers(B, number, size) for number, size in zip((q, k, k), SIZES.values(), strict=True)]
     unseen = (mha_lib.masked_softmax(torch.zeros(B, q, k), **options) == 0).all(dim=1)
     results = []
     for filling in (0.0, math.nan, math.inf):
         spoilt = [X.masked_fill(unseen[..., None], filling) if X is not given[0] else X for X in given]
-        output = layer(*(X.clone().requires_grad_() for X in spoilt), **layer_options)
+        output = layer(*(X.clone().requires_grad_() for X in spoilt), **options | with_heads)
         results.append((output, *torch.autograd.grad(output.square().sum(), list(layer.parameters()))))
     for clean, *others in zip(*results, strict=True):
         for other in others:
             close(other, clean, atol=1e-9)
     seen = [X.clone() for X in given]
     seen[2][(~unseen).nonzero()[0].unbind()] = math.nan  # a value that is not padding is not silently dropped
-    assert not layer(*seen, **layer_options).isfinite().all()
+    assert not layer(*seen, **options | with_heads).isfinite().all()
 
 
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf, 1e300])

@@ -183,7 +183,7 @@ def test_means_leave_padding_out(make):
 
 
 def test_means_of_torchs_encoder_leave_padding_out():
-    model, (X,), layers = made("torch's encoder")
+    model, (X,), _ = made("torch's encoder")
     pad = torch.tensor([[False] * 5, [True, False, False, True, True]])
     found = heads.of(model, X, src_key_padding_mask=pad)
     for means, outputs in zip(found.substitutes("mean").values(), found.outputs().values(), strict=True):

@@ -193,10 +193,8 @@ def tied(*names):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_layer_that_shares_a_parameter_with_another_is_refused_by_name(name, layer):
     _, _, found = tied(name)
-    with pytest.raises(
-        ValueError,
-        match=rf"layers\.{layer} cannot be cut: layers\.{layer}\.{name} is shared with layers\.{1 - layer}\.{name}; leave",
-    ):
+    own, other = (rf"layers\.{number}\.{name}" for number in (layer, 1 - layer))
+    with pytest.raises(ValueError, match=rf"layers\.{layer} cannot be cut: {own} is shared with {other}; leave"):
         found.remove({f"layers.{layer}": [2, 3]})
     with pytest.raises(ValueError, match=f"is shared with layers.1.{name}"):  # also where the plan is equal in all
         found.remove({"layers.0": [2, 3], "layers.1": [2, 3]})
@@ -248,7 +246,7 @@ def test_lengths_are_shortened_with_the_example_and_what_does_not_fit_is_not():
         (
             NormOfAll,
             {"layers.0": [2]},
-            r"layers\.0\.norm \(LayerNorm\) still takes all heads at once, as a norm over them",
+            r"layers\.0\.norm \(LayerNorm\) still takes all heads at once, as a norm",
         ),
         (OfConfig, {"layers.0": [2, 3]}, r"layers\.0 \(OfConfig\) still has a size of all heads, read from elsewhere"),
     ],
