@@ -182,7 +182,7 @@ def check_sequences(
             heads = queries.dim() == 4 == tensor.dim() and tensor.shape[0] == queries.shape[0]
             hint = "; the axes are (batch, num_heads, number, size), and only with takes_groups heads share keys"
             raise ValueError(
-                f"{name} must have the batch size{' and heads' * heads} of queries: "
+                f"{name} must have the batch size of queries{', and its heads' * heads}: "
                 f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}{hint * (heads and not groups)}"
             )
         if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):

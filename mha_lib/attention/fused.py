@@ -125,8 +125,7 @@ def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False
         return kernel(*heads, mask=mask, is_causal=is_causal, dropout=dropout).squeeze(1)
     groups = keys.shape[1] != queries.shape[1]
     output = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal, enable_gqa=groups)
-    node = output.grad_fn
-    if node is not None and "ScaledDotProduct" in node.name() and arguments.in_plain_call(queries):
+    if arguments.in_plain_call(queries) and (node := output.grad_fn) and "ScaledDotProduct" in node.name():
         node.register_hook(_derived_once)
     return output
 
