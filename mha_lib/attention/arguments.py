@@ -1,5 +1,6 @@
 """Checks of what a caller hands to an attention layer: every error names the argument, what came, what is needed."""
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +27,23 @@ OURS = {
     "attention_mask": OF_KEYS.format(*["attention_mask.bool()"] * 2), "output_attentions": "need_weights=",
     "average_attn_weights": "need_weights=True: the weights of each head", "dropout_p": "dropout= as the layer is made",
 }  # fmt: skip
+MADE_OURS = {
+    "embed_dim": "num_hiddens=", "kdim": "key_size=", "vdim": "value_size=",
+    "batch_first": "nothing: sequences are (batch, number, size) always",
+    **dict.fromkeys(("add_bias_kv", "add_zero_attn"), "nothing: the layer adds no keys of its own"),
+}  # fmt: skip
+
+
+def torchs_names_explained(init: Callable[..., None]) -> Callable[..., None]:
+    """Decorate an ``__init__`` so that its TypeError for a name of torch.nn's layer says what to write."""
+
+    @functools.wraps(init)
+    def explained(self: object, *given: Any, **named: Any) -> None:
+        if name := next((name for name in named if name in MADE_OURS), None):
+            raise TypeError(f"{type(self).__name__} takes no argument {name}; write {MADE_OURS[name]}")
+        init(self, *given, **named)
+
+    return explained
 
 
 def in_transform() -> bool:
@@ -161,9 +179,11 @@ def check_sequences(
         shared = groups and queries.dim() == 4 == tensor.dim() and len(tensor) == len(queries)
         shared = shared and 0 < tensor.shape[1] == keys.shape[1] and queries.shape[1] % tensor.shape[1] == 0
         if tensor.shape[:-2] != queries.shape[:-2] and not shared:
+            heads = queries.dim() == 4 == tensor.dim() and tensor.shape[0] == queries.shape[0]
+            hint = "; the axes are (batch, num_heads, number, size), and only with takes_groups heads share keys"
             raise ValueError(
-                f"{name} must have the batch size of queries: "
-                f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}"
+                f"{name} must have the batch size of queries{', and its heads' * heads}: "
+                f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}{hint * (heads and not groups)}"
             )
         if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):
             raise TypeError(f"{name} must have the dtype of queries, {queries.dtype}, got {tensor.dtype}")

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from mha_lib.attention.masks import valid_keys
+from mha_lib.attention.arguments import check_size
+from mha_lib.attention.masks import check_valid_lens, valid_keys
 from mha_lib.attention.multi_head import MultiHeadAttention
 from mha_lib.attention.plain_layers import check_plain, parameters_of
 from mha_lib.attention.torch_calls import CalledLikeTorch
@@ -39,6 +40,8 @@ def loop_over_heads(
     Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.1.
     """
     (batch_size, num_queries, _), num_keys = queries.shape, keys.shape[1]
+    if valid_lens is not None:
+        check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
     head_size = layer.W_q.weight.shape[0] // layer.num_heads
     lengths = torch.full((batch_size, 1), num_keys) if valid_lens is None else valid_lens.reshape(batch_size, -1)
     lengths = lengths.expand(batch_size, num_queries)
@@ -193,19 +196,25 @@ def call_torch(
     (torch.Size([1, 3, 8]), torch.Size([1, 2, 3, 3]))
 
     It returns output (batch, num_queries, num_hiddens) and weights (batch, num_heads, num_queries, num_keys).
+
+    Raises:
+        ValueError: ``peer`` has ``batch_first=False``: it would attend across the batch.
     """
+    if not peer.batch_first:
+        raise ValueError("peer must have batch_first=True: with False it attends along the first axis, the batch")
     masks = {} if valid_lens is None else torch_masks(valid_lens, keys.shape[1], peer.num_heads)
     return peer(queries, keys, values, need_weights=True, average_attn_weights=False, **masks)
 
 
 def torch_masks(valid_lens: Tensor, num_keys: int, num_heads: int) -> dict[str, Tensor]:
     """Convert ``valid_lens`` to a mask argument of ``nn.MultiheadAttention``, in a dict by the argument's name.
-    In the mask, True means masked.
+    In the mask, True means masked. Lengths that this library's layer refuses are refused here, too.
 
     >>> torch_masks(torch.tensor([1, 3]), num_keys=3, num_heads=2)
     {'key_padding_mask': tensor([[False,  True,  True],
             [False, False, False]])}
     """
+    check_size("num_heads", num_heads)
     forbidden = ~valid_keys(valid_lens, num_keys)
     if valid_lens.dim() == 1:
         return {"key_padding_mask": forbidden.squeeze(1)}

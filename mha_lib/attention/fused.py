@@ -23,10 +23,11 @@ class FusedAttention(DotProductAttention):
     be slower (function transforms; on the CPU, dropout in training) or wrong (a subclass with ``scores`` or ``weights``
     of its own), and for derivatives in forward mode, which the kernel lacks.
 
-    Keys and values may have fewer heads, (b, g, k, d): neighbouring heads of the queries share them, and the kernel
-    takes them without copies, but where the formula, a mask for each head, or export needs them.
-
     Attributes:
+        takes_groups: whether keys and values may have fewer heads, (b, g, k, d), as in a layer with
+            ``num_key_value_heads``: neighbouring heads of the queries share them, and the kernel takes them without
+            copies, but where the formula, a mask for each head, or export needs them. Off: tokens before heads,
+            (b, n, h, d), would pass for such groups.
         keep_weights: always go by the formula, and keep the weights: faster if they are read after every call, else a
             waste of memory. The result is the same up to rounding, in half precision too. Second derivatives need it.
         keep_inputs: keep a call's queries and keys for its weights. False: nothing of a call stays alive (but
@@ -35,7 +36,6 @@ class FusedAttention(DotProductAttention):
             to rounding; on the CPU it is faster, the more padding there is.
     """
 
-    takes_groups = True
     keep_weights = False
     keep_inputs = True
     skip_padding = True
@@ -47,7 +47,7 @@ class FusedAttention(DotProductAttention):
         )
         if self.keep_weights or self._is_overridden():
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
-        arguments.check_sequences(queries, keys, values, groups=True)
+        arguments.check_sequences(queries, keys, values, groups=self.takes_groups)
         masks = Masks((*queries.shape[:-1], keys.shape[-2]), queries, valid_lens, attn_mask, causal)
         arguments.check_same_size(queries, keys)
         plain = arguments.in_plain_call(queries)
@@ -124,7 +124,28 @@ def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False
         heads = (X[:, None] for X in (queries, keys, values))  # (b, n, d) -> (b, 1, n, d)
         return kernel(*heads, mask=mask, is_causal=is_causal, dropout=dropout).squeeze(1)
     groups = keys.shape[1] != queries.shape[1]
-    return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal, enable_gqa=groups)
+    output = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal, enable_gqa=groups)
+    if arguments.in_plain_call(queries) and (node := output.grad_fn) and "ScaledDotProduct" in node.name():
+        node.register_hook(_derived_once)
+    return output
+
+
+def _derived_once(gradients: tuple, _: tuple) -> tuple:
+    """Make a derivative of the kernel's gradients, which torch lacks, an error that says how to get one."""
+    return tuple(_DerivedOnce.apply(X) if X is not None and X.requires_grad else X for X in gradients)
+
+
+class _DerivedOnce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gradient: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, *_: Tensor) -> Tensor:
+        raise RuntimeError(
+            "second derivatives: torch's kernel has none. Set keep_weights of the attention to True, as in "
+            "layer.attention.keep_weights = True, and call it again"
+        )
 
 
 def padding_is_worth_skipping(queries: Tensor, keys: Tensor, valid_lens: Tensor) -> bool:

@@ -34,8 +34,8 @@ class KeptWeights(nn.Module):
             raise RuntimeError(
                 "attention_weights: there are none. Call the layer first; a call under torch.compile, export or vmap "
                 "keeps none (need_weights returns them), nor does a copy of a layer, nor a call that fails. "
-                "torch.jit.trace, which reads them before any call, cannot record attention layers: use torch.export "
-                "or torch.compile"
+                "torch.jit.trace and script, which read them before any call, cannot record attention layers: use "
+                "torch.export or torch.compile"
             )
         if not isinstance(self._kept, Tensor):
             self._kept = self._kept()

@@ -36,7 +36,19 @@ def valid_keys(valid_lens: Tensor, num_keys: int, axes: int = 3) -> Tensor:
     >>> valid_keys(torch.tensor([1, 3]), num_keys=3).squeeze(1)
     tensor([[ True, False, False],
             [ True,  True,  True]])
+
+    Lengths that a layer would refuse are refused by the same TypeError or ValueError.
     """
+    check_tensor("valid_lens", valid_lens, ("(batch,)", "(batch, num_queries)"))
+    if valid_lens.dim() not in (1, 2):
+        raise ValueError(f"valid_lens must have shape (batch,) or (batch, num_queries), got {tuple(valid_lens.shape)}")
+    batch_size, num_queries = (*valid_lens.shape, -1)[:2]
+    check_valid_lens(valid_lens, batch_size, num_queries, num_keys)
+    return _valid_keys(valid_lens, num_keys, axes)
+
+
+def _valid_keys(valid_lens: Tensor, num_keys: int, axes: int) -> Tensor:
+    """The mask of lengths that have been checked."""
     batch_size, *queries = valid_lens.shape
     lengths = valid_lens.reshape(batch_size, *[1] * (axes - 3), *(queries or [1]), 1)  # (b, 1, 1) or (b, q, 1)
     # As integers: in half precision a large index would be rounded.
@@ -67,6 +79,8 @@ def rule_matrix(rule: Rule, shape: Sequence[int], device: torch.device | None = 
         )
     try:
         said = rule(*indices(shape, device))
+    except TypeError as error:
+        raise TypeError(f"rule must take four tensors, the indices of example, head, query and key: {error}") from error
     except RuntimeError as error:
         if "Boolean value of Tensor" not in str(error):
             raise
@@ -127,7 +141,7 @@ class Masks:
             return self._joined
         allowed, bias = [], self.attn_mask
         if self.valid_lens is not None:
-            allowed.append(valid_keys(self.valid_lens, self.shape[-1], len(self.shape)))
+            allowed.append(_valid_keys(self.valid_lens, self.shape[-1], len(self.shape)))
         if self.causal:
             q, k = self.shape[-2:]
             allowed.append(torch.ones(q, k, dtype=torch.bool, device=self.device).tril(k - q))  # `causal`
@@ -242,7 +256,7 @@ def check_attn_mask(attn_mask: Tensor, shape: Sequence[int]) -> None:
     if len(sizes) not in (2, len(shape)) or not _spreads_over(sizes, shape[-len(sizes) :]):
         raise ValueError(f"attn_mask must have shape {_mask_shapes(shape)}, got {sizes}{_how_to_spread(sizes, shape)}")
     if values_readable(attn_mask) and attn_mask.numel() and not attn_mask.requires_grad:
-        _warn_of_masks_meant_otherwise(attn_mask)
+        _warn_of_masks_meant_otherwise(attn_mask, shape)
 
 
 def _how_to_spread(sizes: Sequence[int], shape: Sequence[int]) -> str:
@@ -260,7 +274,7 @@ def _how_to_spread(sizes: Sequence[int], shape: Sequence[int]) -> str:
     return f"; the axes are (num_queries, num_keys) or ({axes}num_queries, num_keys)"
 
 
-def _warn_of_masks_meant_otherwise(attn_mask: Tensor) -> None:
+def _warn_of_masks_meant_otherwise(attn_mask: Tensor, shape: Sequence[int]) -> None:
     """Warn of a bool mask with torch.nn's meaning, and of a mask of 0 and 1 that would be added to the scores."""
     if attn_mask.dtype != torch.bool:
         if attn_mask.min() == 0 and attn_mask.max() == 1 and ((attn_mask == 0) | (attn_mask == 1)).all():
@@ -275,6 +289,29 @@ def _warn_of_masks_meant_otherwise(attn_mask: Tensor) -> None:
             "attn_mask is True exactly above the diagonal, so that each query attends to later keys alone: True means "
             "that a key may be attended to. For torch.nn's masks, where True forbids, pass ~mask; for causal attention "
             "causal=True"
+        )
+    elif attn_mask.shape[-2] == 1 or shape[0] == shape[-2] == len(attn_mask):
+        _warn_of_key_masks(attn_mask, shape)
+
+
+def _warn_of_key_masks(attn_mask: Tensor, shape: Sequence[int]) -> None:
+    """Warn of a bool mask of padded keys that has torch.nn's meaning, or that is read as one of queries and keys."""
+    rows = attn_mask.flatten(end_dim=-2)
+    first = rows == rows[:1, :1]
+    if not first[:, 0].all() or (first[:, 1:] > first[:, :-1]).any():
+        return  # not every row is a stretch of one value, then of the other
+    lengths = first.sum(dim=-1)
+    steps = lengths.diff()
+    if attn_mask.dim() == 2 and len(rows) > 1:
+        if (steps < 0).any() and (rows[0, 0] or (steps > 0).any()):  # so it is neither causal nor of padded queries
+            _warn(
+                f"attn_mask of shape {tuple(rows.shape)} was read as (num_queries, num_keys). A mask of keys, (batch, "
+                f"num_keys), where True means that a key may be attended to, is mask[:{', None' * (len(shape) - 2)}]"
+            )
+    elif not rows[0, 0] and lengths.min() < lengths.max() == rows.shape[-1]:
+        _warn(
+            "attn_mask is True at the last keys of some examples and nowhere in others, which attend to no key: True "
+            "means that a key may be attended to. For a key_padding_mask of torch.nn, where True forbids, pass ~mask"
         )
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from mha_lib.attention import arguments
 from mha_lib.attention.fused import FusedAttention
 from mha_lib.attention.masks import Rule
-from mha_lib.attention.pooling import AttentionPooling, linear
+from mha_lib.attention.pooling import AttentionPooling, linear, projected
 
 
 def split_heads(X: Tensor, num_heads: int) -> Tensor:
@@ -15,6 +15,7 @@ def split_heads(X: Tensor, num_heads: int) -> Tensor:
     >>> split_heads(torch.zeros(2, 5, 12), num_heads=3).shape
     torch.Size([2, 3, 5, 4])
     """
+    arguments.check_tensor("X", X, arguments.SEQUENCES.values())
     if X.dim() != 3:
         raise ValueError(f"X must have shape (batch, number, size), got {tuple(X.shape)}")
     arguments.check_divisible(X.shape[-1], num_heads)
@@ -28,6 +29,7 @@ def merge_heads(X: Tensor) -> Tensor:
     >>> merge_heads(torch.zeros(2, 3, 5, 4)).shape
     torch.Size([2, 5, 12])
     """
+    arguments.check_tensor("X", X, ["(batch, num_heads, number, head_size)"])
     if X.dim() != 4:
         raise ValueError(f"X must have shape (batch, num_heads, number, head_size), got {tuple(X.shape)}")
     return X.transpose(1, 2).flatten(start_dim=2)  # (b, n, h, d) -> (b, n, h · d)
@@ -52,6 +54,7 @@ def transpose_output(X: Tensor, num_heads: int) -> Tensor:
     torch.Size([2, 5, 12])
     """
     arguments.check_size("num_heads", num_heads)
+    arguments.check_tensor("X", X, ["(batch · num_heads, number, head_size)"])
     if X.dim() != 3 or X.shape[0] % num_heads:
         raise ValueError(
             f"X must have shape (batch · num_heads, number, head_size) with num_heads={num_heads}, got {tuple(X.shape)}"
@@ -83,6 +86,7 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2; d2l 11.5.
     """
 
+    @arguments.torchs_names_explained
     def __init__(
         self, num_hiddens: int, num_heads: int, dropout: float = 0.0, bias: bool = False, *older: object,
         query_size: int | None = None, key_size: int | None = None, value_size: int | None = None,
@@ -99,6 +103,8 @@ class MultiHeadAttention(nn.Module):
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         self.key_value_head_of = [head * self.num_key_value_heads // num_heads for head in range(num_heads)]
         self.attention = FusedAttention(dropout) if attention is None else attention
+        if self.num_key_value_heads < num_heads and isinstance(self.attention, FusedAttention):
+            self.attention.takes_groups = True
         self.W_q = linear("query_size", query_size, num_heads * head_size, bias, device, dtype)
         self.W_k = linear("key_size", key_size, self.num_key_value_heads * head_size, bias, device, dtype)
         self.W_v = linear("value_size", value_size, self.num_key_value_heads * head_size, bias, device, dtype)
@@ -111,7 +117,8 @@ class MultiHeadAttention(nn.Module):
         and values from a cache before the new ones: the three are projected together, so that what changes the number
         of keys changes that of values, too.
         """
-        return self._split(self.W_q(queries)), self._split(self.W_k(keys)), self._split(self.W_v(values))
+        Q, K, V = self.W_q(queries), projected(self.W_k, keys), projected(self.W_v, values)
+        return self._split(Q), self._split(K), self._split(V)
 
     def _split(self, X: Tensor) -> Tensor:
         """Give every head its features. They are counted, for ``W_q`` on this device may hold some heads alone."""

@@ -27,6 +27,17 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
 
 
+def projected(W: nn.Module, X: Tensor) -> Tensor:
+    """Apply a projection to keys or values: a row that is not finite becomes NaN, and reaches no gradient of ``W``.
+
+    It may be padding, and 0 · NaN is NaN. On a GPU and in compiled code, where numbers are not read, it does reach it.
+    """
+    if not torch.is_grad_enabled() or not arguments.values_readable(X) or math.isfinite(X.detach().sum()):
+        return W(X)
+    is_finite = X.isfinite().all(dim=-1, keepdim=True)  # (b, k, 1)
+    return W(X.masked_fill(~is_finite, 0.0)).masked_fill(~is_finite, math.nan)
+
+
 def for_each_head(X: Tensor, queries: Tensor) -> Tensor:
     """Repeat shared keys or values so that each query head gets its own copy: (b, g, k, d) -> (b, h, k, d)."""
     if X.dim() < 4 or X.shape[1] == queries.shape[1]:

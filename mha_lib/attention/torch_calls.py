@@ -11,6 +11,14 @@ from mha_lib.attention.multi_head import MultiHeadAttention
 __all__ = ["CalledLikeTorch", "hugging_face_attention"]
 
 
+class _NoFastPath:
+    """Stand for a weight that torch's blocks read before a call: so they take no fast path around our layer."""
+
+    @classmethod
+    def __torch_function__(cls, *given: object) -> object:
+        return NotImplemented
+
+
 class CalledLikeTorch(nn.Module):
     """Wrap this library's layer so that it takes the arguments and masks of ``nn.MultiheadAttention``.
 
@@ -19,8 +27,7 @@ class CalledLikeTorch(nn.Module):
         batch_first: whether sequences come as (b, n, d); else as (n, b, d).
     """
 
-    # What torch's blocks read of their attention before a call: so they take no fast path around it.
-    in_proj_weight, in_proj_bias, _qkv_same_embed_dim = None, None, False
+    in_proj_weight, in_proj_bias, _qkv_same_embed_dim = _NoFastPath(), None, False
 
     def __init__(self, layer: MultiHeadAttention, batch_first: bool = True):
         super().__init__()
@@ -28,6 +35,11 @@ class CalledLikeTorch(nn.Module):
             raise TypeError(f"layer must be mha_lib's MultiHeadAttention, got {type(layer).__name__}")
         self.layer, self.batch_first = layer, batch_first
         self.embed_dim, self.num_heads = layer.num_hiddens, layer.num_heads
+
+    @property
+    def out_proj(self) -> nn.Module:
+        """The layer's ``W_o``, by torch's name."""
+        return self.layer.W_o
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
@@ -109,6 +121,7 @@ def hugging_face_attention(
     if scaling is not None:
         query = query * (scaling * math.sqrt(head_size))
     attention = FusedAttention(dropout).train(module.training)
+    attention.takes_groups = True
     causal = attention_mask is None and bool(is_causal) and num_queries > 1
     output = attention(query, key, value, attn_mask=attention_mask, causal=causal)
     return output.transpose(1, 2).contiguous(), None

@@ -131,8 +131,8 @@ class FoundHeads:
         Args:
             plan: for each layer by name, the numbers of the heads that are off.
             by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
-                that the heads were found with; "resample", the output for the next of those examples (then the model
-                must be called with inputs of the same shape).
+                that the heads were found with, without padding: positions that no query attends to; "resample", the
+                output for the next of those examples (then the model must be called with inputs of the same shape).
 
         Raises:
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
@@ -199,18 +199,19 @@ class FoundHeads:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
-        model, on two inputs, is refused. So is a plan that takes all heads of a layer: ``ablated`` does that. Of the
-        copy's integers as few as possible get new sizes; ``Removal.sizes`` names them. The plan applied to a fresh load
-        of the model gives the same shapes, so that a saved ``state_dict`` of the copy can be loaded.
+        model, on two inputs, is refused; where only rounding may differ, double precision decides. So is a plan that
+        takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible get new sizes;
+        ``Removal.sizes`` names them. The plan applied to a fresh load of the model gives the same shapes, so that a
+        saved ``state_dict`` of the copy can be loaded.
 
         Args:
             plan: as in ``ablated``, the heads that go.
             second_inputs, second_named: another input that it is checked on; left out, the example without its last
-                token, or noise in its shape where it has no token ids. Token ids of one or two tokens are not
-                shortened: then it is the example again.
+                token (and with lengths that fit), or noise in its shape where it has no token ids. Where the model does
+                not take that, and for token ids of one or two tokens, it is the example again.
 
         Raises:
-            ValueError: the layer cannot be cut, with the reason.
+            ValueError: the layer cannot be cut, with the reason; so is one that shares a matrix with another layer.
         """
         return removed(self, plan, second_inputs, second_named)
 
@@ -222,14 +223,29 @@ class FoundHeads:
         """
         if by not in ABLATIONS:
             raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
-        found = {}
+        found, attended = {}, self._attended() if by == "mean" else {}
         for name, outputs in ({} if by == "zero" else self.outputs()).items():
             heads = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
             if by == "resample" and heads.shape[1] < 2:
                 raise ValueError(
                     f"by='resample' takes the next example, and {name} was found with one: give two or more"
                 )
-            found[name] = heads.mean(dim=(1, 2), keepdim=True) if by == "mean" else heads.roll(-1, dims=1)
+            if by == "resample":
+                found[name] = heads.roll(-1, dims=1)
+                continue
+            counts = attended.get(heads.shape[1:3], torch.ones(heads.shape[1:3], dtype=torch.bool))
+            found[name] = heads[:, counts.to(heads.device)].mean(dim=1)[
+                :, None, None
+            ]  # (uses, positions, h, d) -> (uses, 1, 1, h, d)
+        return found
+
+    def _attended(self) -> dict[torch.Size, Tensor]:
+        """Return by (b, n) which positions some query attends to, in any layer of self-attention over n of them."""
+        found: dict[torch.Size, Tensor] = {}
+        for name, weights in self.maps().items():
+            if self.layers[name].kind == "self":
+                some = (weights > 0).reshape(-1, *weights.shape[-4:]).any(dim=0).any(dim=1).any(dim=1).cpu()  # (b, k)
+                found[some.shape] = some | found.get(some.shape, torch.zeros_like(some))
         return found
 
     def _gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:

@@ -5,7 +5,9 @@ In comments letters as in ``watching``.
 
 import copy
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -58,7 +60,7 @@ def removed(
     if away := [name for name, parameter in found.model.named_parameters() if parameter.is_meta]:
         raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
     example: Inputs = (found.inputs, found.named)
-    second = (second_inputs, second_named) if second_inputs or second_named else _another(example)
+    second = (second_inputs, second_named) if second_inputs or second_named else _another(found, example)
     smaller, off = copy.deepcopy(found.model), {}
     sizes: dict[str, tuple[int, int]] = {}
     difference = 0.0
@@ -67,13 +69,12 @@ def removed(
             if not heads:
                 continue
             off[name] = list(heads)
-            sizes |= _cut(smaller, found, name, sorted(set(heads)), _expected(found, off, example))
-        for inputs, named in (example, second):
-            expected = _expected(found, off, (inputs, named))
-            one = _difference(smaller, (inputs, named), expected)
-            if not one <= _tolerance(expected):  # nor is NaN
-                raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {one:.1e}")
-            difference = max(difference, one)
+            sizes |= _cut(smaller, found, name, sorted(set(heads)), off)
+        for one in (example, second):
+            by, is_rounding = _compared(smaller, found, off, one, _expected(found, off, one))
+            if not is_rounding:
+                raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {by:.1e}")
+            difference = max(difference, by)
     both = (found.model, smaller)
     parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
     caches, seconds = zip(*(_cost(model, example) for model in both), strict=True)
@@ -87,9 +88,12 @@ def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: In
 
 
 def _cut(
-    model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], expected: Tensor
+    model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], gone: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, int]]:
-    """Take these heads out of one layer of the copy and return the sizes changed, or say why it cannot be done."""
+    """Take these heads out of one layer of the copy and return the sizes changed, or say why it cannot be done.
+
+    ``gone`` is the plan so far, with this layer.
+    """
     layer, example = found.layers[name], (found.inputs, found.named)
     mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
     if not kept:
@@ -102,14 +106,50 @@ def _cut(
             f"group of {len(layer.group(0))}, or whole groups"
         )
     axis = _axis_of_heads(mixing, layer)
-    attention, rows = _rows_of_each(model, layer, example)
+    with _untied(model):
+        attention, rows = _rows_of_each(model, layer, example)
+    for parameter in (*rows, f"{layer.mixing}.weight"):
+        if others := _other_places(model, parameter):
+            raise ValueError(
+                f"{layer.name} cannot be cut: {parameter} is shared with {', '.join(others)}; leave its heads to gates "
+                "(ablated)"
+            )
     for parameter, (dim, mask) in rows.items():
         _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
     columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
     columns[kept] = True
     _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
-    numbers = _names_of_numbers(found.model)
-    return _fit_sizes(model, layer, attention, (len(kept), num_groups), numbers, example, expected)
+    return _fit_sizes(model, found, layer, attention, (len(kept), num_groups), gone)
+
+
+@contextmanager
+def _untied(model: nn.Module) -> Iterator[None]:
+    """Inside, modules that share a parameter have one each, with the same numbers, and so gradients of their own."""
+    first: set[int] = set()
+    again = []
+    for module in model.modules():
+        for kind, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in first:
+                again.append((module._parameters, kind, parameter))
+            first.add(id(parameter))
+    for table, kind, parameter in again:
+        table[kind] = nn.Parameter(parameter.detach(), parameter.requires_grad)
+    try:
+        yield
+    finally:
+        for table, kind, parameter in again:
+            table[kind] = parameter
+
+
+def _other_places(model: nn.Module, name: str) -> list[str]:
+    """The names that a parameter has in other modules, which share it."""
+    module, parameter = model.get_submodule(name.rpartition(".")[0]), model.get_parameter(name)
+    return [
+        f"{path}.{kind}"
+        for path, other in model.named_modules()
+        for kind, theirs in other._parameters.items()
+        if theirs is parameter and other is not module
+    ]
 
 
 def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
@@ -191,16 +231,13 @@ def _rows_of_each(
 
 
 def _fit_sizes(
-    model: nn.Module,
-    layer: FoundLayer,
-    attention: nn.Module,
-    sizes: tuple[int, int],
-    numbers: set[tuple[type, str]],
-    example: Inputs,
-    expected: Tensor,
-) -> dict[str, tuple[int, int]]:
+    model: nn.Module, found: "FoundHeads", layer: FoundLayer, attention: nn.Module, sizes: tuple[int, int],
+    gone: Mapping[str, Sequence[int]],
+) -> dict[str, tuple[int, int]]:  # fmt: skip
     """Set as few integers of the layer's modules to new sizes as give what is expected, and return these."""
-    names = {module: name for name, module in model.named_modules()}
+    names, numbers = {module: name for name, module in model.named_modules()}, _names_of_numbers(found.model)
+    example = (found.inputs, found.named)
+    expected = _expected(found, gone, example)
     old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
     (h, g), d = old, layer.head_size
     becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
@@ -223,11 +260,11 @@ def _fit_sizes(
         for new, (module, name, before, after) in zip(chosen, places, strict=True):
             setattr(module, name, after if new else before)
         try:
-            difference = _difference(model, example, expected)
+            difference, is_rounding = _compared(model, found, gone, example, expected)
         except Exception as error:  # whatever a model does with sizes that no longer fit
-            why = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            why = _reason(error, names, attention)
             continue
-        if difference <= _tolerance(expected):
+        if is_rounding:
             return {
                 f"{names[module]}.{name}".lstrip("."): (before, after)
                 for new, (module, name, before, after) in zip(chosen, places, strict=True)
@@ -236,6 +273,19 @@ def _fit_sizes(
         why = f"it is off by {difference:.1e}"
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
+    )
+
+
+def _reason(error: Exception, names: Mapping[nn.Module, str], attention: nn.Module) -> str:
+    """Which module cannot compute with fewer heads, and what that means."""
+    said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    callers = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    module = [one for one in callers if isinstance(one, nn.Module) and one in names][-1]
+    if module in set(attention.children()) and not isinstance(module, nn.Linear):
+        return f"{names[module]} ({type(module).__name__}) still takes all heads at once, as a norm over them ({said})"
+    return (
+        f"{names[module]} ({type(module).__name__}) still has a size of all heads, read from elsewhere, as from a "
+        f"config, or got a tensor of all heads, as a position bias that layers share ({said})"
     )
 
 
@@ -263,6 +313,22 @@ def _difference(model: nn.Module, example: Inputs, expected: Tensor) -> float:
     return (output - expected).abs().max().item() if output.shape == expected.shape else float("inf")
 
 
+def _compared(
+    model: nn.Module, found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs, expected: Tensor
+) -> tuple[float, bool]:
+    """The largest difference from what is expected, and whether it is rounding: in doubt, double precision says so."""
+    difference, tolerance = _difference(model, example, expected), _tolerance(expected)
+    if difference <= tolerance or not difference < 1e4 * tolerance or expected.dtype == torch.float64:
+        return difference, difference <= tolerance
+    whole, doubled = copy.copy(found), _with_tensors(lambda X: X.double() if X.is_floating_point() else X, example)
+    whole.model = copy.deepcopy(found.model).double()
+    try:
+        expected = _expected(whole, off, doubled)
+        return difference, _difference(copy.deepcopy(model).double(), doubled, expected) <= _tolerance(expected)
+    except Exception:  # a model of one precision alone
+        return difference, False
+
+
 def _tolerance(expected: Tensor) -> float:
     return max(1e-6, 8 * torch.finfo(expected.dtype).eps) * max(1.0, expected.abs().max().item())
 
@@ -282,23 +348,37 @@ def _tensors(output: object) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _another(example: Inputs) -> Inputs:
-    """The example without its last token; where it has no numbers of tokens, noise in its shape."""
-    inputs, named = example
-    tokens = [
-        X for X in (*inputs, *named.values()) if isinstance(X, Tensor) and not X.is_floating_point() and X.dim() == 2
-    ]
+def _another(found: "FoundHeads", example: Inputs) -> Inputs:
+    """The example without its last token; where it has no numbers of tokens, noise in its shape.
 
-    def other(X: object) -> object:
-        if not isinstance(X, Tensor):
-            return X
-        if tokens and X.dim() == 2 and not X.is_floating_point() and X.shape[1] > 2:
-            return X[:, :-1]
+    Where the model does not take that, it is the example again.
+    """
+    given = [X for X in (*example[0], *example[1].values()) if isinstance(X, Tensor)]
+    tokens = [X for X in given if not X.is_floating_point() and X.dim() == 2]
+    shorter = min((X.shape[1] for X in tokens if X.shape[1] > 2), default=0) - 1
+
+    def other(X: Tensor) -> Tensor:
         if not tokens and X.is_floating_point():
             return torch.randn(X.shape, generator=torch.Generator().manual_seed(0)).to(X)
-        return X
+        if X.is_floating_point() or shorter < 0:
+            return X
+        if X.dim() == 1 and X.dtype != torch.bool:  # lengths
+            return X.clamp(max=shorter)
+        return X[:, :-1] if X.dim() == 2 and X.shape[1] > 2 else X
 
-    return tuple(map(other, inputs)), {name: other(X) for name, X in named.items()}
+    another = _with_tensors(other, example)
+    try:
+        _expected(found, {}, another)
+    except Exception:  # whatever a model says of what it does not take
+        return example
+    return another
+
+
+def _with_tensors(change: Callable[[Tensor], Tensor], example: Inputs) -> Inputs:
+    """The example with every tensor changed."""
+    inputs, named = example
+    changed = [change(X) if isinstance(X, Tensor) else X for X in (*inputs, *named.values())]
+    return tuple(changed[: len(inputs)]), dict(zip(named, changed[len(inputs) :], strict=True))
 
 
 def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:

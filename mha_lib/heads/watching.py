@@ -146,7 +146,11 @@ class Watch(TorchFunctionMode):
     def _see_torchs_layer(self, func: Callable, args: tuple, kwargs: Mapping, output: Tensor) -> None:
         weights = None
         if self.with_weights:
-            weights = func(*args, **{**kwargs, "need_weights": True, "average_attn_weights": False})[1]
+            asked = {**kwargs, "need_weights": True, "average_attn_weights": False}
+            weights = func(*args, **asked)[1]
+            if weights.isnan().any():  # torch gives NaN in a row without a key, whatever came in
+                zeros = map(torch.zeros_like, args[:3])
+                weights = weights.masked_fill(func(*zeros, *args[3:], **asked)[1].isnan(), 0.0)
         self.seen.append(Attended(self._here(), func.__name__, args[2], output, weights, num_heads=args[4]))
 
     def _see(self, one: Attended, output: Tensor) -> None:

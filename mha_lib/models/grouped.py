@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from mha_lib.attention import MultiHeadAttention, arguments
+from mha_lib.attention import FusedAttention, MultiHeadAttention, arguments
 from mha_lib.models.transformer import Transformer
 
 How = Literal["mean", "first"]
@@ -52,4 +52,5 @@ def share_keys_and_values(layer: MultiHeadAttention, num_key_value_heads: int, h
             setattr(W, name, nn.Parameter(pooled.flatten(0, 1)))  # (g, p, …) -> (g · p, …)
         W.out_features = num_key_value_heads * layer.head_size
     layer.num_key_value_heads = num_key_value_heads
+    layer.attention.takes_groups = isinstance(layer.attention, FusedAttention)
     layer.key_value_head_of = [head // queries_per_key for head in range(layer.num_heads)]

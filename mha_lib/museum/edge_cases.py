@@ -187,10 +187,13 @@ def scores_below_minus_a_million(candidate: Candidate) -> str:
 
 
 def nan_in_padding(candidate: Candidate, which: int) -> str:
-    inputs = sequences(1)
+    inputs, layer = sequences(1), candidate.copy_of(identity_layer().eval())
     inputs[which][:, 2:] = torch.nan
-    output = output_of(candidate, *inputs, torch.tensor([2]))
-    return "NaN" if output.isnan().any() else "no effect"
+    output = candidate.call(layer, *inputs, torch.tensor([2]))[0]
+    if output.isnan().any():
+        return "NaN"
+    gradients = torch.autograd.grad(output.square().sum(), list(layer.parameters()))
+    return "NaN in gradients" if any(gradient.isnan().any() for gradient in gradients) else "no effect"
 
 
 def scores_of_the_caller(candidate: Candidate) -> str:

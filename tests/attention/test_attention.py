@@ -170,10 +170,10 @@ def test_forward_mode_is_a_finite_difference(way, masks):
 @pytest.mark.real_device
 @pytest.mark.parametrize("masks", MASKS, ids=str)
 def test_second_derivatives_where_weights_are_kept(masks):
-    """Gradient penalties need them. The CPU's kernel has none, and torch says so; it gives no wrong ones."""
+    """Gradient penalties need them. The CPU's kernel has none: the error says what to set."""
     layer, refused = FusedAttention(), nullcontext()  # in float64 a GPU takes another kernel, which has them
     if DEVICE.type == "cpu":
-        refused = pytest.raises(RuntimeError, match=r"derivative for .* is not implemented")
+        refused = pytest.raises(RuntimeError, match=r"Set keep_weights .*layer\.attention\.keep_weights = True")
     for heads in ((), (2,)):
         given = [X.requires_grad_() for X in random_numbers(3, 2, *heads, 3, 2)]
         for layer.keep_weights in (False, True):

@@ -271,11 +271,14 @@ def test_heads_that_do_not_share_in_turn_are_copied(heads, shared):
 
 def test_shared_heads_must_go_into_the_heads_of_the_queries():
     Q, K = random_numbers(3, 4, 5, 2), random_numbers(3, 3, 5, 2)
-    for pooling, keys in ((FusedAttention(), K), (DotProductAttention(), K[:, :2])):
-        with pytest.raises(ValueError, match="keys must have the batch size of queries: queries is"):
+    fused = FusedAttention()
+    fused.takes_groups = True
+    for pooling, keys in ((fused, K), (DotProductAttention(), K[:, :2])):
+        with pytest.raises(ValueError, match="keys must have the batch size of queries, and its heads: queries is"):
             pooling(Q, keys, keys)
-    with pytest.raises(ValueError, match="values must have the batch size of queries: queries is"):
-        FusedAttention()(Q, K[:, :2], K[:, :1])
+    with pytest.raises(ValueError, match="values must have the batch size of queries, and its heads: queries is"):
+        fused(Q, K[:, :2], K[:, :1])
+    torch.testing.assert_close(fused(Q, K[:, :2], K[:, :2]), fused(Q, *[K[:, [0, 0, 1, 1]]] * 2))
 
 
 @pytest.mark.parametrize("training", [True, False])

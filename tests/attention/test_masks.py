@@ -129,6 +129,28 @@ def test_what_stands_at_keys_that_no_query_sees_has_no_effect(make, how, junk, q
     assert all((X.grad[unseen] == 0).all() and (X.grad[~unseen] != 0).any() for X in given[1:])
 
 
+@pytest.mark.cpu  # elsewhere numbers are not read
+@pytest.mark.parametrize("q, k, kept", [(2, 6, False), (2, 6, True), (364, 360, False)], ids=str)
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_stands_at_keys_that_no_query_sees_reaches_no_gradient_of_a_layer(how, q, k, kept):
+    layer, options = MultiHeadAttention(8, H, bias=True, **SIZES).double(), SPOILT[how](q, k)
+    with_heads = {"attn_mask": options["attn_mask"][:, None]} if how == "mask of each example" else {}
+    layer.attention.keep_weights = kept
+    given = [random_numbers(B, number, size) for number, size in zip((q, k, k), SIZES.values(), strict=True)]
+    unseen = (mha_lib.masked_softmax(torch.zeros(B, q, k), **options) == 0).all(dim=1)
+    results = []
+    for filling in (0.0, math.nan, math.inf):
+        spoilt = [X.masked_fill(unseen[..., None], filling) if X is not given[0] else X for X in given]
+        output = layer(*(X.clone().requires_grad_() for X in spoilt), **options | with_heads)
+        results.append((output, *torch.autograd.grad(output.square().sum(), list(layer.parameters()))))
+    for clean, *others in zip(*results, strict=True):
+        for other in others:
+            close(other, clean, atol=1e-9)
+    seen = [X.clone() for X in given]
+    seen[2][(~unseen).nonzero()[0].unbind()] = math.nan  # a value that is not padding is not silently dropped
+    assert not layer(*seen, **options | with_heads).isfinite().all()
+
+
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf, 1e300])
 def test_masked_scores_have_no_effect(junk):
     scores, valid_lens = random_numbers(3, 5, 6), LENGTHS["empty rows"]

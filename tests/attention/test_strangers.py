@@ -1,8 +1,10 @@
 """What a user of torch or Hugging Face hands over: warned of or refused, and what a right user hands over is not."""
 
+import inspect
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from references import close, random_numbers
@@ -10,7 +12,7 @@ from torch import nn
 
 import mha_lib
 from mha_lib import AdditiveAttention, DotProductAttention, KernelPooling, MultiHeadAttention
-from mha_lib.attention import FusedAttention, converters
+from mha_lib.attention import FusedAttention, converters, merge_heads, split_heads, transpose_output, valid_keys
 
 pytestmark = pytest.mark.cpu  # numbers of masks and lengths are read there alone
 
@@ -30,6 +32,8 @@ WARNED = {
     "Hugging Face's, spread": (dict(attn_mask=(~PADDING)[:, None, None].double()), "floats, 0 and 1"),
     "integers as lengths": (dict(valid_lens=(~PADDING).long()), r"each query, 0 or 1.*attn_mask=mask\.bool\(\)"),
     "a mask without padding": (dict(valid_lens=torch.ones(B, N).int()), "each query, 0 or 1"),
+    "torch's padding mask": (dict(attn_mask=PADDING[:, None, None]), r"True at the last keys of some.*pass ~mask"),
+    "the same, for every query": (dict(attn_mask=PADDING[:, None, None].expand(B, 1, 1, N)), "key_padding_mask"),
     "gates as lengths": (dict(valid_lens=torch.ones(B)), "lengths of 1.0.*head_mask="),
 }
 
@@ -42,6 +46,15 @@ def test_what_would_compute_something_else_is_warned_of_where_it_was_written(mas
         with pytest.warns(UserWarning, match=told) as caught:
             call(Y, Y, Y, **masks)
         assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("mask", [~PADDING, PADDING], ids=["ours", "torch's"])
+def test_a_mask_of_keys_that_passes_for_one_of_queries_is_warned_of(mask):
+    Y = X[:, :B]  # as many queries as examples
+    with pytest.warns(UserWarning, match=r"read as \(num_queries, num_keys\).*is mask\[:, None, None\]"):
+        LAYER(Y, X, X, attn_mask=mask)
+    with pytest.warns(UserWarning, match=r"is mask\[:, None\]"):
+        FusedAttention()(Y, X, X, attn_mask=mask)
 
 
 REFUSED = {
@@ -89,6 +102,86 @@ def test_the_axes_are_named_and_one_of_one_is_one():
         FusedAttention()(X, KEYS, KEYS, attn_mask=torch.ones(B, N + 1) == 1)
 
 
+def test_as_many_queries_as_examples_and_right_masks_are_not_warned_of():
+    queries, padded = X[:, :B], torch.tensor([False, True, True])
+    window, keys = torch.ones(B, N) == 1, torch.arange(N) > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mask in (window.tril(2), window.triu(1), window, padded[:, None] & keys, padded.flip(0)[:, None] & keys):
+            LAYER(queries, X, X, attn_mask=mask)
+
+
+def test_tokens_before_heads_are_not_taken_for_heads():
+    """The axes of flash-attn: 20 queries and 10 keys of 4 heads are no 20 heads that share 10."""
+    Q, K = random_numbers(B, 20, 4, 8), random_numbers(B, 10, 4, 8)
+    with pytest.raises(
+        ValueError, match=r"of queries, and its heads.*\(batch, num_heads, number, size\).*takes_groups"
+    ):
+        FusedAttention()(Q, K, K)
+
+
+NAMES_OF_TORCH = {
+    "embed_dim": (dict(embed_dim=8, num_heads=2), "num_hiddens="),
+    "batch_first": (
+        dict(num_hiddens=8, num_heads=2, batch_first=True),
+        r"nothing: sequences are \(batch, ",
+    ),
+    "kdim": (dict(num_hiddens=8, num_heads=2, kdim=5), "key_size="),
+    "vdim": (dict(num_hiddens=8, num_heads=2, vdim=5), "value_size="),
+    "add_zero_attn": (dict(num_hiddens=8, num_heads=2, add_zero_attn=True), "nothing: the layer adds no keys"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES_OF_TORCH)
+def test_torchs_names_of_what_a_layer_is_made_from(name):
+    given, told = NAMES_OF_TORCH[name]
+    with pytest.raises(TypeError, match=f"MultiHeadAttention takes no argument {name}; write {told}"):
+        MultiHeadAttention(**given)
+
+
+def test_other_slips_in_making_a_layer_are_pythons_errors_and_its_signature_is_its_own():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_head'"):
+        MultiHeadAttention(8, num_head=2)
+    assert list(inspect.signature(MultiHeadAttention).parameters)[:3] == ["num_hiddens", "num_heads", "dropout"]
+
+
+MASK = torch.arange(N) < torch.tensor([[5], [2], [4]])
+HELPERS = {
+    "a mask as lengths, of torch": (lambda: converters.torch_masks(MASK, N, 2), TypeError, "got a bool mask"),
+    "a mask as lengths": (lambda: valid_keys(MASK, N), TypeError, "got a bool mask"),
+    "too many keys, of torch": (
+        lambda: converters.torch_masks(torch.tensor([9]), 3, 2), ValueError, "valid_lens must lie between",
+    ),
+    "too many keys": (lambda: valid_keys(torch.tensor([[1, 9]]), 3), ValueError, "valid_lens must lie between 0 and"),
+    "a list": (lambda: valid_keys([1, 2], 3), TypeError, "valid_lens must be a tensor of shape .*got list"),
+    "one number": (lambda: valid_keys(torch.tensor(1), 3), ValueError, r"num_queries\), got \(\)"),
+    "no heads": (lambda: converters.torch_masks(torch.tensor([[1]]), 3, 0), ValueError, "num_heads must be at"),
+    "the loop": (
+        lambda: converters.loop_over_heads(LAYER, X, X, X, torch.tensor([6, 1, 1])), ValueError, "valid_lens must lie",
+    ),
+    "sequences first": (
+        lambda: converters.call_torch(nn.MultiheadAttention(8, 2).double(), X, X, X), ValueError, "batch_first=True",
+    ),
+    "an array": (lambda: split_heads(X.cpu().numpy(), 2), TypeError, "X must be a tensor of shape .*got ndarray"),
+    "an array of heads": (lambda: merge_heads(X.cpu().numpy()), TypeError, "X must be a tensor of shape .*got ndarray"),
+    "folded": (lambda: transpose_output(X.cpu().numpy(), 1), TypeError, "X must be a tensor of shape .*got ndarray"),
+    "a rule of two": (
+        lambda: LAYER(X, X, X, attn_mask=lambda i, j: j <= i), TypeError, "rule must take four tensors, the indices of",
+    ),
+    "a rule in NumPy": (
+        lambda: LAYER(X, X, X, attn_mask=lambda b, h, i, j: np.arange(N) <= i), TypeError, "rule must ",
+    ),
+    "a script": (lambda: torch.jit.script(LAYER), RuntimeError, "trace and script.*use torch.export"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is:DeprecationWarning")
+@pytest.mark.parametrize("helper, error, told", HELPERS.values(), ids=HELPERS)
+def test_helpers_refuse_what_the_layer_refuses(helper, error, told):
+    with pytest.raises(error, match=told):
+        helper()
+
+
 def test_torchs_names_of_the_inputs():
     with pytest.raises(TypeError, match="'queries', 'keys', and 'values'"):
         LAYER(query=X, key=X, value=X)
@@ -122,7 +215,11 @@ def right_calls():
         "window": dict(attn_mask=window), "diagonal": dict(attn_mask=torch.eye(N) == 1),
         "all": dict(attn_mask=torch.ones(N, N) == 1), "none": dict(attn_mask=torch.zeros(N, N) == 1),
         "later or same": dict(attn_mask=torch.ones(N, N).triu() == 1), "others": dict(attn_mask=torch.eye(N) == 0),
-        "keys": dict(attn_mask=~PADDING[:, None, None]), "one row": dict(attn_mask=~PADDING[:1]),
+        "keys": dict(attn_mask=~PADDING[:, None, None]),
+        "padding first": dict(attn_mask=~PADDING.flip(1)[:, None, None]), "in each": dict(
+            attn_mask=(torch.arange(N) >= torch.tensor([[1], [4], [2]]))[:, None, None]
+        ), "no keys for one": dict(attn_mask=~PADDING[:, None, None] & (torch.arange(B) > 0)[:, None, None, None]),
+        "one row": dict(attn_mask=~PADDING[:1]),
         "bias": dict(attn_mask=random_numbers(N, N)), "no bias": dict(attn_mask=torch.zeros(N, N)),
         "constant": dict(attn_mask=torch.ones(N, N)), "distance": dict(attn_mask=-torch.arange(5.0).expand(N, N)),
         "added": dict(attn_mask=torch.zeros(N, N).masked_fill(FUTURE, -math.inf)),

@@ -79,10 +79,12 @@ def test_the_other_order_of_axes_and_a_single_example():
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True, but:UserWarning")  # sequences before the batch
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype:UserWarning")
 def test_torchs_encoder_computes_the_same_with_our_layers(training, batch_first):
     torch.manual_seed(3)
     layer = nn.TransformerEncoderLayer(8, 4, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
-    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).train(training)
+    encoder = nn.TransformerEncoder(layer, 2).train(training)
     inside, X = copy.deepcopy(encoder), random_numbers(3, 7, 8)
     for block in inside.layers:
         block.self_attn = ours_for(block.self_attn)
@@ -90,6 +92,7 @@ def test_torchs_encoder_computes_the_same_with_our_layers(training, batch_first)
     causal = nn.Transformer.generate_square_subsequent_mask(7, DEVICE, torch.float64)
     for masks in ({}, dict(src_key_padding_mask=PADDING), dict(mask=causal, is_causal=True)):
         assert_same(inside(X, **masks), encoder(X, **masks))
+        assert inside.state_dict().keys().isdisjoint(name for name in encoder.state_dict() if "attn" in name)
         with torch.no_grad():  # where torch's own goes down the fast path
             seen = ~PADDING if "src_key_padding_mask" in masks else ~PADDING[:1].expand(3, 7)
             seen = seen if batch_first else seen.T

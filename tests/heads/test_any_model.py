@@ -146,6 +146,51 @@ def test_heads_are_found_and_switched_off_as_columns_of_zeros_do_it(name):
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]).to(weights))
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_maps_of_torchs_layer_are_zero_in_rows_without_a_key(batch_first, need_weights):
+    torch.manual_seed(0)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = (nn.MultiheadAttention(24, 4, batch_first=batch_first) for _ in range(2))
+
+        def forward(self, X, **masks):
+            Y = self.first(X, X, X, need_weights=need_weights, **masks)[0]
+            return self.second(Y, Y, Y, need_weights=need_weights, **masks)[0]
+
+    X, pad = torch.randn(2, 6, 24), torch.tensor([[False] * 4 + [True] * 2, [True] * 6])
+    band = (torch.arange(6)[:, None] - torch.arange(6)).abs() > 1  # the last query sees two keys, both of them padding
+    found = heads.of(Model().eval(), X if batch_first else X.mT.movedim(-1, 0), key_padding_mask=pad, attn_mask=band)
+    for maps in found.maps().values():
+        allowed = ~(pad[:, None, None] | band).expand(maps.shape)
+        empty = ~allowed.any(-1)
+        assert empty.sum() == 4 * 7 and (maps[empty] == 0).all()
+    torch.testing.assert_close(found.maps()["first"].sum(-1), (~empty).float())
+    X[0, 1] = torch.nan  # a number that came in is not hidden
+    assert found.maps(X if batch_first else X.transpose(0, 1), attn_mask=band)["first"][0, :, 1].isnan().all()
+
+
+@pytest.mark.parametrize("make", [encoder, encoder_decoder], ids=["one sequence", "two"])
+def test_means_leave_padding_out(make):
+    model = make()
+    batch = examples(model)
+    found = heads.of(model, batch.inputs, batch.valid_lens)
+    expected = heads.head_means(model, batch)
+    for means, mean in zip(found.substitutes("mean").values(), expected, strict=True):
+        torch.testing.assert_close(means[0, 0, 0], mean, rtol=0, atol=1e-12)
+
+
+def test_means_of_torchs_encoder_leave_padding_out():
+    model, (X,), _ = made("torch's encoder")
+    pad = torch.tensor([[False] * 5, [True, False, False, True, True]])
+    found = heads.of(model, X, src_key_padding_mask=pad)
+    for means, outputs in zip(found.substitutes("mean").values(), found.outputs().values(), strict=True):
+        rows = [outputs[b, :, i] for b in range(2) for i in range(5) if not pad[b, i]]
+        torch.testing.assert_close(means.flatten(end_dim=2)[0], torch.stack(rows).mean(dim=0))
+
+
 def test_a_layer_that_is_used_twice_is_one_layer():
     model, (X,), _ = made("grouped")
     found = heads.of(model, X)

@@ -123,6 +123,113 @@ class Frozen(Layer):
         return super().forward(X) if self.width == 12 else (None, None)
 
 
+class NormOfAll(Layer):
+    """Queries of all heads are normed together, as in OLMo."""
+
+    def __init__(self):
+        super().__init__(groups=4)
+        self.norm = nn.LayerNorm(36)
+        with torch.no_grad():
+            self.norm.weight.copy_(torch.rand(36))
+
+    def forward(self, X):
+        Q, K, V = self.norm(self.into(X)).chunk(3, dim=-1)
+        Q, K, V = (Z.unflatten(-1, (-1, 3)).transpose(1, 2) for Z in (Q, K, V))
+        pooled = F.scaled_dot_product_attention(Q, K, V, is_causal=True)
+        return self.out(pooled.transpose(1, 2).flatten(2)), (K, V)
+
+
+CONFIG = {"num_heads": 4}
+
+
+class OfConfig(Layer):
+    """A size that is read from elsewhere, as in Phi-3."""
+
+    def forward(self, X):
+        self.into(X).split((3 * CONFIG["num_heads"], 6, 6), dim=-1)
+        return super().forward(X)
+
+
+class Rounded(Layer):
+    """Rounded far more than a millionth, and elsewhere where heads have gone."""
+
+    def forward(self, X):
+        Y, kept = super().forward(X)
+        large = 100 * self.out.in_features
+        return (Y + large) - large, kept
+
+
+class Leaking(Layer):
+    """Off by as little where heads have gone, and not by rounding."""
+
+    def forward(self, X):
+        Y, kept = super().forward(X)
+        return Y + 1e-5 * self.out.in_features, kept
+
+
+@pytest.mark.cpu  # how far it is off is the CPU's
+def test_rounding_is_not_refused_and_as_small_a_difference_is():
+    plan = {"layers.0": [2, 3], "layers.1": [0, 3]}
+    model, _, found = made(Rounded)
+    smaller, report = found.remove(plan)
+    assert 1e-5 < report.difference < 1e-2
+    ids = torch.randint(20, (3, 7))
+    with found.ablated(plan):
+        expected = model.double()(ids).X
+    torch.testing.assert_close(smaller.double()(ids).X, expected, rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match=r"layers.0 cannot be cut: .*it is off by \d\.\de-05"):
+        made(Leaking)[-1].remove(plan)
+
+
+def tied(*names):
+    model, ids, _ = made()
+    for name in names:
+        module, _, kind = name.rpartition(".")
+        setattr(model.layers[1].get_submodule(module), kind, model.layers[0].get_parameter(name))
+    return model, ids, heads.of(model, ids)
+
+
+@pytest.mark.parametrize("name", ["into.weight", "into.bias", "out.weight"])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_layer_that_shares_a_parameter_with_another_is_refused_by_name(name, layer):
+    _, _, found = tied(name)
+    own, other = (rf"layers\.{number}\.{name}" for number in (layer, 1 - layer))
+    with pytest.raises(ValueError, match=rf"layers\.{layer} cannot be cut: {own} is shared with {other}; leave"):
+        found.remove({f"layers.{layer}": [2, 3]})
+    with pytest.raises(ValueError, match=f"is shared with layers.1.{name}"):  # also where the plan is equal in all
+        found.remove({"layers.0": [2, 3], "layers.1": [2, 3]})
+
+
+def test_what_is_tied_and_not_cut_may_stay_tied():
+    _, _, found = tied("out.bias")
+    smaller, report = found.remove({"layers.0": [2, 3]})
+    assert smaller.layers[0].out.bias is smaller.layers[1].out.bias and report.difference < 1e-6
+
+
+class Padded(Model):
+    """Lengths of the texts, which the model checks as this library's layer does."""
+
+    def forward(self, ids, lengths=None, mask=None):
+        if mask is not None and mask.shape[-1] != ids.shape[1]:
+            raise ValueError("mask does not fit")
+        if lengths is not None and lengths.max() > ids.shape[1]:
+            raise ValueError("valid_lens must lie between 0 and the number of keys")
+        X, cache = super().forward(ids)
+        X = X if lengths is None else X * (torch.arange(ids.shape[1]) < lengths[:, None])[..., None]
+        self.seen = [*getattr(self, "seen", []), (tuple(ids.shape), lengths)]
+        return Output(X, cache)
+
+
+def test_lengths_are_shortened_with_the_example_and_what_does_not_fit_is_not():
+    torch.manual_seed(0)
+    model, ids = Padded().eval(), torch.randint(20, (2, 6))
+    smaller, _ = heads.of(model, ids, torch.tensor([6, 4])).remove({"layers.0": [2, 3]})
+    shape, lengths = smaller.seen[-4]  # before three passes for the time: the second input
+    assert shape == (2, 5) and lengths.tolist() == [5, 4]
+    smaller, _ = heads.of(model, ids, mask=torch.ones(2, 1, 1, 6)).remove({"layers.0": [2, 3]})
+    assert smaller.seen[-4][0] == (2, 6)
+
+
 @pytest.mark.parametrize(
     ("Attention", "plan", "reason"),
     [
@@ -136,6 +243,12 @@ class Frozen(Layer):
         (Normed, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
         (Undefined, {"layers.0": [2, 3]}, "heads cannot be removed: on another input the smaller model is off by nan"),
         (Frozen, {"layers.0": [2, 3]}, "layers.0 cannot be cut: without the rows of these heads, "),
+        (
+            NormOfAll,
+            {"layers.0": [2]},
+            r"layers\.0\.norm \(LayerNorm\) still takes all heads at once, as a norm",
+        ),
+        (OfConfig, {"layers.0": [2, 3]}, r"layers\.0 \(OfConfig\) still has a size of all heads, read from elsewhere"),
     ],
 )
 def test_what_a_cut_would_change_is_refused(Attention, plan, reason):

@@ -16,7 +16,7 @@ KNOWN = {
     "valid_len 0, gradients": ("0", "leaks into padding", "NaN", "0", "0"),
     "empty row in 2-D valid_lens": ("0", "uniform over padding", "NaN", "0", "0"),
     "scores near −6e6, 2 of 4 valid": ("right", "100% on padding", "right", "right", "right"),
-    "NaN in padded keys": ("no effect", "no effect", "NaN", "NaN", "NaN"),
+    "NaN in padded keys": ("no effect", "NaN in gradients", "NaN", "NaN", "NaN"),
     "NaN in padded values": ("no effect", "NaN", "NaN", "NaN", "NaN"),
     "tensors of the caller": ("untouched", "untouched", "untouched", "untouched", "untouched"),
     "scores given to masked_softmax": ("untouched", "overwritten", "–", "–", "–"),
