@@ -25,9 +25,10 @@ DROPOUT = 0.1
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # a GPU may multiply single precision in TF32
 
 
-def calls_of(case: str, cell: Cell, dtype: torch.dtype, device: str = DEVICE) -> dict[str, Callable[[], Tensor]]:
+def calls_of(case: str, cell: Cell, dtype: torch.dtype, device: str | None = None) -> dict[str, Callable[[], Tensor]]:
     """A pass of each contender, in training with its backward pass; the kernel, without projections, is for scale."""
     torch.manual_seed(0)
+    device = device or DEVICE
     training, dropout = "training" in case, DROPOUT if "dropout" in case else 0.0
     layer = cell.layer(dropout).train(training)
     X = cell.tokens().to(device, dtype)

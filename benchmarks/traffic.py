@@ -1,7 +1,7 @@
 """What a call asks of the device: operators, and tensors of q × k numbers, for ours, torch.nn and d2l.
 
-It needs no GPU: all is on torch's ``meta`` device, which knows shapes alone and is no CPU, so that the layer goes the way
-it goes on a GPU. What a fused operator does inside is not seen: ``scaled_dot_product_attention`` counts as one.
+It needs no GPU: all is on torch's ``meta`` device, which knows shapes alone and is no CPU, so that the layer goes the
+way it goes on a GPU. What a fused operator does inside is not seen: ``scaled_dot_product_attention`` counts as one.
 On a GPU each of these tensors is written to its memory and read again, which takes most of the time of such a call.
 """
 
@@ -101,9 +101,7 @@ def row(case: str, dtype: torch.dtype) -> list[str]:
 def main() -> None:
     body = [row(case, dtype) for dtype in gpu.DTYPES for case in CASES]
     head = ["case", "numbers", "ours", "torch.nn", "d2l", "MiB written: ours / torch.nn / d2l", "more than the better"]
-    print(
-        f"Operators; tensors of q × k numbers that they write. (batch, n, d, heads) = {CELL}, torch {torch.__version__}."
-    )
+    print(f"Operators; tensors of q × k numbers that they write. Case {CELL}, torch {torch.__version__}.")
     print("Nothing is timed, and what a fused operator does inside is not seen.\n")
     print(report.markdown(head, body))
 
