@@ -25,15 +25,18 @@ DROPOUT = 0.1
 TOLERANCES = {torch.float32: 2e-3, torch.bfloat16: 5e-2}  # a GPU may multiply single precision in TF32
 
 
-def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[], Tensor]]:
+def calls_of(case: str, cell: Cell, dtype: torch.dtype, device: str | None = None) -> dict[str, Callable[[], Tensor]]:
     """A pass of each contender, in training with its backward pass; the kernel, without projections, is for scale."""
     torch.manual_seed(0)
+    device = device or DEVICE
     training, dropout = "training" in case, DROPOUT if "dropout" in case else 0.0
-    layer = cell.layer(dropout).to(DEVICE, dtype).train(training)
-    X = cell.tokens().to(DEVICE, dtype)
-    lengths = cell.valid_lens(cell.n // 2).to(DEVICE) if "lengths" in case else None
+    layer = cell.layer(dropout).train(training)
+    X = cell.tokens().to(device, dtype)
+    lengths = cell.valid_lens(cell.n // 2).to(device) if "lengths" in case else None
     causal, weights = case == "causal", "weights" in case
     d2l, theirs = converters.to_d2l(layer), converters.to_torch(layer)
+    for one in (layer, d2l, theirs):
+        one.to(device, dtype)
     projected = (split_heads(W(X), cell.num_heads).detach() for W in (layer.W_q, layer.W_k, layer.W_v))
     Q, K, V = (Y.requires_grad_(training) for Y in projected)
 
@@ -44,7 +47,7 @@ def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[]
     def torch_layer() -> Tensor:
         masks = {} if lengths is None else converters.torch_masks(lengths, cell.n, cell.num_heads)
         if causal:
-            masks = {"attn_mask": torch.ones(cell.n, cell.n, dtype=torch.bool, device=DEVICE).triu(1)}
+            masks = {"attn_mask": torch.ones(cell.n, cell.n, dtype=torch.bool, device=device).triu(1)}
         return theirs(X, X, X, need_weights=weights, average_attn_weights=False, is_causal=causal, **masks)[0]
 
     def kernel() -> Tensor:
@@ -52,7 +55,7 @@ def calls_of(case: str, cell: Cell, dtype: torch.dtype) -> dict[str, Callable[[]
         return F.scaled_dot_product_attention(Q, K, V, mask, dropout, is_causal=causal)
 
     def book() -> Tensor:  # causal attention is a length for each query
-        seen = torch.arange(1, cell.n + 1, device=DEVICE).repeat(cell.batch, 1) if causal else lengths
+        seen = torch.arange(1, cell.n + 1, device=device).repeat(cell.batch, 1) if causal else lengths
         return d2l(X, X, X, seen)
 
     calls = {"ours": our_layer, "torch": torch_layer, "kernel": kernel, "d2l": book}

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from benchmarks import gpu, layer, measure, memory, report
+from benchmarks import gpu, layer, measure, memory, report, traffic
 from benchmarks.contenders import CONTENDERS, Cell, contenders
 
 SMALL = Cell(2, 8, 16, 4)
@@ -44,6 +44,27 @@ def test_contenders_of_a_gpu_agree_and_fill_a_row(case, monkeypatch):
     monkeypatch.setitem(gpu.TOLERANCES, torch.float32, 1e-5)
     row = gpu.row(case, SMALL, torch.float32, rounds=2, repeats=1)
     assert row[:3] == [case, "(2, 8, 16, 4)", "float32"] and len(row) == 8
+
+
+def test_traffic_counts_operators_that_compute_and_what_they_write():
+    def call():
+        scores = torch.ones(2, 5, 3, device="meta") @ torch.ones(2, 3, 4, device="meta")
+        torch.softmax(scores.transpose(1, 2).transpose(1, 2), dim=-1)
+        (scores[0] > 0).sum(-1)
+
+    seen = traffic.traffic(call, num_queries=5, num_keys=4)
+    assert seen.operators == {"ones": 2, "bmm": 1, "_softmax": 1, "gt": 1, "sum": 1}
+    assert seen.written == {(torch.float32, 2): 2, (torch.bool, 1): 1}
+    assert seen.bytes() == (2 * 2 * 4 + 1) * 5 * 4
+
+
+@needs_d2l
+@pytest.mark.parametrize("dtype", gpu.DTYPES)
+@pytest.mark.parametrize("case", ["no mask", "lengths", "causal"])
+def test_without_weights_no_call_of_ours_writes_q_times_k_numbers(case, dtype):
+    found = traffic.counts(case, dtype)
+    assert found["ours"].bytes() == 0 and found["ours"].operators["scaled_dot_product_attention"] == 1
+    assert found["d2l"].bytes() >= 3 * 32 * 8 * 256 * 256 * dtype.itemsize
 
 
 def test_calls_take_turns():
