@@ -97,9 +97,9 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
             raise reason
     found = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
     if found and all(outcome.value is None and outcome.error is None for outcome in found):
-        told = "The function returns nothing so far."
-        printing = "The function returns nothing so far (printing is not returning)."
-        raise NotYetError(tr(printing if prints(function) else told))
+        if prints(function):
+            raise NotYetError(tr("The function returns nothing so far (printing is not returning)."))
+        raise NotYetError(tr("The function returns nothing so far."))
     return found
 
 
