@@ -53,11 +53,13 @@ def others_than(head: int, num_heads: int) -> list[int]:
 
 
 @exercise(
-    trials=lambda: [
-        (Cost(num_heads), head, others_than(head, num_heads))
-        for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
-    ]
-    + [(Cost(6, lowest=-2), 0, others_than(0, 6))],
+    trials=lambda: (
+        [
+            (Cost(num_heads), head, others_than(head, num_heads))
+            for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
+        ]
+        + [(Cost(6, lowest=-2), 0, others_than(0, 6))]
+    ),
     known=costs_in_words,
     praise="A head covers for another if its removal costs more after the other is removed.",
     idea="Remove each of the others twice: together with `head`, and alone. Compare the differences of the two costs.",

@@ -87,7 +87,8 @@ class CompleteAttention(nn.Module):
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     """Check a learner's multi-head attention class: its output, valid lengths, and the attention weights it stores.
 
-    The class is made by Layer(num_hiddens, num_heads, bias=…), with or without a dropout rate, and called with (queries, keys, values, valid_lens).
+    The class is made by Layer(num_hiddens, num_heads, bias=…), with or without a dropout rate, and called
+    with (queries, keys, values, valid_lens).
     """
     verdict = with_steps(Layer, head_mask=False)
     if not verdict:

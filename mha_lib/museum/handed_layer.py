@@ -193,7 +193,9 @@ class HandedLayer:
                 W = W.T if W.shape[0] == size else W
                 groups = len(W) * num_heads // size
                 if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-                    raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init")
+                    raise NotYetError(
+                        f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init"
+                    )
                 W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
             if W.shape != (size, size):
                 raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")

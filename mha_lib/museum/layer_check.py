@@ -91,7 +91,8 @@ GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of 
     "`head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong order.": (
         lambda trial, gates, size: formula(*trial) * gates.repeat(size)
     ),
-    "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' outputs.": (
+    "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
+    "outputs.": (
         lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))
     ),
     "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(

@@ -111,7 +111,11 @@ class SentenceExplorer(LivePicture):
         titles = looks, listed([head, tr(name)], ": ") if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
         shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
-        alt = [f"{one.sentence}.", tr("{sentence}.", sentence=listed([head, looks])), tr("All weights: {weights}.", weights=shown)]
+        alt = [
+            f"{one.sentence}.",
+            tr("{sentence}.", sentence=listed([head, looks])),
+            tr("All weights: {weights}.", weights=shown),
+        ]
         hint = tr("Darker is more weight; below, all heads from the same word.")
         return canvas, as_text(alt), as_text([tr("{sentence}.", sentence=listed([head, looks], ": ")), hint])
 

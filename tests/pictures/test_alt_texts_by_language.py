@@ -1,4 +1,4 @@
-"""Composed sentences are punctuated in the language in which they are said: no ASCII mark stands before a Han letter."""
+"""Composed sentences are punctuated in the language in which they are said: no ASCII mark before a Han letter."""
 
 import re
 
