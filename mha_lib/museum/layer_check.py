@@ -92,9 +92,7 @@ GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of 
         lambda trial, gates, size: formula(*trial) * gates.repeat(size)
     ),
     "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
-    "outputs.": (
-        lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))
-    ),
+    "outputs.": (lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))),
     "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(
         trial, gates.flip(0).repeat_interleave(size)
     ),
