@@ -69,7 +69,8 @@ class HandedLayer:
             raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
         self.heads, errors, of_forward = outcome.value
         if not self.heads:
-            raise in_words(tr("The layer could not be made"), *errors[0], about="init")
+            error, line = errors[0]
+            raise in_words(tr("The layer could not be made"), error, line, about="init")
         names = of_forward if call is None else parameters_of(call)
         names = names if call is None or "*inputs" in names else names[1:]
         names = [name for name in names if name != "head_mask"]

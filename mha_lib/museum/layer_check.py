@@ -63,13 +63,13 @@ PART_OF = {  # promise, or what is tried of a layer with the right output → th
 
 def gated_columns(trial: tuple, factors: Tensor) -> Tensor:
     """Return the output of ``formula`` where each column of W_o is multiplied by one of ``factors``."""
-    return formula(*trial[:7], trial[7] * factors, *trial[8:])
+    return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
 
 
 def gated_scores(trial: tuple, factors: Tensor) -> Tensor:
     """Return the output of ``formula`` where each feature of the projected queries is multiplied by a factor."""
     given = trial[9] | {"b_q": trial[9]["b_q"] * factors}
-    return formula(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given)
+    return formula(*(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given))
 
 
 def gated_by_example(trial: tuple, gates: Tensor) -> Tensor:
@@ -269,8 +269,7 @@ class LayerCheck:
         first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
         evidence = sentences([border, example_in_words(first)])
         trial = first.trial
-        wanted = {"inputs": trial, "got": first.got.value, "expected": first.right}
-        return Verdict("wrong", name, evidence, step, about=part, **wanted)
+        return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
 
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
@@ -305,8 +304,7 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
         right=f"{right[tuple(place)].item():.4g}",
     )
     step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
-    wanted = {"inputs": trial, "got": output, "expected": right}
-    return Verdict("wrong", name, evidence, step, about=PART_OF["gates"], **wanted)
+    return Verdict("wrong", name, evidence, step, trial, output, right, PART_OF["gates"])
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:
