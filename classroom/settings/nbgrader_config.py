@@ -43,7 +43,7 @@ class ForLearners(Preprocessor):
 
 # The text after a check says why the solution is as it is: learners' copies leave it out.
 c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, ForLearners, *GenerateAssignment.preprocessors.default()]
-c.TagRemovePreprocessor.enabled = True
+c.TagRemovePreprocessor.enabled = c.ForLearners.enabled = True
 c.TagRemovePreprocessor.remove_cell_tags = {"reason"}
 WITHOUT_LIBRARY = """
 Nothing was graded: the kernel python3 that nbgrader starts cannot import mha_lib, and everybody would get 0 points.
