@@ -26,10 +26,12 @@ def words():
     keys = {key for name in ("verdict.py", "layer.py") for key in asked(ast.parse((HERE / name).read_text("utf-8")))}
     tables = {name: table(trees["diagnosis"], name) for name in ("FORMS", "ALONG_AN_AXIS", "PROPERTIES")}
     lists = {name: [ast.literal_eval(key) for key in node.keys] for name, node in tables.items()}
-    by_pattern = {"ERRORS": "diagnosis", "UNFINISHED": "handed_layer", "STEP_OF": "whole_layer"}
+    by_pattern = {"ERRORS": "diagnosis", "UNFINISHED": "handed_layer"}
     for name, room in by_pattern.items():
         rows = ast.literal_eval(table(trees[room], name))
         lists[name] = [[alternatives(pattern), meaning] for pattern, meaning in rows.items()]
+    lists["STEP_OF"] = ast.literal_eval(table(trees["whole_layer"], "STEP_OF"))
+    lists["PART_OF"] = ast.literal_eval(table(trees["layer_check"], "PART_OF"))
     lists["DIGITS"] = list(ast.literal_eval(table(trees["transposing"], "DIGITS")))
     lists["SHARED"] = list(ast.literal_eval(table(trees["layer_calls"], "SHARED")))
     return {"sentences": {key: the_one(key, known) for key in sorted(keys)}, "lists": lists}

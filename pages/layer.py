@@ -64,26 +64,28 @@ class Call:
     A call that a page cannot make raises an error of the learner's, or NotYet with what is missing.
     """
 
-    def __init__(self, data, Layer, source):
-        self.heads, self.right, self.Layer, self.source = data["heads"], decoded(data["right"]), Layer, source
+    def __init__(self, data, make, source):
+        self.heads, self.right, self.make, self.source = data["heads"], decoded(data["right"]), make, source
         self.trial, self.W, self.b = [[decoded(X) for X in data.get(name, ())] for name in ("trial", "W", "b")]
         *self.inputs, self.lengths = self.trial
 
     def layer(self, dropout=0.0, **options):
         """A layer in evaluation, with the matrices of this call."""
         size = self.W[0].shape[0]
-        layer = self.Layer(size, self.heads, dropout, **options)
+        layer = self.make(size, self.heads, dropout, **options)
         missing = [name for name in MATRICES if not hasattr(layer, name)]
         if missing:
             own = [name for name in layer.__dict__ if isinstance(getattr(layer, name), T.nn.Linear)]
             own = sorted(own, key=lambda name: self.source.find("self." + name)) if len(own) == 4 else ["…"] * 4
-            raise NotYet(say("Name its four maps", ", ".join(missing), ", ".join(["layer." + name for name in own])))
+            own = ", ".join(["layer." + name for name in own])
+            raise NotYet(say("Name its four maps", ", ".join(missing), own), "init")
         for at, name in enumerate(MATRICES):
             part = getattr(layer, name)
             if not isinstance(part, T.nn.Linear):
-                raise NotYet(say("must be a matrix or an nn.Linear", name, kind_of(part)))
+                raise NotYet(say("must be a matrix or an nn.Linear", name, kind_of(part)), "init")
             if part.weight.shape != (size, size):
-                raise NotYet(say("W_{} from `matrices` must be {}, got {}.", name[-1], (size, size), part.weight.shape))
+                said = say("W_{} from `matrices` must be {}, got {}.", name[-1], (size, size), part.weight.shape)
+                raise NotYet(said, "init")
             part.weight = self.W[at]
             if part.bias is not None:
                 part.bias = self.b[at] if self.b else T.zeros(size)
@@ -96,7 +98,7 @@ class Call:
         while verdict.is_several(got) and len(got):
             got = got[0]
         if got is None:
-            raise NotYet(say("`forward` returns nothing so far"))
+            raise NotYet(say("`forward` returns nothing so far"), "output")
         if not isinstance(got, T.Tensor) or got.shape != inputs[0].shape:
             raise ValueError(say("the output must be a tensor of shape", inputs[0].shape, kind_of(got)))
         if not all([verdict.same_numbers(*both) for both in zip(self.inputs, inputs)]):
@@ -130,48 +132,46 @@ class LayerChecker(verdict.Checker):
             raise NotYet(say("Put your code in the place of the dots").replace("run both cells", "check it"))
         self.Layer, self.source = answer, source
         try:
-            state, text, evidence = self.found()
+            state, text, evidence, part = self.found()
         except (NotYet, Mistake) as reason:
-            state, text, evidence = "wrong" if isinstance(reason, Mistake) else "not yet", str(reason), ""
-        if state != "right":
-            found = [
-                step for parts, step in LISTS["STEP_OF"] if [x for x in parts if re.search(x.lower(), text.lower())]
-            ]
-            text = say("Step {}: {}", found[0], text)
+            state, text, evidence = "wrong" if isinstance(reason, Mistake) else "not yet", reason.args[0], ""
+            part = (reason.args + ("",))[1]
+        if part in LISTS["STEP_OF"]:
+            text = say("Step {}: {}", LISTS["STEP_OF"][part], text)
         return verdict.verdict(state, text, evidence)
 
     def found(self):
-        """State, text and evidence."""
+        """State, text, evidence, and the part of the layer that is wrong, "" if it is not known."""
         self.refuse_unfinished()
-        self.weights, self.biased = [Call(self.data[name], self.Layer, self.source) for name in ("weights", "biased")]
+        self.weights, self.biased = [Call(self.data[name], self.make, self.source) for name in ("weights", "biased")]
         stages, every = [], []
         for label, calls in self.data["stages"]:
             stages.append((label, []))
-            for call in [Call(data, self.Layer, self.source) for data in calls]:
-                layer = self.tried("The layer could not be made", call.layer)
+            for call in [Call(data, self.make, self.source) for data in calls]:
+                layer = self.tried("The layer could not be made", call.layer, "init")
                 every.append(call.result(len(every), layer, "second call" in label))
                 stages[-1][1].append(every[-1])
         if all([result.error for result in every]):
-            raise NotYet(self.in_words("The layer could not be called", every[0].error + (every[0].line,)))
+            raise self.in_words("The layer could not be called", every[0].error + (every[0].line,))
         wrong = [label for label, results in stages if any([result.problem() for result in results])]
         if wrong:
             return self.what_is_named(stages, wrong, every)
         try:
-            broken = self.tried("In training it cannot be called", lambda: next(self.promises(), ""))
-        except NotYet as reason:
-            raise NotYet(say("The output is right.") + " " + str(reason)) from None
+            part, broken = self.tried("In training it cannot be called", lambda: next(self.promises(), ("", "")))
+        except Mistake as reason:
+            raise Mistake(say("The output is right.") + " " + reason.args[0]) from None
         if broken:
-            return "wrong", say("The output is right.") + " " + broken, ""
-        return "right", self.data["praise"] + " " + self.of_empty_rows(), self.data["checked"]
+            return "wrong", say("The output is right.") + " " + broken, "", LISTS["PART_OF"][part]
+        return "right", self.data["praise"] + " " + self.of_empty_rows(), self.data["checked"], ""
 
-    def tried(self, what, function):
+    def tried(self, what, function, part=""):
         """What a function gives; an error of the learner's class is told in words."""
         try:
             return function()
         except (NotYet, Mistake):
             raise
         except Exception as error:
-            raise NotYet(self.in_words(what, error_in_words(error, self.source))) from None
+            raise self.in_words(what, error_in_words(error, self.source), part) from None
 
     def refuse_unfinished(self):
         name = self.Layer.__name__
@@ -180,9 +180,10 @@ class LayerChecker(verdict.Checker):
         if is_idle(self.source, "__init__"):
             raise NotYet(say("is still empty", "__init__", name).replace("run both cells", "check it"))
         taken, needed = parameters(self.source, "__init__")
-        if taken and "*" not in "".join(taken) and not len(needed) <= 3 <= len(taken):
+        self.takes_dropout = "*" in "".join(taken) or (len(taken) != 2 and taken[2:] != ["bias"])
+        if self.takes_dropout and taken and "*" not in "".join(taken) and not len(needed) <= 3 <= len(taken):
             raise NotYet(say("Take all three", name, ", ".join(needed), name))
-        self.tried("The layer could not be made", lambda: self.Layer(4, 2, 0.0))
+        self.tried("The layer could not be made", lambda: self.make(4, 2, 0.0), "init")
         taken, needed = parameters(self.source, "forward")
         lengths = [name for name in taken if re.search("len|valid|\\*", name)]
         others = [name for name in needed if name not in lengths]
@@ -192,17 +193,22 @@ class LayerChecker(verdict.Checker):
             names = ", ".join([name for name in taken if name in others + lengths])
             raise NotYet(say("and valid_lens if it masks") + " " + say("This one takes ({}).", names))
 
-    def in_words(self, what, error):
-        """An error in a sentence, and what to write next if that is known."""
+    def make(self, num_hiddens, num_heads, dropout, **options):
+        """A layer; a class that takes no dropout is not given any."""
+        rate = [dropout] * self.takes_dropout
+        return self.Layer(num_hiddens, num_heads, *rate, **options)
+
+    def in_words(self, what, error, part=""):
+        """A Mistake with an error in a sentence, and what to write next if that is known."""
         line = error[2]
         text = say("{}: {} at “{}”." if line else "{}: {}.", say(what), joined(error[:2]), line)
-        for patterns, hint in LISTS["UNFINISHED"]:
+        for patterns, (hint, of_hint) in LISTS["UNFINISHED"]:
             for found in [re.search(pattern, text) for pattern in patterns]:
                 name = found.group(1) if found and "{0}" in hint else ""
                 if found and (not name or "self." + name in line):
                     call = say("It is called as layer(", "queries, keys, values, valid_lens")
-                    return text + " " + hint.replace("{call}", call).replace("{0}", name)
-        return text
+                    return Mistake(text + " " + hint.replace("{call}", call).replace("{0}", name), of_hint or part)
+        return Mistake(text, part)
 
     def is_random(self):
         try:
@@ -214,34 +220,34 @@ class LayerChecker(verdict.Checker):
     def what_is_named(self, stages, wrong, every):
         """A mistake that explains every call, or else one that explains the first wrong stage, and the border."""
         rows, border = self.data["mistakes"], border_of([label for label, _ in stages], wrong)
-        name = next((row["text"] for row in rows if explains(row, every)), "")
+        name, part = next(((row["text"], row["part"]) for row in rows if explains(row, every)), ("", ""))
         if not name and all([label.startswith("a second call") for label in wrong]):
             name = say("The layer keeps something from an earlier call")
         if not name and self.is_random():
-            name = say("In evaluation, the same call gives another output each time.")
+            name, part = say("In evaluation, the same call gives another output each time."), "dropout"
         bad = [result for label, results in stages if label in wrong for result in results if result.problem()]
         if not name and bad[0].error:
             told = say("It raises {} at “{}”." if bad[0].line else "It raises {}.", joined(bad[0].error), bad[0].line)
-            return "not yet", border + " " + told, ""
+            return "wrong", border + " " + told, "", ""
         if not name:
             alike = next((row["text"] for row in rows if explains(row, dict(stages)[wrong[0]])), "")
             name, border = (say("but not in all, it looks like this", alike), border) if alike else (border, "")
         shown = [result for result in bad if not result.error] or bad
-        return "wrong", name, (border + " " + example_in_words(shown[0])).strip()
+        return "wrong", name, (border + " " + example_in_words(shown[0])).strip(), part
 
     def promises(self):
-        """What a layer with the right output lacks."""
+        """What a layer with the right output lacks: which promise is not kept, and what is said."""
         call = self.weights
         layer = call.layer(RATE)
         if self.is_random():
-            yield say("In evaluation, the same call gives another output each time.")
+            yield "output", say("In evaluation, the same call gives another output each time.")
         got = layer(*call.trial)
         if not isinstance(got, T.Tensor):
-            yield say("A call returns {}, not one tensor.", kind_of(got))
+            yield "output", say("A call returns {}, not one tensor.", kind_of(got))
         told = getattr(layer, "attention_weights", None)
-        yield from self.of_biases()
-        yield from self.of_lengths(layer)
-        yield from self.of_weights(layer, told, call.right)
+        yield from [("bias", text) for text in self.of_biases()]
+        yield from [("no_lengths", text) for text in self.of_lengths(layer)]
+        yield from [("weights", text) for text in self.of_weights(layer, told, call.right)]
 
     def of_biases(self):
         try:

@@ -16,11 +16,11 @@ LISTS = {}  # name of a table in mha_lib → its sentences
 
 
 class NotYet(Exception):
-    """There is no answer yet."""
+    """There is no answer yet. A second argument names the part of it that the first one is about."""
 
 
 class Mistake(Exception):
-    """The answer is wrong."""
+    """The answer is wrong. A second argument names the part of it that the first one is about."""
 
 
 def use(words):
@@ -107,6 +107,8 @@ def equal(got, right):
 def kind_of(value):
     if isinstance(value, T.Tensor):
         return say("a tensor of shape {}", value.shape)
+    if value is None:
+        return "None"
     name = type(value).__name__
     name = ("an " if name[0].lower() in "aeiou" else "a ") + name
     return f"{name} of {len(value)}" if isinstance(value, (list, tuple, dict)) else name
@@ -236,6 +238,8 @@ def explains(row, results):
         if result.error or "e" in told:
             if tuple(told.get("e", ())) != result.error:
                 return False
+        elif result.value is None and told.get("r", 0) is None:
+            continue
         elif result.any_form is None or "r" not in told or not equal(as_tensor(decoded(told["r"])), result.any_form):
             return False
     return True
@@ -406,9 +410,9 @@ class Checker:
                 raise NotYet(f"Keep the name `{self.data['name']}`.")
             return self.examine(answer, source)
         except NotYet as reason:
-            return verdict("not yet", str(reason))
+            return verdict("not yet", reason.args[0])
         except Mistake as reason:
-            return verdict("wrong", str(reason))
+            return verdict("wrong", reason.args[0])
 
     def result_of(self, answer, call, source):
         trial, own = [[decoded(x) for x in call["trial"]] for _ in range(2)]
@@ -423,14 +427,15 @@ class Checker:
         for name, before, after in zip(self.data["names"], trial, own):
             if isinstance(before, T.Tensor) and not same_numbers(before, after):
                 raise Mistake(say("result is right: work on a new tensor", f"`{name}`"))
-        if value is None or value is Ellipsis:
-            raise NotYet(say("printing is not") if "print(" in source else say("nothing so far."))
-        return Result(trial, right, value)
+        return Result(trial, right, None if value is Ellipsis else value)
 
     def examine(self, answer, source):
         results, passed = [], []
         for where, calls in self.data["stages"]:
-            results += [self.result_of(answer, call, source) for call in calls]
+            of_stage = [self.result_of(answer, call, source) for call in calls]
+            if all([result.value is None and not result.error for result in of_stage]):
+                raise NotYet(say("printing is not") if "print(" in source else say("nothing so far."))
+            results += of_stage
             passed.append(where)
             if any([result.problem() for result in results]):
                 return self.what_is_wrong(results, passed, source)

@@ -84,7 +84,7 @@ def of_tables():
     yield layer_check, [*layer_check.NEXT.values(), *layer_check.CANNOT.values(), *layer_check.GATES]
     yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]
     yield layer_notes, [layer_notes.NO_DROPOUT, "examples", "heads", "queries", "keys"]
-    yield handed_layer, [*handed_layer.KINDS.values(), *handed_layer.UNFINISHED.values()]
+    yield handed_layer, [*handed_layer.KINDS.values(), *(hint for hint, _ in handed_layer.UNFINISHED.values())]
     yield wrong_attention, [text for text, _ in wrong_attention.wrong_attentions()]
     yield pretrained, pretrained.NAMED_HEADS.values()
     yield num_heads_explorer, num_heads_explorer.NAMES

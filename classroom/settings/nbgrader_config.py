@@ -14,11 +14,12 @@ The learners' kernel must have it, too. Set ``MHA_SOLUTIONS=off`` in the learner
 
 import functools
 import os
+import re
 import sys
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from nbconvert.preprocessors import TagRemovePreprocessor
+from nbconvert.preprocessors import Preprocessor, TagRemovePreprocessor
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds, OverwriteCells, OverwriteKernelspec
@@ -27,9 +28,22 @@ c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader defines 
 os.environ["MHA_SOLUTIONS"] = "off"  # for grading: no worked answers, and nothing is kept of what was tried
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
 c.ClearSolutions.text_stub = "*Your answer, in the place of this line.*"
+
+
+class ForLearners(Preprocessor):
+    """A sheet of exercises is headed so, and has no links to files that learners do not get with it."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        if cell.cell_type == "markdown":
+            text = re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", cell.source)
+            text = re.sub(r", (each )?with an answer that passes its check, and why\.", ".", text)
+            cell.source = text.replace("# Solutions: ", "# Exercises: ")
+        return cell, resources
+
+
 # The text after a check says why the solution is as it is: learners' copies leave it out.
-c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, *GenerateAssignment.preprocessors.default()]
-c.TagRemovePreprocessor.enabled = True
+c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, ForLearners, *GenerateAssignment.preprocessors.default()]
+c.TagRemovePreprocessor.enabled = c.ForLearners.enabled = True
 c.TagRemovePreprocessor.remove_cell_tags = {"reason"}
 WITHOUT_LIBRARY = """
 Nothing was graded: the kernel python3 that nbgrader starts cannot import mha_lib, and everybody would get 0 points.

@@ -51,6 +51,13 @@ def test_learners_are_not_told_why(course, path):
     assert [cell.id for cell in course.released(path.name).cells] == kept
 
 
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_sheet_is_headed_exercises_and_links_to_nothing_that_learners_do_not_get(course, path):
+    texts = [cell.source for cell in course.released(path.name).cells if cell.cell_type == "markdown"]
+    assert texts[0].startswith("# Exercises: ") and "answer that passes" not in texts[0]
+    assert [text for text in texts if re.search(r"\]\((?!https?:)", text)] == []
+
+
 @pytest.fixture(scope="module")
 def grades(course):
     """The points of all learners, None where a hand must give them: {learner: {graded cell: (points, of)}}."""
@@ -58,6 +65,8 @@ def grades(course):
         submit(course, "solved", path, solved)
         submit(course, "wrong", path, wrong)
     submit(course, "unsolved", SOLUTIONS[0], unsolved)
+    first = next(iter(stubs.stubs_from(make_notebooks.read(SOLUTIONS[0]))))
+    submit(course, "all but the first", SOLUTIONS[0], lambda cell: (unsolved if cell.id == first else solved)(cell))
     for damage in DAMAGES:
         submit(course, damage.__name__, DAMAGED, solved, damage)
     submit(course, "no_notebook", DAMAGED, lambda solution: solution.source, lambda notebook: notebook.pop("cells"))
@@ -101,6 +110,12 @@ def test_stubs_get_none(grades):
     assert {cell: grades["unsolved"][cell] for cell in points} == {cell: (0, of) for cell, of in points.items()}
 
 
+def test_an_empty_first_answer_costs_its_own_points_alone(grades):
+    solved_ones = {cell: points for cell, points in grades["solved"].items() if cell[0] == SOLUTIONS[0].stem}
+    lost = {cell for cell, (points, of) in solved_ones.items() if grades["all but the first"][cell] != (points, of)}
+    assert lost == {(SOLUTIONS[0].stem, "transpose-qkv-check")}
+
+
 def test_words_that_nobody_wrote_get_none(grades):
     """Whoever hands in the first notebook alone has answered nothing elsewhere, and no hand is needed."""
     assert {grades["unsolved"][cell] for cell in grades["solved"] if cell[1] in WRITTEN} == {(0, 4), (0, 5)}
@@ -121,6 +136,6 @@ def test_a_mark_given_by_hand_reaches_the_gradebook(course, grades):
     lines = (course.folder / "marks.csv").read_text(encoding="utf-8").splitlines()
     marks = {line.split(",")[3]: float(line.split(",")[-1]) for line in lines[2:]}
     assert marks["solved"] == sum(of for _, of in grades["solved"].values()) - 2
-    assert marks.keys() == grades.keys() - {"wrong", "no_notebook"}
+    assert marks.keys() == grades.keys() - {"wrong", "no_notebook"}  # "all but the first" has no words to wait for
     assert "wrong is left out: an answer waits to be marked by hand" in said
     assert "no_notebook is left out: not graded" in said

@@ -50,11 +50,19 @@ MODULES = {name: name for name in ("math", "itertools", "functools", "random", "
 NOT_OWN = ("site-packages", "dist-packages", "<string>", sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
 
-class NotYetError(Exception):
+class AboutAnswerError(Exception):
+    """Signal what is to be said of a learner's answer; ``about`` names the part that it is about, "" if unknown."""
+
+    def __init__(self, message: str = "", about: str = "") -> None:
+        super().__init__(message)
+        self.about = about
+
+
+class NotYetError(AboutAnswerError):
     """Signal that a learner's answer is not written yet; the message says what is missing."""
 
 
-class MistakeError(Exception):
+class MistakeError(AboutAnswerError):
     """Signal that a learner's answer is wrong; the message says in whole sentences what is wrong."""
 
 
@@ -77,7 +85,7 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     """Call a learner's function on each tuple of arguments in ``trials``, isolated if possible; return the outcomes.
 
     Raises:
-        NotYetError: it returns None or an ellipsis, as an unfilled stub does.
+        NotYetError: it returns None or an ellipsis in every call, as an unfilled stub does.
         MistakeError: it is no function, takes too long, ends its process or changes its arguments in place.
     """
     if not callable(function):
@@ -87,7 +95,12 @@ def run_safely(function: Callable, trials: Sequence[tuple]) -> list[Outcome]:
     for reason in outcomes:
         if isinstance(reason, Exception):
             raise reason
-    return [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    found = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    if found and all(outcome.value is None and outcome.error is None for outcome in found):
+        if prints(function):
+            raise NotYetError(tr("The function returns nothing so far (printing is not returning)."))
+        raise NotYetError(tr("The function returns nothing so far."))
+    return found
 
 
 def can_fork() -> bool:
@@ -165,8 +178,7 @@ def answer_trials(sending: Connection, function: Callable, trials: Sequence[tupl
 def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
     """Call a learner's function with copies of ``arguments``; return its result or error in an ``Outcome``.
 
-    Where it returns nothing, a ``NotYetError`` is returned, not raised, and a ``MistakeError`` where it changes a
-    tensor in place.
+    A ``MistakeError`` is returned, not raised, where it changes a tensor in place.
     """
     given = copy.deepcopy(arguments)
     try:
@@ -193,11 +205,7 @@ def attempt(function: Callable, arguments: tuple) -> Outcome | Exception:
                     what=f"`{name}`" if name else tr("an argument"),
                 )
             )
-    if result is None or result is ...:
-        if prints(function):
-            return NotYetError(tr("The function returns nothing so far (printing is not returning)."))
-        return NotYetError(tr("The function returns nothing so far."))
-    return Outcome(PlainCopy().of(result))
+    return Outcome(None if result is ... else PlainCopy().of(result))
 
 
 class PlainCopy:

@@ -43,6 +43,7 @@ class Verdict:
         evidence: a call that shows it; "" if the text says it all.
         next_step: what to do now.
         inputs, got, expected: arguments of that call, what the answer gave and what it should; None without a call.
+        about: the part of the answer that the text is about; "" if it is not known.
     """
 
     state: str
@@ -52,6 +53,7 @@ class Verdict:
     inputs: tuple | None = field(default=None, repr=False)
     got: Any = field(default=None, repr=False)
     expected: Any = field(default=None, repr=False)
+    about: str = field(default="", repr=False)
 
     def __bool__(self) -> bool:
         return self.state == "right"

@@ -69,6 +69,8 @@ def kind_of(value: Any) -> str:
     """Describe the type of a value in words, such as "a list of 3" or "a tensor of shape (2, 3)"."""
     if type(value) is Foreign:
         return value.kind
+    if value is None:
+        return "None"
     if type(value) is Tensor and not (value.is_meta or value.is_nested):
         shape = tuple(value.shape)
         if value.is_complex():

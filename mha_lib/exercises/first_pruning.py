@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,13 +17,18 @@ from mha_lib.models import find_task, shipped_model
 BEST = 0.915  # accuracy without the best five heads, of all 792 sets, on the test set of notebook 00
 ENOUGH = 0.905
 SHAPE = (2, 6)
+ALL_HEADS = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
 
 
 class Cost:
-    """Hold random costs of removing each head and each pair of heads; called with a list of heads, return their sum."""
+    """Hold random costs of removing each head and each pair of heads; called with a list of heads, return their sum.
 
-    def __init__(self, num_heads: int) -> None:
-        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) - 0.3
+    The costs of pairs are uniform between twice ``lowest`` and twice ``lowest`` + 1: with -2, removing a second head
+    always costs less than nothing.
+    """
+
+    def __init__(self, num_heads: int, lowest: float = -0.3) -> None:
+        single, pairs = torch.rand(num_heads), torch.rand(num_heads, num_heads) + lowest
         self.single, self.pairs = single.tolist(), (pairs + pairs.T).tolist()
 
     def __call__(self, heads: Any) -> float:
@@ -47,10 +53,13 @@ def others_than(head: int, num_heads: int) -> list[int]:
 
 
 @exercise(
-    trials=lambda: [
-        (Cost(num_heads), head, others_than(head, num_heads))
-        for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
-    ],
+    trials=lambda: (
+        [
+            (Cost(num_heads), head, others_than(head, num_heads))
+            for num_heads, head in ((3, 0), (4, 3), (5, 2), (6, 1), (7, 4), (8, 0))
+        ]
+        + [(Cost(6, lowest=-2), 0, others_than(0, 6))]
+    ),
     known=costs_in_words,
     praise="A head covers for another if its removal costs more after the other is removed.",
     idea="Remove each of the others twice: together with `head`, and alone. Compare the differences of the two costs.",
@@ -68,6 +77,12 @@ def others_than(head: int, num_heads: int) -> list[int]:
     return max(others, key=lambda other: cost([head, other]) - cost([other])) -> return others.index(max(others,
         key=lambda other: cost([head, other]) - cost([other]))) => This is the index of the head in `others`. Return the
         head itself.
+    max(others, key=lambda other: cost([head, other]) - cost([other])) -> max((other for other in others if
+        cost([head, other]) > cost([other])), key=lambda other: cost([head, other]) - cost([other]), default=None) ||
+        max((other for other in others if cost([head, other]) > cost([other])), key=lambda other: cost([head, other]) -
+        cost([other]), default=others[0]) || max((other for other in others if cost([head, other]) > cost([other])),
+        key=lambda other: cost([head, other]) - cost([other]), default=0) => The search starts at 0, but all differences
+        may be negative. Start it at −∞, or with the first of `others`.
     """,
 )
 def covering_head(cost, head, others):
@@ -82,10 +97,21 @@ def covering_head(cost, head, others):
 @functools.cache
 def accuracy_without(heads: tuple) -> float:
     """Return the test accuracy of this notebook's trained model when ``heads``, pairs (layer, head), are masked."""
+    return accuracy_on(slice(128, 256), heads)
+
+
+def accuracy_on(rows: slice, heads: Iterable) -> float:
+    """Return the accuracy of this notebook's model on these rows of held-out data when ``heads`` are masked."""
     task, mask = find_task("lookups"), torch.ones(SHAPE)
     for layer, head in heads:
         mask[layer, head] = 0
-    return task.accuracy(shipped_model("lookups"), task.held_out[128:256], head_mask=mask)
+    return task.accuracy(shipped_model("lookups"), task.held_out[rows], head_mask=mask)
+
+
+@functools.cache
+def cheapest_five() -> set[tuple[int, int]]:
+    """Return the five heads that cost least when each is removed alone, on the calibration set of notebook 00."""
+    return set(sorted(ALL_HEADS, key=lambda head: -accuracy_on(slice(0, 128), [head]))[:5])
 
 
 def found_by_greedy_search():
@@ -110,14 +136,15 @@ def five_heads(answer: list) -> str:
     ]
     if got >= ENOUGH:
         return told[0]
-    zero, four, five = ((0, head) in chosen for head in (0, 4, 5))
-    if zero and (four or five):
+    if {(0, 0), (0, 4)} <= chosen:
+        told.append(tr("Heads 0 and 4 of layer 0 cover for each other: keep one of them."))
+    if (0, 5) in chosen:
+        told.append(tr("Head 0 of layer 0 covers for head 5 only in part: keep head 5."))
+    if chosen == cheapest_five():
+        told.append(tr("These five cost least one by one. Measure again after each removal."))
+    if all(layer == 1 for layer, _ in chosen):
         told.append(
-            tr("Heads 0 and 4 of layer 0 cover for each other, and head 0 covers for head 5 in part: keep head 0.")
-        )
-    elif sum(layer for layer, _ in chosen) == 5:
-        told.append(
-            tr("All five are in layer 1. Each of its heads costs little alone, but together they serve *count*.")
+            tr("All five are in layer 1. Each of its heads costs little alone, but together they serve `count < 5`.")
         )
     raise MistakeError(sentences([*told, tr("At least {share} is needed.", share=ENOUGH)]))
 
@@ -130,8 +157,7 @@ def heads_from(answer: Any) -> set[tuple[int, int]]:
     if any(pair is ... for pair in answer):
         raise NotYetError(tr("Put a pair (layer, head) in the place of each `...`."))
     pairs = [tuple(pair) for pair in answer if isinstance(pair, list | tuple)]
-    known = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
-    if len(pairs) != len(answer) or not all(pair in known for pair in pairs):
+    if len(pairs) != len(answer) or not all(pair in ALL_HEADS for pair in pairs):
         raise MistakeError(tr("Five pairs (layer, head) are needed: layer 0 or 1, head 0 to 5, such as (0, 4)."))
     if len(pairs) != 5 or len(set(pairs)) != 5:
         raise MistakeError(tr("Five different heads are needed; these are {count}.", count=len(set(pairs))))

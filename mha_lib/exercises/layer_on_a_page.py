@@ -15,7 +15,7 @@ from mha_lib.models.training import seeded
 from mha_lib.museum.handed_layer import HandedLayer
 from mha_lib.museum.layer_calls import LayerCalls, formula
 from mha_lib.museum.layer_check import stages_in_words
-from mha_lib.museum.wrong_attention import attention, programs
+from mha_lib.museum.wrong_attention import attention, part_of, programs
 
 NAME = "MultiHeadAttention"
 MANY, FEW = 100, 2  # keys and queries that a call with more keys keeps: a page computes slowly
@@ -108,7 +108,7 @@ def rows(trials: list[tuple]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for text, program in programs(formula):
         of = [told(outcome_of(program, trial)) for trial in trials]
-        found.setdefault(str(of), {"text": text, "of": of})
+        found.setdefault(str(of), {"text": text, "part": part_of(text), "of": of})
     right = str([told(outcome_of(formula, trial)) for trial in trials])
     return [row for said, row in found.items() if said != right]
 

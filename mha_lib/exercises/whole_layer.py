@@ -7,7 +7,6 @@ import html
 import inspect
 import linecache
 import math
-import re
 from types import FunctionType
 from typing import Any
 
@@ -22,7 +21,7 @@ from mha_lib.checking.exercise import judged
 from mha_lib.checking.running import MistakeError, NotYetError, run_safely
 from mha_lib.checking.verdict import Page, Verdict
 from mha_lib.exercises import transposing
-from mha_lib.language import english, tr
+from mha_lib.language import tr
 from mha_lib.museum.layer_check import check_layer
 from mha_lib.museum.layer_notes import NO_DROPOUT
 
@@ -38,18 +37,15 @@ AT_HAND = {  # what the source of a kept class may use without defining it
     "transpose_output": transpose_output,
 }
 PROMISES = ("output", "bias", "no_lengths", "weights")  # what a layer must keep; of a tuple no weights can be read
-STEP_OF = {  # words of a verdict, and the step that they are about; the first that is found counts
-    "could not be made|`__init__`|has no W_|with(out)? `bias": 1,
-    "without valid_lens": 3,
-    "weights that it reports|reports no weights": 5,
-    "a call returns|returns nothing": 6,
-    "`head_mask`|with head_mask|the gates|a gate other": 8,
-    "dropout|dropped|same call|in training": 7,
-    "unpack|transpose the last two axes": 4,
-    "merge|W_o": 6,
-    "divided|head size|softmax|averaged|causal|overflow|blocks": 4,
-    "length|mask|padding|valid": 3,
-    "": 2,
+STEP_OF = {  # part of a layer that a verdict is about → the step of notebook 00 in which it is written
+    "init": 1,
+    "projections": 2,
+    "lengths": 3,
+    "scores": 4,
+    "reported weights": 5,
+    "output": 6,
+    "dropout": 7,
+    "head_mask": 8,
 }
 accepted: list[type] = []  # the class that was accepted last in this kernel
 
@@ -84,13 +80,15 @@ class CompleteAttention(nn.Module):
 
 @judged(
     right=CompleteAttention,
-    idea="Each line of `forward` is one of the steps 2 to 6, and most call a function that you have written.",
+    idea="Each line of `forward` is one of the steps 2 to 6. `transpose_qkv`, `masked_softmax` and `transpose_output` "
+    "are at hand.",
     begin="Begin with `__init__`: keep the number of heads, and make the four linear layers.",
 )
 def layer_by_formula(Layer: type[nn.Module]) -> Verdict:
     """Check a learner's multi-head attention class: its output, valid lengths, and the attention weights it stores.
 
-    The class is made by Layer(num_hiddens, num_heads, bias=…) and called with (queries, keys, values, valid_lens).
+    The class is made by Layer(num_hiddens, num_heads, bias=…), with or without a dropout rate, and called
+    with (queries, keys, values, valid_lens).
     """
     verdict = with_steps(Layer, head_mask=False)
     if not verdict:
@@ -126,18 +124,36 @@ def with_steps(Layer: Any, head_mask: bool) -> Verdict:
     if not getattr(Layer.forward, "__code__", with_steps.__code__).co_names:
         raise NotYetError(tr("Put your code in the place of the dots, then run both cells."))
     promises = PROMISES + ("dropout",) * head_mask
+    if not takes_dropout(Layer):
+        if head_mask:
+            raise NotYetError(
+                tr("Step {step}: {text}", step=7, text=tr("`__init__` takes no `dropout`. Add it behind `num_heads`."))
+            )
+        Layer = with_ignored_dropout(Layer)
     verdict = check_layer(Layer, head_mask=head_mask, promises=promises)
-    if verdict:
+    if verdict.about == "head_mask" and not (earlier := check_layer(Layer, promises=promises)):
+        verdict = earlier
+    if verdict or verdict.about not in STEP_OF:
         return verdict
-    step = step_of(verdict)
-    if step == 8 and not (earlier := check_layer(Layer, promises=promises)):
-        verdict, step = earlier, step_of(earlier)
-    return dataclasses.replace(verdict, text=tr("Step {step}: {text}", step=step, text=verdict.text))
+    text = tr("Step {step}: {text}", step=STEP_OF[verdict.about], text=verdict.text)
+    return dataclasses.replace(verdict, text=text)
 
 
-def step_of(verdict: Verdict) -> int:
-    """Return which step, 1 to 8, of writing an attention class the message of ``verdict`` is about."""
-    return next(step for words, step in STEP_OF.items() if re.search(words, english(verdict.text), re.I))
+def takes_dropout(Layer: type) -> bool:
+    """Return whether a class can be made with a third argument that is not ``bias``, as a dropout rate is."""
+    kinds = inspect.Parameter
+    parameters = [p for p in inspect.signature(Layer).parameters.values() if p.kind != kinds.VAR_KEYWORD]
+    names = [p.name for p in parameters if p.kind != kinds.KEYWORD_ONLY or p.name == "dropout"]
+    return len(names) != 2 and names[2:] != ["bias"]
+
+
+def with_ignored_dropout(Layer: Any) -> type[nn.Module]:
+    """Return a subclass of ``Layer`` that is made with a dropout rate as well, and does not hand it on."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, **options):
+        Layer.__init__(self, num_hiddens, num_heads, **options)
+
+    return type(Layer.__name__, (Layer,), {"__init__": __init__})
 
 
 def require_fewer_heads(Layer: type[nn.Module]) -> None:

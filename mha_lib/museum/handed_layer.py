@@ -18,18 +18,34 @@ SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
 NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
-UNFINISHED = {  # error of a class that is half written, with its line → what to write next
-    r"before Module.__init__\(\) call": "`super().__init__()` is missing: it is the first line of `__init__`.",
-    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b": "`self.{0}` is used, and `__init__` does not set "
-    "it.",
-    r"'tuple' (object|and)|and 'tuple'|not tuple": "A function that returns a pair gives a tuple. Unpack it, as in "
-    "`heads, weights = attention(…)`.",
-    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": "Give `forward` these "
-    "arguments, or hand over `call`. {call}",
-    "cannot be multiplied|Expected size for first two": "In `A @ B`, the last axis of A is as long as the last but one "
-    "of B: for the scores, transpose the last two axes of the keys.",
-    r"'NoneType' object": "An argument that is left out is None. {call}",
-    r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": "Merge the heads, and apply W_o.",
+UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
+    r"before Module.__init__\(\) call": (
+        "`super().__init__()` is missing: it is the first line of `__init__`.",
+        "init",
+    ),
+    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b": (
+        "`self.{0}` is used, and `__init__` does not set it.",
+        "init",
+    ),
+    r"'tuple' (object|and)|and 'tuple'|not tuple": (
+        "A function that returns a pair gives a tuple. Unpack it, as in `heads, weights = attention(…)`.",
+        "scores",
+    ),
+    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": (
+        "Give `forward` these arguments, or hand over `call`. {call}",
+        "",
+    ),
+    "Expected size for first two": (
+        "In `A @ B`, the last axis of A is as long as the last but one of B: for the scores, transpose the last two "
+        "axes of the keys.",
+        "scores",
+    ),
+    "cannot be multiplied": (
+        "In `A @ B`, the last axis of A is as long as the last but one of B. Print both shapes.",
+        "",
+    ),
+    r"'NoneType' object": ("An argument that is left out is None. {call}", ""),
+    r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": ("Merge the heads, and apply W_o.", "output"),
 }
 
 
@@ -50,10 +66,11 @@ class HandedLayer:
         self.residual, self.gated = residual, head_mask
         (outcome,) = run_safely(self.makes, [()])
         if outcome.error:
-            raise NotYetError(in_words(tr("The layer could not be made"), outcome.error, outcome.line))
+            raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
         self.heads, errors, of_forward = outcome.value
         if not self.heads:
-            raise NotYetError(in_words(tr("The layer could not be made"), *errors[0]))
+            error, line = errors[0]
+            raise in_words(tr("The layer could not be made"), error, line, about="init")
         names = of_forward if call is None else parameters_of(call)
         names = names if call is None or "*inputs" in names else names[1:]
         names = [name for name in names if name != "head_mask"]
@@ -115,7 +132,7 @@ class HandedLayer:
             got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
         got = getattr(got, "last_hidden_state", got)
         if got is None:
-            raise NotYetError(tr("`forward` returns nothing so far: `return` the output."))
+            raise NotYetError(tr("`forward` returns nothing so far: `return` the output."), "output")
         if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
             words = {"shape": tuple(inputs[0].shape), "given": kind_of(got)}
             raise ValueError(tr("the output must be a tensor of shape {shape}, got {given}", **words))
@@ -157,7 +174,7 @@ class HandedLayer:
         for name, (W, _) in zip(NAMES, found, strict=False):
             if not isinstance(W, Tensor) or W.dim() != 2:
                 told = "{name} from `matrices` must be a matrix or an nn.Linear, this is {given}."
-                raise NotYetError(tr(told, name=name, given=kind_of(W)))
+                raise NotYetError(tr(told, name=name, given=kind_of(W)), "init")
         return found
 
     def stores_in_out(self, layer: Any) -> bool:
@@ -177,10 +194,12 @@ class HandedLayer:
                 W = W.T if W.shape[0] == size else W
                 groups = len(W) * num_heads // size
                 if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
-                    raise NotYetError(f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.")
+                    raise NotYetError(
+                        f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init"
+                    )
                 W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
             if W.shape != (size, size):
-                raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.")
+                raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
             matrices.append(W)
             biases[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
         return matrices, {**biases, "w_v": w_v[0]}, groups
@@ -237,17 +256,21 @@ def parameters_of(function: Callable) -> list[str]:
     return [p.name for p in named if p.default is p.empty or re.search("len|head_mask", p.name)]
 
 
-def in_words(what: str, error: Sequence[str], line: str, call: str = "") -> str:
-    """Describe an error in a sentence: what failed, the error, the learner's line, and a hint if there is one."""
+def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:
+    """Describe an error in a sentence: what failed, the error, the learner's line, and a hint if there is one.
+
+    The result is a ``MistakeError`` that knows which part the hint, or else ``about``, names.
+    """
     said = ": ".join(filter(None, error)).rstrip(".")
     seen = f"{said} at “{line}”" if line else said
     hints = [
-        tr(hint, *found.groups(), call=call)
-        for pattern, hint in UNFINISHED.items()
+        (tr(hint, *found.groups(), call=call), part)
+        for pattern, (hint, part) in UNFINISHED.items()
         if (found := re.search(pattern, seen))
     ]
     told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
-    return sentences([tr(told, what=what, error=said, line=line), *hints[:1]])
+    hint, part = hints[0] if hints else ("", about)
+    return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
 
 
 def by_name(layer: Any) -> Sequence[Any]:
@@ -263,7 +286,7 @@ def by_name(layer: Any) -> Sequence[Any]:
             "`matrices=lambda layer: ({names})`."
         )
         words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
-        raise NotYetError(tr(told, **words))
+        raise NotYetError(tr(told, **words), "init")
     return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
 
 

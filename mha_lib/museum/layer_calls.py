@@ -23,7 +23,7 @@ STAGES: dict[
     "large scores": [(1, 3, 3, 2, 2, None, 30)],
     "many keys": [(1, 300, 300, 2, 3, None, 1)],
 }
-SHARED = ("different sequences", "one memory for keys and values", "one sequence for all three")
+SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
 def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
@@ -61,7 +61,7 @@ class LayerCalls:
         every = [outcome for stage in self.got.values() for outcome in stage]
         for outcome in every:
             if outcome.error:
-                raise NotYetError(in_words(tr("The layer could not be made"), outcome.error, outcome.line))
+                raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
         self.shares = any(outcome.value[3][0] < outcome.value[0][8] for outcome in every)
         self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
 

@@ -29,7 +29,7 @@ from mha_lib.models.training import seeded
 from mha_lib.museum.handed_layer import KINDS, HandedLayer, in_words
 from mha_lib.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
 from mha_lib.museum.layer_notes import PROMISES, notes_on
-from mha_lib.museum.wrong_attention import programs
+from mha_lib.museum.wrong_attention import part_of, programs
 
 __all__ = ["assert_layer", "check_layer"]
 
@@ -51,14 +51,60 @@ CANNOT = {  # what is tried of a layer with the right output → what is said wh
     "gates": "It cannot be called with head_mask",
     "notes": "In training it cannot be called",
 }
-GATES: dict[str, Callable[[Tensor, int], Tensor]] = {  # what is said of wrong gates → a factor for each column of W_o
-    "`head_mask` has no effect.": lambda gates, size: torch.ones(len(gates) * size),
-    "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head gets "
-    "several gates.": lambda gates, size: gates.repeat(size),
-    "The gates are in reverse order.": lambda gates, size: gates.flip(0).repeat_interleave(size),
-    "The gates act twice.": lambda gates, size: gates.square().repeat_interleave(size),
-    "A gate other than 0 counts as 1.": lambda gates, size: (gates != 0).float().repeat_interleave(size),
-    "The gates are inverted: 0 keeps a head.": lambda gates, size: (1 - gates).repeat_interleave(size),
+PART_OF = {  # promise, or what is tried of a layer with the right output → the part of the layer that it is about
+    "bias": "init",
+    "no_lengths": "lengths",
+    "weights": "reported weights",
+    "output": "output",
+    "dropout": "dropout",
+    "gates": "head_mask",
+}
+
+
+def gated_columns(trial: tuple, factors: Tensor) -> Tensor:
+    """Return the output of ``formula`` where each column of W_o is multiplied by one of ``factors``."""
+    return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
+
+
+def gated_scores(trial: tuple, factors: Tensor) -> Tensor:
+    """Return the output of ``formula`` where each feature of the projected queries is multiplied by a factor."""
+    given = trial[9] | {"b_q": trial[9]["b_q"] * factors}
+    return formula(*(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given))
+
+
+def gated_by_example(trial: tuple, gates: Tensor) -> Tensor:
+    """Return the output of ``formula`` where (batch, heads) take their factors in the order (heads, batch)."""
+    batch_size, size = len(trial[0]), trial[7].shape[1] // len(gates)
+    own = gates.repeat_interleave(batch_size).view(batch_size, -1).repeat_interleave(size, 1)
+    return torch.stack([gated_columns(trial, factors)[example] for example, factors in enumerate(own)])
+
+
+GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of a wrong head_mask → what it computes
+    "`head_mask` has no effect.": lambda trial, gates, size: formula(*trial),
+    "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head is "
+    "multiplied by several numbers.": lambda trial, gates, size: gated_columns(trial, gates.repeat(size)),
+    "`head_mask` is repeated in the wrong order for batch and heads (`repeat_interleave` for `repeat`): a head is "
+    "multiplied by another head's number.": lambda trial, gates, size: gated_by_example(trial, gates),
+    "`head_mask` is applied behind `W_o`, where features no longer belong to heads.": (
+        lambda trial, gates, size: formula(*trial) * gates.repeat_interleave(size)
+    ),
+    "`head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong order.": (
+        lambda trial, gates, size: formula(*trial) * gates.repeat(size)
+    ),
+    "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
+    "outputs.": (lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))),
+    "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(
+        trial, gates.flip(0).repeat_interleave(size)
+    ),
+    "`head_mask` is applied twice.": lambda trial, gates, size: gated_columns(
+        trial, gates.square().repeat_interleave(size)
+    ),
+    "A number other than 0 in `head_mask` counts as 1.": lambda trial, gates, size: gated_columns(
+        trial, (gates != 0).float().repeat_interleave(size)
+    ),
+    "`head_mask` is inverted: 0 keeps a head.": lambda trial, gates, size: gated_columns(
+        trial, (1 - gates).repeat_interleave(size)
+    ),
 }
 
 
@@ -101,9 +147,9 @@ def check_layer(
         with seeded(0):
             return LayerCheck(HandedLayer(make, call, matrices, residual, head_mask), asked).verdict()
     except NotYetError as reason:
-        return Verdict("not yet", reason.args[0])
+        return Verdict("not yet", reason.args[0], about=reason.about)
     except MistakeError as mistake:
-        return Verdict("wrong", mistake.args[0])
+        return Verdict("wrong", mistake.args[0], about=mistake.about)
     except Exception as surprise:
         error = ": ".join(filter(None, error_in_words(surprise)))
         return Verdict("not yet", tr("The check itself failed, which says nothing of the layer: {error}.", error=error))
@@ -139,9 +185,7 @@ class LayerCheck:
         every = [result for results in stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
-            raise NotYetError(
-                in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
-            )
+            raise in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
         if wrong:
             return self.what_is_wrong(readings, stages, wrong)
         is_causal, in_out = "causal" in way, "in_out" in way
@@ -149,11 +193,12 @@ class LayerCheck:
         outcomes = run_safely(functools.partial(self.tried, is_causal, in_out), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome.error:
-                error = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
+                mistake = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
-                    told = tr("Dropout and weights could not be examined: {error}", error=error)
+                    told = tr("Dropout and weights could not be examined: {error}", error=mistake.args[0])
                     return self.praise(stages, [("", True, told)], way)
-                raise NotYetError(sentences([tr("The output is right."), error]))
+                told = sentences([tr("The output is right."), mistake.args[0]])
+                raise MistakeError(told, PART_OF.get(name, ""))
             if name == "gradient" and outcome.value:
                 told = "The output is right, but no gradient reaches {names}: it cannot learn."
                 return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
@@ -173,7 +218,8 @@ class LayerCheck:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
-            return Verdict("wrong", sentences([tr("The output is right."), broken[first]]))
+            told = sentences([tr("The output is right."), broken[first]])
+            return Verdict("wrong", told, about=PART_OF.get(first, ""))
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
         kind = tr(KINDS[self.handed.num_inputs])
@@ -190,22 +236,23 @@ class LayerCheck:
             tr("one head"): 1 in self.handed.heads,
         }
         unchecked = [name for name, checked in missing.items() if not checked]
-        tried = listed([tr("gradients"), *[tr("gates")] * self.handed.gated, stages_in_words(stages)])
+        tried = listed([tr("gradients"), *["`head_mask`"] * self.handed.gated, stages_in_words(stages)])
         said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
         return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
     def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
         """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
         known, first = programs(formula), wrong_in(stages[wrong[0]])[0]
-        border, name = border_of(stages, wrong), ""
+        border, name, part = border_of(stages, wrong), "", ""
         for _, read in readings:
             every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-            name = name or next((tr(text) for text, program in known if explains(program, every)), "")
+            if not name and (text := next((text for text, program in known if explains(program, every)), "")):
+                name, part = tr(text), part_of(text)
         step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
             name = tr("The layer keeps something from an earlier call, such as its mask.")
         if not name and run_safely(self.calls.is_random, [()])[0].value:
-            name = tr("In evaluation, the same call gives another output each time.")
+            name, part = tr("In evaluation, the same call gives another output each time."), "dropout"
             step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
@@ -213,7 +260,7 @@ class LayerCheck:
             step = tr(ROOM) if wrong == ["many keys"] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
             told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
-            return Verdict("not yet", sentences([border, tr(told, **words)]), next_step=step)
+            return Verdict("wrong", sentences([border, tr(told, **words)]), next_step=step)
         if not name:
             alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
             told = "In some calls, but not in all, it looks like this: {alike}"
@@ -222,7 +269,7 @@ class LayerCheck:
         first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
         evidence = sentences([border, example_in_words(first)])
         trial = first.trial
-        return Verdict("wrong", name, evidence, step, inputs=trial, got=first.got.value, expected=first.right)
+        return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
 
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
@@ -230,7 +277,7 @@ class LayerCheck:
             return ""
         lengths = ", valid_lens" * self.handed.masks
         if not any(", " in label for label in wrong):
-            told = "If keys and values are one memory, hand it over with `call=lambda layer, x, memory{lengths}: …`."
+            told = "If keys and values are one sequence, hand it over with `call=lambda layer, x, memory{lengths}: …`."
             return tr(told, lengths=lengths)
         for read in (stages, self.calls.results(causal)):
             first, bad = "several heads", wrong_stages(read)
@@ -244,14 +291,10 @@ class LayerCheck:
 def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
     """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
     size = trial[7].shape[1] // len(gates)
-
-    def with_factors(factors: Tensor) -> Tensor:
-        return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
-
-    right = with_factors(gates.repeat_interleave(size))
+    right = gated_columns(trial, gates.repeat_interleave(size))
     if (place := first_difference(output, right)) is None:
         return None
-    same = [text for text, gate in GATES.items() if first_difference(output, with_factors(gate(gates, size))) is None]
+    same = [text for text, gated in GATES.items() if first_difference(output, gated(trial, gates, size)) is None]
     name = tr(same[0]) if same else tr("Right without `head_mask`, wrong with it.")
     evidence = tr(
         "With head_mask {gates}, the output at {place} is {own} instead of {right}.",
@@ -261,7 +304,7 @@ def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
         right=f"{right[tuple(place)].item():.4g}",
     )
     step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
-    return Verdict("wrong", name, evidence, step, inputs=trial, got=output, expected=right)
+    return Verdict("wrong", name, evidence, step, trial, output, right, PART_OF["gates"])
 
 
 def wrong_in(results: Iterable[Result]) -> list[Result]:

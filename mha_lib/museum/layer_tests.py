@@ -267,7 +267,7 @@ def verdict(implementation: Implementation, tests: Mapping[str, Test] = TESTS) -
     first = report.caught_by[0]
     seen = report.findings[first] or ""
     if seen.startswith(RAISES) and seen in [report.findings[test] for test in tests if "reference" in test]:
-        return Verdict("not yet", f"The tests could not run it: {seen}.")
+        return Verdict("wrong", f"The tests could not run it: {seen}.")
     return Verdict("not yet", f"Still caught by: {', '.join(report.caught_by)}. ({first}: {seen})")
 
 

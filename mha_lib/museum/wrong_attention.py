@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F  # noqa: F401 (mistakes use it)
 
 from mha_lib.attention import masked_softmax, merge_heads, split_heads
-from mha_lib.checking.edits import rows_of, with_edits
+from mha_lib.checking.edits import rows_of, source_of_answer, with_edits
 
 
 def attention(
@@ -35,6 +35,14 @@ def attention(
     if only_weights:
         return weights
     return merge_heads(weights @ V) @ W_o.T + b_o
+
+
+@functools.cache
+def part_of(text: str) -> str:
+    """Return the part of a layer that the known mistake with this message is in: where its first edit is made."""
+    source, edits = source_of_answer(attention), next(edits for told, edits in rows_of(MISTAKES) if told == text)
+    first = source.index(next(iter(edits)))
+    return [part for mark, part in PARTS.items() if source.index(mark) <= first][-1]
 
 
 @functools.cache
@@ -89,6 +97,12 @@ def by_length(valid, descending):
     return valid[valid[:, 0, -1].sum(-1).argsort(descending=descending)]
 
 
+PARTS = {  # where a part of the layer begins in ``attention``, in its order → the name of the part
+    "matrices =": "projections",
+    "scores =": "scores",
+    "attn_mask=": "lengths",
+    "return merge_heads": "output",
+}
 # What mistakes replace, or put there.
 SPLIT, MERGED = "split_heads(X @ W.T + b, num_heads)", "merge_heads(weights @ V)"
 WEIGHTS, ROOT = "masked_softmax(scores, attn_mask=valid)", "math.sqrt(Q.shape[-1])"
@@ -161,8 +175,9 @@ MISTAKES = f"""
         mask is inverted: the masked keys take part, and the valid keys do not.
     attn_mask=valid -> attn_mask=F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
     attn_mask=valid -> attn_mask=F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
-    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The masks
-        are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each other's.
+    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The
+        valid lengths are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get
+        each other's.
     attn_mask=valid -> attn_mask=valid.flip(0) => The examples' masks are in reverse order.
     attn_mask=valid -> attn_mask=valid[:1].expand_as(valid) => All examples get the first one's mask.
     attn_mask=valid -> attn_mask=valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's mask.

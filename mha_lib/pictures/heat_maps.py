@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_lib.language import tr
+from mha_lib.language import listed, tr
 from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
 
@@ -165,9 +165,9 @@ def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str
         query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
         holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
-        named = f"{title}: " if title else ""
-        parts.append(f"{named}{queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}")
-    links = "; ".join([*parts, "…"] if len(weights) > 4 else parts)
+        link = f"{queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}"
+        parts.append(listed([title, link] if title else [link], ": "))
+    links = listed([*parts, "…"] if len(weights) > 4 else parts, "; ")
     if len(weights) > 4:
         return tr("Strongest link, query → key: {links}", links=links)
     return tr("Strongest link, query → key: {links}.", links=links)

@@ -95,7 +95,7 @@ def curves_and_chance(
     panel.set_xticks(list(x))
     finish_axes(panel, x_label, y_label)
     ends = {name: f" ± {errors[name][-1]:.2f}" if errors else "" for name in curves}
-    last = "; ".join(f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items())
+    last = listed((f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items()), "; ")
     words = {"x": x[-1], "curves": last, "low": f"{low[-1]:.2f}", "high": f"{high[-1]:.2f}"}
     reading = tr("At {x}: {curves}; random orders {low} to {high}.", **words)
     words = {"y": y_label, "x": x_label, "curves": listed(curves)}

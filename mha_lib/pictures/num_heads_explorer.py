@@ -6,7 +6,7 @@ import torch
 import traitlets
 from torch import Tensor
 
-from mha_lib.language import sentences, tr
+from mha_lib.language import listed, sentences, tr
 from mha_lib.models.heads_needed import HEAD_COUNTS, NUM_MESSAGES, SEEDS, heads_needed
 from mha_lib.models.neighbours import NUM_HIDDENS, SHIFTS, held_out_rows
 from mha_lib.models.one_head import NUM_TOKENS
@@ -120,7 +120,7 @@ class NumHeadsExplorer(LivePicture):
             keys=NUM_TOKENS,
         )
         every = tr("By num_heads: {shares}.", shares=", ".join(f"{heads} {right}" for heads, right in rights.items()))
-        means = "; ".join(f"{tr('head {head}', head=head)} {name}" for head, name in enumerate(jobs))
+        means = listed((f"{tr('head {head}', head=head)} {name}" for head, name in enumerate(jobs)), "; ")
         return canvas, sentences([state, every, tr("Mean weights: {heads}.", heads=means)]), state
 
     def _draw_bars(self, canvas: Canvas) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import traitlets
 
+from mha_lib.language import listed, tr
 from mha_lib.language import sentences as as_text
-from mha_lib.language import tr
 from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
 from mha_lib.pictures.heat_maps import draw_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
@@ -108,12 +108,16 @@ class SentenceExplorer(LivePicture):
         own = weights[self.layer, self.head]
         most, head = int(own.argmax()), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
         looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({own[most]:.2f})"
-        titles = looks, f"{head}: {tr(name)}" if name else head
+        titles = looks, listed([head, tr(name)], ": ") if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
         shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
-        alt = [f"{one.sentence}. {head}, {looks}.", tr("All weights: {weights}.", weights=shown)]
+        alt = [
+            f"{one.sentence}.",
+            tr("{sentence}.", sentence=listed([head, looks])),
+            tr("All weights: {weights}.", weights=shown),
+        ]
         hint = tr("Darker is more weight; below, all heads from the same word.")
-        return canvas, as_text(alt), as_text([f"{head}: {looks}.", hint])
+        return canvas, as_text(alt), as_text([tr("{sentence}.", sentence=listed([head, looks], ": ")), hint])
 
 
 def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:

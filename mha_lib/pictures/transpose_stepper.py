@@ -9,7 +9,7 @@ import traitlets
 from torch import Tensor
 
 from mha_lib.attention.shape_trace import AXES, RIGHT, Step, read_tag, spell_out, tagged_tokens, trace_heads
-from mha_lib.language import sentences, tr
+from mha_lib.language import listed, sentences, tr
 from mha_lib.pictures.heat_maps import in_lines
 from mha_lib.pictures.live import LivePicture, Place, choice
 from mha_lib.pictures.picture import PAD, Canvas
@@ -76,7 +76,7 @@ class TransposeStepper(LivePicture):
         address = tr("A colour is a head; {address}.", address=spell_out(tables[-1][1][-1][-1][-1]))
         caption = sentences([state, wrong if count else "", address])
         orders = {"X": self.steps()[0].tensor, tr("now"): step.tensor}
-        return draw_tables(step, orders), sentences([state, tr("Rows: {rows}.", rows="; ".join(rows))]), caption
+        return draw_tables(step, orders), sentences([state, tr("Rows: {rows}.", rows=listed(rows, "; "))]), caption
 
 
 def draw_tables(step: Step, orders: Mapping[str, Tensor] | None = None) -> Canvas:

@@ -34,3 +34,43 @@ def test_an_index_in_place_of_the_head_is_named():
         return more.index(max(more))
 
     assert "index" in exercises.covering_head(covering_head).text
+
+
+@pytest.mark.parametrize("at_first", [None, "the first", 0])
+def test_a_search_that_starts_at_0_is_refused(at_first):
+    def covering_head(cost, head, others):
+        most, found = 0, others[0] if at_first == "the first" else at_first
+        for other in others:
+            if cost([head, other]) - cost([other]) > most:
+                most, found = cost([head, other]) - cost([other]), other
+        return found
+
+    verdict = exercises.covering_head(covering_head)
+    assert verdict.state == "wrong" and verdict.text.startswith("The search starts at 0"), verdict
+
+
+PASSING = [[(0, removed), (1, 0), (1, 1), (1, 2), (1, last)] for removed in (0, 4) for last in (3, 5)]
+
+
+@pytest.mark.parametrize("five", PASSING)  # of all 792 choices, and of the 396 with three heads of layer 1 or more
+def test_the_four_choices_that_are_good_enough_pass(five):
+    assert exercises.five_heads(five)
+
+
+@pytest.mark.parametrize(
+    ("removed", "told"),
+    [
+        ([(0, 0), (0, 4)], {"keep one of them"}),
+        ([(0, 0), (0, 5)], {"keep head 5"}),
+        ([(0, 4), (0, 5)], {"keep head 5"}),
+        ([(0, 0), (1, 3)], set()),
+    ],
+)
+def test_a_choice_is_told_nothing_that_a_good_one_contradicts(removed, told):
+    text = exercises.five_heads([*removed, (1, 0), (1, 4), (1, 5)]).text
+    assert {words for words in ("keep one of them", "keep head 5", "keep head 0") if words in text} == told
+
+
+def test_the_five_cheapest_heads_of_the_table_are_told_to_measure_again():
+    text = exercises.five_heads([(1, 1), (0, 0), (1, 2), (1, 3), (1, 5)]).text
+    assert "These five cost least one by one. Measure again after each removal." in text and "0.893" in text

@@ -35,6 +35,9 @@ WRONG = {  # number of the step that is named → what is replaced in the comple
     "Step 4: p of all heads": (SCALE, "math.sqrt(self.W_o.in_features // h)"),
     "Step 1: bias of one map": ("nn.Linear(num_hiddens, num_hiddens, bias=bias)\n        self.W_v",
                                 "nn.Linear(num_hiddens, num_hiddens)\n        self.W_v"),
+    "Step 6: keys averaged": ("torch.bmm(self.dropout(weights), V)", "torch.bmm(self.dropout(weights), K)"),
+    "Step 4: softmax over queries": ("masked_softmax(scores, valid_lens)", "scores.softmax(1)"),
+    "Step 6: no W_o": (MERGED, "transpose_output(heads, h)"),
     "Step 5: weights after dropout": ("= weights.unflatten", "= self.dropout(weights).unflatten"),
 }  # fmt: skip
 
@@ -110,14 +113,17 @@ def nothing_accepted(monkeypatch):
     monkeypatch.setattr(kept_work, "this_sitting", {})
 
 
-def written(old="", new=""):
-    """A class as a learner writes it in a cell, with one change in the complete one."""
-    assert SOURCE.count(old) >= 1
-    namespace, name = dict(whole_layer.AT_HAND), f"<cell of a notebook {hash((old, new))}>"
-    source = SOURCE.replace("CompleteAttention", "MultiHeadAttention").replace(old, new) if old else SOURCE
+def written(*changes):
+    """A class as a learner writes it in a cell, with changes in the complete one: pairs, or an old and a new text."""
+    changes = [changes] if changes and isinstance(changes[0], str) else changes
+    namespace, name = dict(whole_layer.AT_HAND), f"<cell of a notebook {hash(tuple(changes))}>"
+    source = SOURCE.replace("CompleteAttention", "MultiHeadAttention") if changes else SOURCE
+    for old, new in changes:
+        assert source.count(old) >= 1
+        source = source.replace(old, new)
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     exec(compile(source, name, "exec"), namespace)
-    return namespace["MultiHeadAttention" if old else "CompleteAttention"]
+    return namespace["MultiHeadAttention" if changes else "CompleteAttention"]
 
 
 @pytest.mark.parametrize("Layer", [CompleteAttention, ByEinsum, HeadByHead])
@@ -138,7 +144,8 @@ def test_a_wrong_class_is_told_its_step_and_not_given_back(what):
 def test_an_error_is_told_with_its_step_and_what_to_write(begins):
     old, new, said = UNFINISHED[begins]
     verdict = exercises.layer_by_formula(written(old, new))
-    assert verdict.state == "not yet" and verdict.text.startswith(begins) and said in verdict.text
+    assert verdict.state == ("not yet" if "so far" in begins else "wrong"), verdict
+    assert verdict.text.startswith(begins) and said in verdict.text
     assert "`self.reshape`" not in verdict.text
 
 
@@ -146,6 +153,59 @@ def test_an_error_is_told_with_its_step_and_what_to_write(begins):
 def test_a_promise_that_is_not_kept_is_told_in_one_sentence(text):
     verdict = exercises.layer_by_formula(written(*SAID[text]))
     assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+BEHIND = "return self.W_o(transpose_output(heads, h)) * (1 if head_mask is None else head_mask.{}(Q.shape[-1]))"
+HEAD_MASKS = {  # what is said → what is replaced in the complete class
+    "Step 8: `head_mask` is applied behind `W_o`, where features no longer belong to heads.": [
+        ("if head_mask is not None", "if False"),
+        (f"return {MERGED}", BEHIND.format("repeat_interleave")),
+    ],
+    "Step 8: `head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong "
+    "order.": [("if head_mask is not None", "if False"), (f"return {MERGED}", BEHIND.format("repeat"))],
+    "Step 8: `head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
+    "outputs.": [
+        ("if head_mask is not None", "if False"),
+        ("weights = masked_softmax(scores,", "g = torch.ones(h) if head_mask is None else head_mask\n"
+         "        weights = masked_softmax(scores * g.repeat(len(queries)).view(-1, 1, 1),"),
+    ],
+    "Step 8: `head_mask` is repeated in the wrong order for batch and heads (`repeat_interleave` for `repeat`): a head "
+    "is multiplied by another head's number.": [("head_mask.repeat(", "head_mask.repeat_interleave(")],
+    "Step 8: `head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head is "
+    "multiplied by several numbers.": [(GATED, LATER)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HEAD_MASKS)
+def test_a_wrong_head_mask_is_named(text):
+    verdict = exercises.layer_with_head_mask(written(*HEAD_MASKS[text]))
+    assert (verdict.state, verdict.text) == ("wrong", text)
+
+
+def test_a_mistake_that_is_not_known_is_told_without_a_step():
+    for change in (("weights = masked_softmax(scores, valid_lens)", "weights = masked_softmax(scores, valid_lens)[0]"),
+                   (MERGED, f"{MERGED} + 0.1 * queries.sin()"),
+                   (SCALE, "math.sqrt(h + 1.7)")):  # fmt: skip
+        verdict = exercises.layer_by_formula(written(change))
+        assert verdict.state == "wrong" and "Step" not in verdict.text, verdict
+
+
+def test_the_code_of_a_line_that_raises_names_no_step():
+    verdict = exercises.layer_by_formula(written((f"return {MERGED}", "return self.W_o(padding_mask_of_dropout)")))
+    assert verdict.state == "wrong" and verdict.text.startswith("The layer could not be called: NameError"), verdict
+
+
+@pytest.mark.parametrize("signature", ["num_heads, bias=False", "num_heads, *, bias=False", "num_heads"])
+def test_the_first_step_asks_for_no_dropout_in_the_signature_and_the_second_does(signature):
+    changes = [("num_heads, dropout=0.0, bias=False", signature), ("nn.Dropout(dropout)", "nn.Identity()")]
+    Layer = written(*changes, *[("bias=bias", "bias=False")] * (signature == "num_heads"))
+    verdict = exercises.layer_by_formula(Layer)
+    if signature == "num_heads":
+        assert verdict.text.startswith("Step 1: The output is right. With `bias=True` the layer cannot be made")
+    else:
+        assert verdict, verdict
+    text = exercises.layer_with_head_mask(Layer).text
+    assert text == "Step 7: `__init__` takes no `dropout`. Add it behind `num_heads`."
 
 
 def test_dropout_is_no_matter_of_the_first_step():

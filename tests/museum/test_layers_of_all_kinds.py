@@ -275,5 +275,5 @@ def test_a_layer_that_is_right_for_shared_sequences_is_told_how_to_hand_it_over(
 def test_a_layer_that_raises_with_several_heads_is_not_yet_and_the_border_is_said():
     broken = variant(split=lambda self, X: X.view(len(X), self.heads, X.shape[1], X.shape[2]))
     verdict = check_layer(broken)
-    assert verdict.state == "not yet" and "Right with one head; wrong with several heads" in verdict.text
+    assert verdict.state == "wrong" and "Right with one head; wrong with several heads" in verdict.text
     assert "RuntimeError" in verdict.text and verdict.next_step.startswith("Check how the features are split")
