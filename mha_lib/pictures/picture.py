@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from mha_lib.language import chosen, lang, sentences, tr
 from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
+from mha_lib.pictures.told import rounded
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
 FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges
@@ -245,7 +246,7 @@ def short(weight: float) -> str:
 
 def signed(number: float, digits: int = 2) -> str:
     """Format a number with ``digits`` decimals and a true minus sign (−), and without a sign if it rounds to 0."""
-    text = f"{number:.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
+    text = f"{rounded(number, digits):.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from mha_lib.heads.key_patterns import KeyPattern, strongest_patterns
 from mha_lib.pictures.heat_maps import draw_maps, labels
 from mha_lib.pictures.live import LivePicture, Place, pack_uint8
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.pictures.told import rounded
 
 CLEAR = 0.1  # how far above uniform attention a pattern is a clear one
 
@@ -79,7 +80,7 @@ def told_of(pattern: KeyPattern) -> dict[str, Any]:
     """Return a pattern as the widget shows it: its weights as percentages, and whether it is a clear one."""
     return {
         "words": pattern.words,
-        "weight": f"{100 * pattern.weight:.0f} %",
-        "uniform": f"{100 * pattern.uniform:.0f} %",
-        "clear": pattern.weight - pattern.uniform >= CLEAR,
+        "weight": f"{signed(100 * pattern.weight, 0)} %",
+        "uniform": f"{signed(100 * pattern.uniform, 0)} %",
+        "clear": bool(rounded(pattern.weight - pattern.uniform, 6) >= CLEAR),
     }

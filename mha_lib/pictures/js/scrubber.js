@@ -1,9 +1,10 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
-import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { drawn, element, number, picture, roving, set, times, unbroken } from "./elements.js";
+import { bytesOf, matrix, rowOf } from "./attention.js";
+import { drawn, element, inPercent, number, picture, roving, set, times, unbroken } from "./elements.js";
 import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
 import { player } from "./player.js";
+import { firstLargest } from "./told.js";
 
 const MANY = 400; // cells from which a map is dense, and only two stand side by side on a phone
 const MOST_NAMES = 16; // a row of more names would not fit below a map
@@ -54,10 +55,10 @@ export default picture((parts) => {
     set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     paintPlayer();
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
-    const key = looks.key ?? indexOfLargest(row), most = looks.key === undefined ? "most weight, " : "";
+    const key = looks.key ?? firstLargest(row, 2), most = looks.key === undefined ? "most weight, " : "";
     const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
     const { words, weight, uniform, clear } = patterns[step][looks.head];
-    const link = `${from} to ${to}, ${(100 * row[key]).toFixed(0)} %`;
+    const link = `${from} to ${to}, ${inPercent(row[key])} %`;
     const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`;
     const beside = element("small", {}, unbroken(small));
     if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);
