@@ -147,7 +147,7 @@ class LayerExplorer(LivePicture):
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
-        largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))
+        largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
         words = {
             "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
             "size": self.num_hiddens // num_heads,

@@ -241,7 +241,8 @@ class Canvas:
 
 def short(weight: float) -> str:
     """Format a weight from 0 to 1 for a table cell: two decimals without the leading zero, such as .25."""
-    return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
+    told = rounded(weight, 2)
+    return "1" if told >= 1 else "0" if told <= 0 else f"{told:.2f}"[1:]
 
 
 def signed(number: float, digits: int = 2) -> str:

@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def rounded(numbers: Any, digits: int) -> np.ndarray:
-    """Round numbers to ``digits``, a half away from 0, but to six digits first: no last bit tells what 0.125 is.
+    """Round numbers to ``digits``, a half away from 0, but to three digits more first: no last bit rounds 0.125.
 
     >>> rounded([0.125, 0.125 - 1e-8, -0.125], 2).tolist()
     [0.13, 0.13, -0.13]
     """
     numbers = np.asarray(numbers, np.float64)
-    return np.sign(numbers) * np.floor(np.round(1e6 * np.abs(numbers)) / 10 ** (6 - digits) + 0.5) / 10**digits
+    return np.sign(numbers) * np.floor(np.round(10 ** (digits + 3) * np.abs(numbers)) / 1000 + 0.5) / 10**digits
 
 
 def first_largest(numbers: Tensor, digits: int = 2) -> int:

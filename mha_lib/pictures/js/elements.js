@@ -51,8 +51,10 @@ export function number(value, digits = 2) {
 export const inPercent = (share) => number(100 * share, 0);
 
 /** The same within a cell: a weight's leading zero is left out. */
-export const short = (weight) =>
-  weight > 0.995 ? "1" : weight < 0.005 ? "0" : Number.isNaN(weight) ? "NaN" : number(weight).slice(1);
+export function short(weight) {
+  const told = rounded(weight, 2);
+  return told >= 1 ? "1" : told <= 0 ? "0" : Number.isNaN(told) ? "NaN" : number(told).slice(1);
+}
 
 export const button = (content, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, ...[content].flat());

@@ -22,9 +22,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const { name, row, column } = chosen, own = state.numbers[name];
     return { numbers: { ...state.numbers, [name]: own.with(row, own[row].with(column, value)) } };
   }
-  const short = (value) => number(value, Number.isInteger(value) ? 0 : 1);
+  const plain = (value) => number(value, 1).replace(/\.0$/, "");
   const titleOf = ({ name, row, column }) => `${name}${size > 1 ? ` row ${row}` : ""}, ${features[column]}`;
-  const told = (value) => `${titleOf(chosen)}: ${short(value)}`;
+  const told = (value) => `${titleOf(chosen)}: ${plain(value)}`;
   const strip = controls({
     number: { label: "chosen number", min: -most, max: most, read, write, words: told },
     query: { label: "query", max: n - 1, words: (i) => words[i] },
@@ -78,11 +78,11 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   }
 
   function paint() {
-    const { query, numbers } = state, vector = (M, i) => [...rowOf(M, i)].map(short).join(", ");
+    const { query, numbers } = state, vector = (M, i) => [...rowOf(M, i)].map(plain).join(", ");
     cells.forEach((node, i) => {
       const { name, row, column } = places[i], value = numbers[name][row][column];
-      set(node, { text: value ? short(value) : "·", "aria-pressed": places[i] === chosen });
-      set(node, { "aria-label": `${titleOf(places[i])}: ${short(value)}` });
+      set(node, { text: value ? plain(value) : "·", "aria-pressed": places[i] === chosen });
+      set(node, { "aria-label": `${titleOf(places[i])}: ${plain(value)}` });
     });
     figures.forEach((pair, i) => [queries, keys].forEach((M, k) => set(pair[k], { text: vector(M, i) })));
     map.show(weights.data);

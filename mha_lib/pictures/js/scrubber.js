@@ -1,11 +1,12 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
-import { bytesOf, matrix, rowOf } from "./attention.js";
+import { integers, matrix, rowOf } from "./attention.js";
 import { drawn, element, inPercent, number, picture, roving, set, times, unbroken } from "./elements.js";
 import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
 
+const FINEST = 65535; // what a weight of 1 travels as
 const MANY = 400; // cells from which a map is dense, and only two stand side by side on a phone
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
@@ -14,7 +15,7 @@ const capital = (words) => `${words[0].toUpperCase()}${words.slice(1)}`;
 
 export default picture((parts) => {
   const { data, state, pointer, choose, point, headline, say } = parts;
-  const { steps, titles, losses, queries, keys, patterns } = data, shares = bytesOf(data.weights);
+  const { steps, titles, losses, queries, keys, patterns } = data, shares = integers(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
   const highest = Math.max(...losses, 1e-9), height = (loss) => 38 - 35 * loss / highest; // from 0
@@ -44,7 +45,7 @@ export default picture((parts) => {
     const { step, head, query } = state;
     const maps = times(titles.length, (i) => {
       const start = (step * titles.length + i) * size;
-      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / 255);
+      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / FINEST);
       return matrix(queries.length, keys.length, own);
     });
     cards.forEach(({ map, band, node }, i) => {
