@@ -10,9 +10,9 @@ from mha_lib.attention import DotProductAttention
 from mha_lib.pictures.heat_maps import draw_maps
 from mha_lib.pictures.live import LivePicture, Numbers, Place, pack
 from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.pictures.told import rounded
 
 MOST_WORDS, MOST_FEATURES, MOST_ROWS = 8, 16, 3
-ALIKE = 0.005  # weights that differ by less are told as equal
 
 
 class HandMadeHead(LivePicture):
@@ -69,8 +69,8 @@ class HandMadeHead(LivePicture):
         found = [f"{word}: {_row(own)}" for word, own in zip(self.words, keys.tolist(), strict=True)]
         canvas = draw_maps([weights], ["queries ask, keys are found"], 1, 300, names=(asks, found), numbers=True)
         made = "; ".join(f"{name}: {self._described(name)}" for name in self.shapes)
-        row = weights[self.query]
-        most = [word for word, weight in zip(self.words, row.tolist(), strict=True) if weight > row.max() - ALIKE]
+        row = rounded(weights[self.query], 2)  # weights that are told alike are told as equal
+        most = [word for word, weight in zip(self.words, row, strict=True) if weight == row.max()]
         share = f"{row.max():.2f}{' each' if len(most) > 1 else ''}"
         attends = f"“{self.words[self.query]}” attends most to {', '.join(most)}: {share}"
         return canvas, f"{made}. Queries {', '.join(asks)}; keys {', '.join(found)}. {attends}.", f"{made}."

@@ -11,7 +11,7 @@ from mha_lib.models.tasks import Batch, Digits, Lookups, Task, find_task, to_ima
 from mha_lib.models.transformer import Transformer
 from mha_lib.pictures.heat_maps import GAP, draw_maps, draw_over_image, grid_shape, room_for
 from mha_lib.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
 from mha_lib.pictures.shared_with_js import bound
 
 MOST_COLUMNS = 6  # maps in a row
@@ -141,7 +141,7 @@ class HeadExplorer(LivePicture):
             )
         caption = f"{answer}. Weights of each head from {name}; run the cell to switch heads off."
         largest = "; ".join(
-            f"{block} {', '.join(f'{row[min(query, row.shape[0] - 1)].max():.2f}' for row in layer)}"
+            f"{block} {', '.join(signed(row[min(query, row.shape[0] - 1)].max().item()) for row in layer)}"
             for block, layer in zip(blocks, weights, strict=True)
         )
         off = sum(gate == 0 for row in self.gates for gate in row)

@@ -10,6 +10,7 @@ from torch import Tensor
 from mha_lib.language import listed, tr
 from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
+from mha_lib.pictures.told import first_largest
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
@@ -34,7 +35,7 @@ def heatmaps(
     """Draw attention weights as heat maps, one for each head, with one scale from 0 to 1 and masked cells hatched.
 
     >>> heatmaps(torch.tensor([[0.9, 0.1], [0.5, 0.5]]))
-    Heat maps of attention weights, 1 × (2 queries × 2 keys). Strongest link, query → key: head 0: 0 → 0 0.90.
+    Heat maps of attention weights, 1 × (2 queries × 2 keys). head 0: query 0 puts most weight, 0.90, on key 0.
 
     Args:
         weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
@@ -46,7 +47,7 @@ def heatmaps(
         scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
         top: where the scale ends, above 0; larger weights have its colour.
         every: (rows, columns): one query in so many, and one key, has its name written; left out, at most 20 have.
-        caption: what to notice; left out, the strongest link of each panel, which the alt text says in any case.
+        caption: what to notice; left out, the largest weight of each panel, which the alt text says in any case.
 
     Raises:
         ValueError: ``weights`` has another rank or no head, ``valid_lens`` another shape, ``columns`` is below 1, or
@@ -157,25 +158,39 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
-    """Return a description of attention maps: the query and key of the largest weight in each of the first four."""
+    """Return a description of attention maps: the query and key of the largest weight in each of the first four.
+
+    Of weights that are told alike, the first one, row by row, is named.
+    """
     if not weights.numel():
         return tr("There are no weights.")
     parts, queries, keys = [], told_apart(queries), told_apart(keys)
     for title, matrix in list(zip(titles, weights, strict=True))[:4]:
-        query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
+        query, key = divmod(first_largest(matrix), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
         holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
-        link = f"{queries[query]} → {keys[key]} {matrix[query, key]:.2f}{holes}"
-        parts.append(listed([title, link] if title else [link], ": "))
+        told = {"title": title, "query": queries[query], "key": keys[key], "weight": signed(matrix[query, key].item())}
+        most = (
+            tr("{title}: query {query} puts most weight, {weight}, on key {key}", **told)
+            if title
+            else tr("Query {query} puts most weight, {weight}, on key {key}", **told)
+        )
+        parts.append(listed([most, holes], ""))
     links = listed([*parts, "…"] if len(weights) > 4 else parts, "; ")
-    if len(weights) > 4:
-        return tr("Strongest link, query → key: {links}", links=links)
-    return tr("Strongest link, query → key: {links}.", links=links)
+    return links if len(weights) > 4 else tr("{sentence}.", sentence=links)
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """Return a list of the names, with its position in brackets behind each name that occurs more than once."""
-    return [name if list(names).count(name) == 1 else f"{name} ({at})" for at, name in enumerate(names)]
+    """Return the names in quotes, each that occurs more than once with its position; a position itself stays bare."""
+    every = [str(name) for name in names]
+    return [
+        name
+        if name == str(at)
+        else tr("“{name}”", name=name)
+        if every.count(name) == 1
+        else tr("“{name}” (position {at})", name=name, at=at)
+        for at, name in enumerate(every)
+    ]
 
 
 def draw_over_image(

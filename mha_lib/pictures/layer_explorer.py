@@ -14,7 +14,8 @@ from mha_lib.models.tasks import find_task
 from mha_lib.models.transformer import Encoder
 from mha_lib.pictures.heat_maps import MOST_LABELS, beside, draw_maps, grid_shape, labels, masked_keys, room_for
 from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.pictures.told import first_largest
 
 MOST_HEADS = 25
 NAMES = "query_names", "key_names"
@@ -119,8 +120,8 @@ class LayerExplorer(LivePicture):
         with torch.random.fork_rng(devices=()):  # the layer that computes them is made of random numbers at first
             weights = self.weights()[self.example].flatten(1)
         lead = weights.sort(dim=0, descending=True).values
-        cell = int((lead[0] - lead[1] if len(lead) > 1 else lead[0]).argmax())
-        return int(weights[:, cell].argmax()), cell
+        cell = first_largest(lead[0] - lead[1] if len(lead) > 1 else lead[0])
+        return first_largest(weights[:, cell]), cell
 
     def weights(self) -> Tensor:
         """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
@@ -146,7 +147,7 @@ class LayerExplorer(LivePicture):
         query, key = divmod(self.cell, num_keys)
         for (x, y), (cell, _) in canvas.maps.items():
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
-        largest = ", ".join(f"{weight:.2f}" for weight in weights.amax(dim=(1, 2)))
+        largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
         words = {
             "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
             "size": self.num_hiddens // num_heads,
@@ -175,7 +176,7 @@ class LayerExplorer(LivePicture):
             return without_stars(tr("With no valid key, every weight of every head is *0*"))
         if at[1] >= length:
             return without_stars(tr("*No head* attends to {key}: it is masked", key=key))
-        told = {"head": self.head, "query": query, "key": key, "share": f"{100 * weights[self.head][at]:.0f}"}
+        told = {"head": self.head, "query": query, "key": key, "share": signed(100 * weights[self.head][at].item(), 0)}
         return without_stars(tr("Head {head}: {query} attends to {key} with *{share} %* of its weight", **told))
 
     def _beside(self, weights: Tensor) -> str:
@@ -183,8 +184,8 @@ class LayerExplorer(LivePicture):
         at, others = divmod(self.cell, weights.shape[2]), len(weights) - 1
         if not others or at[1] >= self.valid_lens[self.example]:
             return ""
-        most = max(own[at] for h, own in enumerate(weights) if h != self.head)
-        told = {"others": others, "share": f"{100 * most:.0f}"}
+        most = weights[[h for h in range(len(weights)) if h != self.head], at[0], at[1]].max()
+        told = {"others": others, "share": signed(100 * most.item(), 0)}
         if others == 1:
             return tr("In the other head: {share} %.", **told)
         return tr("In the {others} other heads: at most {share} %.", **told)

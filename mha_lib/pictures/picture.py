@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from mha_lib.language import chosen, lang, sentences, tr
 from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
+from mha_lib.pictures.told import rounded
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
 FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges
@@ -240,12 +241,13 @@ class Canvas:
 
 def short(weight: float) -> str:
     """Format a weight from 0 to 1 for a table cell: two decimals without the leading zero, such as .25."""
-    return "1" if weight > 0.995 else "0" if weight < 0.005 else f"{weight:.2f}"[1:]
+    told = rounded(weight, 2)
+    return "1" if told >= 1 else "0" if told <= 0 else f"{told:.2f}"[1:]
 
 
 def signed(number: float, digits: int = 2) -> str:
     """Format a number with ``digits`` decimals and a true minus sign (−), and without a sign if it rounds to 0."""
-    text = f"{number:.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
+    text = f"{rounded(number, digits):.{digits}f}".replace("inf", "∞").replace("nan", "NaN").replace("-", "−")
     return text if text.strip("−0.") else text.lstrip("−")
 
 

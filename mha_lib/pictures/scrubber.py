@@ -7,9 +7,12 @@ from torch import Tensor
 
 from mha_lib.heads.key_patterns import KeyPattern, strongest_patterns
 from mha_lib.pictures.heat_maps import draw_maps, labels
-from mha_lib.pictures.live import LivePicture, Place, pack_uint8
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.live import LivePicture, Place, pack_uint16
+from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.pictures.shared_with_js import bound
+from mha_lib.pictures.told import rounded
 
+FINEST = bound("scrubber.js", "FINEST")  # what a weight of 1 travels as; with bytes a percentage is off by one
 CLEAR = 0.1  # how far above uniform attention a pattern is a clear one
 
 
@@ -60,7 +63,8 @@ class TrainingScrubber(LivePicture):
         names = {"queries": labels("queries", queries, num_queries), "keys": labels("keys", keys, num_keys)}
         self.patterns = strongest_patterns(self.maps, **names)
         told = [[told_of(pattern) for pattern in row] for row in self.patterns]
-        data = names | {"weights": pack_uint8(self.maps), "steps": self.steps, "titles": self.titles, "patterns": told}
+        weights = pack_uint16((FINEST * self.maps).round())
+        data = names | {"weights": weights, "steps": self.steps, "titles": self.titles, "patterns": told}
         data["losses"] = [] if losses is None else [float(loss) for loss in labels("losses", losses, num_steps)]
         super().__init__("Attention over a training run", data, **first)
 
@@ -79,7 +83,7 @@ def told_of(pattern: KeyPattern) -> dict[str, Any]:
     """Return a pattern as the widget shows it: its weights as percentages, and whether it is a clear one."""
     return {
         "words": pattern.words,
-        "weight": f"{100 * pattern.weight:.0f} %",
-        "uniform": f"{100 * pattern.uniform:.0f} %",
-        "clear": pattern.weight - pattern.uniform >= CLEAR,
+        "weight": f"{signed(100 * pattern.weight, 0)} %",
+        "uniform": f"{signed(100 * pattern.uniform, 0)} %",
+        "clear": bool(rounded(pattern.weight - pattern.uniform, 4) >= CLEAR),
     }

@@ -1,6 +1,7 @@
 """A real sentence and real heads, live: choose a word and see where every head of MiniLM looks from there."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import traitlets
@@ -10,7 +11,8 @@ from mha_lib.language import sentences as as_text
 from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
 from mha_lib.pictures.heat_maps import draw_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
-from mha_lib.pictures.picture import Canvas
+from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.pictures.told import first_largest
 
 MOST_TOKENS = 40  # what a page shows without growing too long
 
@@ -80,14 +82,15 @@ class SentenceExplorer(LivePicture):
         return self._own[self.text] if self.text else self.maps[self.example]
 
     def read(self, text: str) -> SentenceMaps:
-        """Return where the heads of MiniLM look in a sentence; it is remembered."""
+        """Return where the heads of MiniLM look in a sentence, in 255ths as the kept ones are; it is remembered."""
         if text not in self._own:
             self._model = self._model or minilm()
             one = self._model.maps(text)
             if not 3 <= len(one.tokens) <= MOST_TOKENS:
                 got = f"{len(one.tokens) - 2} between [CLS] and [SEP]"
                 raise ValueError(f"text must have from 1 to {MOST_TOKENS - 2} tokens, got {got}")
-            self._own[text] = one
+            in_255ths = (255 * one.weights).round() / 255  # as they travel: page and still picture tell the same
+            self._own[text] = replace(one, weights=in_255ths)
         return self._own[text]
 
     def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
@@ -106,11 +109,11 @@ class SentenceExplorer(LivePicture):
         one = self.shown()
         weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
         own = weights[self.layer, self.head]
-        most, head = int(own.argmax()), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
-        looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({own[most]:.2f})"
+        most, head = first_largest(own), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
+        looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({signed(own[most].item())})"
         titles = looks, listed([head, tr(name)], ": ") if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
-        shown = ", ".join(f"{word} {weight:.2f}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
+        shown = ", ".join(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
         alt = [
             f"{one.sentence}.",
             tr("{sentence}.", sentence=listed([head, looks])),

@@ -93,7 +93,7 @@ class DotProductStepper(LivePicture):
         draw_numbers(canvas, x, low, CELL, weights[:, None], "softmax", masked=hatched, are_weights=True)
         draw_numbers(canvas, at_values, low, CELL, values, "values", colour="value")
         draw_numbers(canvas, at_values, low + n * CELL + TITLE, CELL, output[None], "output", colour="value")
-        shown = ", ".join(f"{weight:.2f}" for weight in weights.tolist())
+        shown = _row(weights)
         state = f"Query {self.query}, {self.valid_len} of {n} keys count"
         caption = f"The output, {_row(output)}, is the values' average by weight."
         return canvas, f"{state}: weights {shown}; output {_row(output)}.", caption

@@ -158,7 +158,10 @@ def test_kernel_pooling(page, tmp_path):
         live.page.evaluate(NEXT_FRAME)
         text = live.reading()
         assert f"pooled value is {value:.2f}".replace("-", "−") in text
-        assert f"largest weight is {weights.max():.2f}" in text
+        told = [f"{weight:.2f}" for weight in weights.tolist()]
+        place = f"{explorer.x[told.index(max(told))]:.2f}".replace("-", "−")
+        place = f"at {place}" if told.count(max(told)) == 1 else f"of {told.count(max(told))} points"
+        assert f"largest weight is {max(told)}, {place}" in text and f"{max(told)}, {place}" in explorer.still().alt
         shown = live.section.locator("g.cell").evaluate_all("c => c.map(cell => +cell.style.getPropertyValue('--w'))")
         shades = (weights / bound("kernel_explorer.js", "TOP")).clamp(max=1)
         torch.testing.assert_close(torch.tensor(shown).float(), shades, atol=6e-4, rtol=0)
@@ -473,7 +476,7 @@ def test_what_heads_are_worth_in_any_company_and_what_measures_keep(page, tmp_pa
         assert live.section.locator(".card b").all_text_contents() == [signed(worth[head]) for head in heads]
         assert live.section.locator(".looks b").text_content() == f"{score[on]:.2f} right"
         framed = live.section.locator(".card").evaluate_all("all => all.map(one => one.matches('.pointed'))")
-        cheapest = min(on, key=worth.get, default=None)
+        cheapest = min(sorted(on), key=lambda head: round(worth[head], 2), default=None)
         assert framed == [head == cheapest for head in heads]
         same = [own for own in score if len(own) == len(on)]
         kept = {name: sorted(heads, key=lambda head: -own[head])[: len(on)] for name, own in measures.items()}

@@ -92,7 +92,7 @@ def test_masked_cells_are_hatched_and_no_others(weights, valid_lens):
 def test_the_reading_names_the_strongest_link(weights):
     weights[2, 4, 1] = 0.99
     picture = pictures.heatmaps(weights, query_labels=list("abcdef"), key_labels=list("stuvwxyz"))
-    assert "head 2: e → t 0.99" in picture.reading
+    assert "head 2: query “e” puts most weight, 0.99, on key “t”" in picture.reading
 
 
 def over_image(image, weights, query_patch=None):
@@ -207,7 +207,7 @@ def test_a_caption_says_what_to_notice_and_the_alt_text_keeps_the_data(weights):
     picture = pictures.heatmaps(weights, caption="One head < the others.")
     page = picture._repr_html_()
     assert "<figcaption>One head &lt; the others.</figcaption>" in page
-    assert picture.reading in picture.alt and "Strongest link" in page.partition("<figcaption>")[0]
+    assert picture.reading in picture.alt and "puts most weight" in page.partition("<figcaption>")[0]
 
 
 def test_half_precision_is_drawn_as_its_numbers(weights):
@@ -242,4 +242,4 @@ def test_maps_fit_a_page_so_that_their_letters_stay_as_large_as_they_are(shape):
 
 def test_names_that_occur_twice_are_told_apart_by_their_positions():
     picture = pictures.heatmaps(torch.eye(3)[[1, 2, 0]], query_labels=["e", "s", "e"], key_labels=["t", "e", "e"])
-    assert "head 0: e (0) → e (1) 1.00" in picture.alt
+    assert "head 0: query “e” (position 0) puts most weight, 1.00, on key “e” (position 1)" in picture.alt

@@ -100,5 +100,6 @@ export function mix(weights, values, gates) {
   return output;
 }
 
+/** A model's answer: what is told of other numbers is chosen by `firstLargest`. */
 export const indexOfLargest = (numbers) => numbers.reduce((best, x, i) => x > numbers[best] ? i : best, 0);
 export const sumOf = (numbers) => numbers.reduce((total, x) => total + x, 0);

@@ -6,6 +6,7 @@ import { button, drawn, element, number, picture, roving, set, times } from "./e
 import { headCards } from "./head_cards.js";
 import { denseMap, scale } from "./heat_map.js";
 import { player } from "./player.js";
+import { firstLargest } from "./told.js";
 
 const CURVES = { guess: "a guess", whole: "with all heads", gated: "with the heads that are on" };
 
@@ -136,7 +137,7 @@ export default picture((parts) => {
       set(band, { d: query < tokens ? `M0,${query}H${tokens}V${query + 1}H0Z` : "" });
       node.classList.toggle("pointed", place.layer === layer && place.head === head);
     }
-    const to = key ?? indexOfLargest(own), most = key === undefined ? "most weight" : "a weight";
+    const to = key ?? firstLargest(own, 2), most = key === undefined ? "most weight" : "a weight";
     const looking = `${nameOf({ layer, head })} puts ${most}, ${number(own[to] ?? 0)}, on ${row[to]} at ${to}`;
     const from = `From ${row[query]} at ${query}, ${looking}.`, end = `${row[query]} at the end is foretold, not read.`;
     say(query < tokens ? from : end, `Step ${steps[step]}, ${heard}: ${result.join(" ")}.`);

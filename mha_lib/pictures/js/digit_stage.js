@@ -2,8 +2,9 @@
 
 import { indexOfLargest, matrix, rowOf, softmax } from "./attention.js";
 import { drawing, outlineOf } from "./digit_image.js";
-import { button, drawn, element, number, set, short, times } from "./elements.js";
+import { button, drawn, element, inPercent, number, set, short, times } from "./elements.js";
 import { heatMap } from "./heat_map.js";
+import { rounded } from "./told.js";
 
 const TOP = 0.4; // the weight where the scale ends: of 17 keys hardly one gets more
 const a = (digit, article = "a") => `${article}${digit === 8 ? "n" : ""} ${digit}`;
@@ -69,12 +70,11 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
     set(box, { x: (patch & 3) + inset, y: (patch >> 2) + inset, visibility });
   };
 
-  /** What is read without a head, beside what is read with all. */
-  const lostFrom = (whole) => ([logits]) => {
-    const read = indexOfLargest(whole), answer = indexOfLargest(logits), [less, more] = [logits, whole].map(softmax);
-    if (answer !== read) return [a(answer), `, not ${a(read)}`];
-    const percent = (shares) => `${(100 * shares[read]).toFixed(less[read] > 0.995 ? 1 : 0)} %`;
-    return [`${a(read)} with ${percent(less)}`, `, not ${percent(more)}`];
+  /** How sure the same answer is without a head, beside how sure it is with all; "" where these are told alike. */
+  const fadesFrom = (whole) => ([logits]) => {
+    const read = indexOfLargest(whole), [less, more] = [logits, whole].map((one) => softmax(one)[read]);
+    const [without, before] = [less, more].map((share) => number(100 * share, less > 0.995 ? 1 : 0));
+    return without === before ? "" : `${a(read)} with ${without} %, not ${before} %`;
   };
 
   return {
@@ -132,14 +132,15 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
       frame.classList.toggle("wrong", !isRight && !empty);
       frame.classList.toggle("empty", empty);
       set(digit, { text: answer });
-      set(share, { text: `${(100 * probabilities[answer]).toFixed(0)} %` });
+      set(share, { text: `${inPercent(probabilities[answer])} %` });
       const verdict = target ? `${isRight ? "✓ it is" : "✗ but it is"} ${a(wanted)}` : "your drawing";
       set(truth, { text: empty ? "an empty sheet" : target || isRight ? verdict : `✗ with all heads: ${wanted}` });
       bars.forEach((bar, i) => {
         set(bar, { "--p": probabilities[i].toFixed(4), "--before": before[i].toFixed(4) });
         bar.classList.toggle("most", i === answer);
       });
-      const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]).slice(0, 3);
+      const shares = Array.from(probabilities, (share) => rounded(share, 2));
+      const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 3);
       const likely = order.map((i) => `${i} ${number(probabilities[i])}`).join(", ");
       set(chart, { "aria-label": `probabilities: ${empty ? "none" : likely}` });
       if (empty) return { told: "The sheet is empty: draw a digit.", instead: "Draw a digit" };
@@ -150,7 +151,8 @@ export function digitStage({ model, state, pointer, frame, choose, point, repain
         told,
         now: a(answer),
         before: a(indexOfLargest(before)),
-        lost: lostFrom(whole.laid[0]),
+        lost: ([logits]) => [a(indexOfLargest(logits)), `, not ${a(indexOfLargest(before))}`],
+        fades: fadesFrom(whole.laid[0]),
         isWrong: !isRight,
       };
     },

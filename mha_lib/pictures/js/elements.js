@@ -1,5 +1,7 @@
 // What all pictures share: elements, controls, keyboard, the line that reads a picture, and the frame around it.
 
+import { rounded } from "./told.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_LETTERS = 9; // for which a slider keeps room
 
@@ -41,13 +43,18 @@ export const amount = (count, singular, plural) => `${count} ${count === 1 ? sin
 /** A number as text: two digits, no sign in front of a zero. */
 export function number(value, digits = 2) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
-  const text = value.toFixed(digits);
+  const text = rounded(value, digits).toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
+/** A share in percent, without the sign. */
+export const inPercent = (share) => number(100 * share, 0);
+
 /** The same within a cell: a weight's leading zero is left out. */
-export const short = (weight) =>
-  weight > 0.995 ? "1" : weight < 0.005 ? "0" : Number.isNaN(weight) ? "NaN" : number(weight).slice(1);
+export function short(weight) {
+  const told = rounded(weight, 2);
+  return told >= 1 ? "1" : told <= 0 ? "0" : Number.isNaN(told) ? "NaN" : number(told).slice(1);
+}
 
 export const button = (content, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, ...[content].flat());

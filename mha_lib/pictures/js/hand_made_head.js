@@ -3,6 +3,7 @@
 import { attentionWeights, linear, matrix, rowOf, unpack } from "./attention.js";
 import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
+import { firstLargest } from "./told.js";
 
 const MOST = 20; // how far a number goes up and down
 
@@ -21,9 +22,9 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const { name, row, column } = chosen, own = state.numbers[name];
     return { numbers: { ...state.numbers, [name]: own.with(row, own[row].with(column, value)) } };
   }
-  const short = (value) => number(value, Number.isInteger(value) ? 0 : 1);
+  const plain = (value) => number(value, 1).replace(/\.0$/, "");
   const titleOf = ({ name, row, column }) => `${name}${size > 1 ? ` row ${row}` : ""}, ${features[column]}`;
-  const told = (value) => `${titleOf(chosen)}: ${short(value)}`;
+  const told = (value) => `${titleOf(chosen)}: ${plain(value)}`;
   const strip = controls({
     number: { label: "chosen number", min: -most, max: most, read, write, words: told },
     query: { label: "query", max: n - 1, words: (i) => words[i] },
@@ -68,20 +69,20 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   /** What a word attends to most, or what equally: parts of the headline. */
   function seen(query) {
-    const row = [...rowOf(weights, query)], high = Math.max(...row), who = `“${words[query]}” attends `;
-    const liked = words.filter((_, key) => row[key] > high - 0.005);
-    const share = `, ${number(high)}${liked.length > 1 ? " each" : ""}`;
+    const row = [...rowOf(weights, query)], high = number(Math.max(...row)), who = `“${words[query]}” attends `;
+    const liked = words.filter((_, key) => number(row[key]) === high);
+    const share = `, ${high}${liked.length > 1 ? " each" : ""}`;
     if (liked.length === n) return [who, "to all words equally", share];
     if (liked.length === 1) return [who, `to “${liked[0]}” most`, share];
     return [who, `to ${liked.length} words equally`, share, element("small", {}, liked.join(", "))];
   }
 
   function paint() {
-    const { query, numbers } = state, vector = (M, i) => [...rowOf(M, i)].map(short).join(", ");
+    const { query, numbers } = state, vector = (M, i) => [...rowOf(M, i)].map(plain).join(", ");
     cells.forEach((node, i) => {
       const { name, row, column } = places[i], value = numbers[name][row][column];
-      set(node, { text: value ? short(value) : "·", "aria-pressed": places[i] === chosen });
-      set(node, { "aria-label": `${titleOf(places[i])}: ${short(value)}` });
+      set(node, { text: value ? plain(value) : "·", "aria-pressed": places[i] === chosen });
+      set(node, { "aria-label": `${titleOf(places[i])}: ${plain(value)}` });
     });
     figures.forEach((pair, i) => [queries, keys].forEach((M, k) => set(pair[k], { text: vector(M, i) })));
     map.show(weights.data);
@@ -89,8 +90,8 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     map.mark("pointed", (i) => i === pointer.pointed);
     map.say((i, row, column) => `${words[row]} on ${words[column]}: ${number(weights.data[i])}`, query * n);
     headline(...seen(query));
-    const row = [...rowOf(weights, query)];
-    const at = pointer.pointed ?? query * n + row.indexOf(Math.max(...row)), [i, j] = [Math.floor(at / n), at % n];
+    const at = pointer.pointed ?? query * n + firstLargest(rowOf(weights, query), 2),
+      [i, j] = [Math.floor(at / n), at % n];
     const asks = `query of “${words[i]}” ${vector(queries, i)}`, found = `key of “${words[j]}” ${vector(keys, j)}`;
     say(`The ${asks}, the ${found}: weight ${number(weights.data[at])}. Chosen: ${titleOf(chosen)}.`);
   }

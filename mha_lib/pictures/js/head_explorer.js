@@ -4,6 +4,7 @@ import { indexOfLargest, integers, rowOf, softmax, sumOf, unpack } from "./atten
 import { digitStage } from "./digit_stage.js";
 import { button, element, inSlices, number, picture, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
+import { firstLargest } from "./told.js";
 import { tokenStage } from "./token_stage.js";
 import { transformer } from "./transformer.js";
 
@@ -115,12 +116,17 @@ export default picture((parts) => {
     if (isWhole(gates) && weighed.subject !== subject) weighed = { subject, dearest: dearest(inputs) };
     if (judged !== String(gates)) judge(gates);
   }
-  /** The head without which the model's own answers lose most nats, and what it then says. */
+  /** The head without which most answers change, of such heads the one without which they lose most nats. */
   function dearest(inputs) {
     const own = whole.laid.map(indexOfLargest);
-    const lost = (laid) => -sumOf(laid.map((logits, i) => Math.log(Math.max(softmax(logits)[own[i]], 1e-30))));
-    const without = cards.map((card) => ({ card, laid: run(inputs, changed(every(1), [card], 0)).laid }));
-    return without.reduce((most, one) => lost(one.laid) > lost(most.laid) ? one : most);
+    const without = cards.map((card) => {
+      const { laid } = run(inputs, changed(every(1), [card], 0));
+      const lost = -sumOf(laid.map((logits, i) => Math.log(Math.max(softmax(logits)[own[i]], 1e-30))));
+      return { card, laid, lost, changes: laid.filter((logits, i) => indexOfLargest(logits) !== own[i]).length };
+    });
+    const most = Math.max(...without.map(({ changes }) => changes));
+    const those = without.filter(({ changes }) => changes === most);
+    return those[firstLargest(those.map(({ lost }) => lost), 2)];
   }
   let judged = null;
   const wholeAnswers = [];
@@ -159,12 +165,13 @@ export default picture((parts) => {
   function paint() {
     const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
     const { told, ...answer } = stage.paint({ gated, whole, target });
+    const { dearest } = weighed;
     headline(...above(gates, answer));
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
-      node.classList.toggle("named", isWhole(gates) && weighed.dearest.card.node === node);
+      node.classList.toggle("named", isWhole(gates) && Boolean(dearest.changes) && dearest.card.node === node);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
       set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
       set(shown.node, { "aria-label": `${name}: ${strongest(layer, head, state.query)}` });
@@ -176,13 +183,17 @@ export default picture((parts) => {
     set(breaker, { "aria-busy": found.isSearching ? true : null });
     say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${told}`);
   }
-  /** Which head matters most, or what the model says without those that are off: parts of the headline. */
-  function above(gates, { now, before, lost, isWrong = false, instead = "" }) {
+  /** Which head matters most, that none does, or what the model says without those that are off: parts of the headline. */
+  function above(gates, { now, before, lost, fades = () => "", isWrong = false, instead = "" }) {
     if (instead) return ["", instead];
     if (isWhole(gates)) {
-      const { card, laid } = weighed.dearest;
-      const name = nameOf(card);
-      return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(laid)];
+      const { card, laid, changes } = weighed.dearest, name = nameOf(card);
+      if (changes) {
+        return [`${name[0].toUpperCase()}${name.slice(1)} matters most: without it `, ...lost(laid, changes)];
+      }
+      const less = fades(laid) && `Without ${name}: ${fades(laid)}. `;
+      const small = element("small", {}, `${less}“break it” looks for several heads that do.`);
+      return ["", "No single head", ` changes ${laid.length === 1 ? "this answer" : "these answers"}`, small];
     }
     const off = cards.filter(({ layer, head }) => !gates[layer][head]), changed = before !== now;
     const some = off.length < 3 ? off.map(nameOf).join(" and ") : `these ${off.length} heads`;
@@ -194,7 +205,7 @@ export default picture((parts) => {
   }
   function strongest(layer, head, query) {
     const weights = gated.weights[layer][head], from = Math.min(query, weights.rows - 1);
-    const row = rowOf(weights, from), key = indexOfLargest(row);
+    const row = rowOf(weights, from), key = firstLargest(row, 2);
     const [queries, keys] = stage.namesOf(layer).map((names) => names.map(quoted));
     return `from ${queries[from]} most weight, ${number(row[key])}, on ${keys[key]}.`;
   }

@@ -3,6 +3,7 @@
 import { unpack } from "./attention.js";
 import { button, element, number, picture, set, times } from "./elements.js";
 import { headCards } from "./head_cards.js";
+import { firstLargest } from "./told.js";
 
 const MEAN = "mean of all sets";
 
@@ -22,7 +23,7 @@ export default picture((parts) => {
   /** Of the heads that are on, the one whose absence costs least. */
   function cheapest(kept) {
     const on = times(count, (i) => i).filter((i) => kept >> i & 1);
-    return on.length ? on.reduce((least, i) => worth(kept, i) < worth(kept, least) ? i : least) : null;
+    return on.length ? on[firstLargest(on.map((i) => -worth(kept, i)), 2)] : null;
   }
 
   /** What a head is worth to those that are on, and to all others, in words. */

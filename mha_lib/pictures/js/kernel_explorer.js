@@ -3,6 +3,7 @@
 import { softmax, sumOf, unpack } from "./attention.js";
 import { button, drawn, heed, number, picture, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
+import { rounded } from "./told.js";
 
 const HIGH = 300, BELL = 90, ROW = 34, PAD = 50, FOOT = HIGH + BELL + 12; // units of the drawing
 const WIDE = 900, NARROW = 450; // its width; on a phone all is half as wide, and as high as before
@@ -100,12 +101,14 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
       nodes.forEach((node, i) => set(node, { "--w": Math.min(weights[i] / TOP, 1).toFixed(3) }))
     );
     set(learn, { "aria-pressed": learned !== null && Math.abs(state.bandwidth / learned - 1) < 1e-6 });
-    const sorted = [...weights].sort((a, b) => b - a), most = weights.indexOf(sorted[0]);
-    let needed = 0;
-    for (let sum = 0; sum < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
+    const sorted = [...weights].sort((a, b) => b - a), largest = number(sorted[0]);
+    const [most, ...others] = [...weights.keys()].filter((i) => number(weights[i]) === largest);
+    let needed = 0; // ten equal weights: nine carry 90 %, whatever the last bit of their sum is
+    for (let sum = 0; rounded(sum, 6) < 0.9 && needed < sorted.length; needed++) sum += sorted[needed];
     const carry = `${needed} of ${x.length} points ${needed === 1 ? "carries" : "carry"} 90\u00a0%`;
+    const heaviest = others.length ? `of ${others.length + 1} points` : `at ${inX(x[most])}`;
     const words = `At ${inX(query)} the pooled value is ${number(value)}${units.y}. The largest weight is ` +
-      `${number(sorted[0])}, at ${inX(x[most])}. Width σ ${inX(state.bandwidth)}.`;
+      `${largest}, ${heaviest}. Width σ ${inX(state.bandwidth)}.`;
     headline("", carry, " of the weight at ", inX(query));
     set(chart, { "aria-label": words });
     say(words, `${carry} of the weight.`);

@@ -1,12 +1,11 @@
 // The heads of one layer on a sequence: its projections split into more or fewer heads, and keys masked. All is computed here.
 
-import { attentionWeights, indexOfLargest, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import { element, number, parts, picture, roving, set, times, tr } from "./elements.js";
+import { attentionWeights, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
+import { element, inPercent, number, parts, picture, roving, set, times, tr } from "./elements.js";
 import { card, heatMap, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
 const SHORT = 2; // letters of a name that stands upright no more than its column is wide
-const percent = (weight) => Math.round(100 * weight);
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
@@ -119,7 +118,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     });
     if (!valid) return parts("With no valid key, every weight of every head is *0*");
     if (at[1] >= valid) return parts("*No head* attends to {key}: it is masked", { key });
-    const told = { head, query, key, share: percent(weights[head].data[cell]) };
+    const told = { head, query, key, share: inPercent(weights[head].data[cell]) };
     return parts("Head {head}: {query} attends to {key} with *{share} %* of its weight", told);
   }
 
@@ -127,7 +126,7 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   function beside(head, cell, valid) {
     const others = weights.filter((_, other) => other !== head).map(({ data: own }) => own[cell]);
     if (!others.length || cell % numKeys >= valid) return "";
-    const told = { others: others.length, share: percent(Math.max(...others)) };
+    const told = { others: others.length, share: inPercent(Math.max(...others)) };
     return others.length === 1
       ? tr("In the other head: {share} %.", told)
       : tr("In the {others} other heads: at most {share} %.", told);
@@ -136,21 +135,15 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   function read({ head, cell }, valid) {
     const key = cell % numKeys, row = rowOf(weights[head], Math.floor(cell / numKeys)), at = namesAt(cell);
     if (!valid) return tr("Head {head}, query {query}: no key is valid, so all weights are 0.", { head, ...at });
-    const best = indexOfLargest(row),
-      told = {
-        head,
-        ...at,
-        weight: number(row[key], 3),
-        largest: number(row[best], 3),
-        sum: number(sumOf(row)),
-      };
+    const [weight, largest] = [row[key], Math.max(...row)].map((one) => number(one, 3));
+    const told = { head, ...at, weight, largest, sum: number(sumOf(row)) };
     if (key >= valid) {
       return tr(
         "Head {head}: query {query} → key {key} is masked and weighs 0, the largest of its row is {largest}; the row sums to {sum}.",
         told,
       );
     }
-    if (best === key) {
+    if (weight === largest) {
       return tr(
         "Head {head}: query {query} → key {key} weighs {weight}, the largest of its row; the row sums to {sum}.",
         told,

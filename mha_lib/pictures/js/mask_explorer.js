@@ -1,7 +1,7 @@
 // One query, its keys and three ways to write the mask: where padding begins is dragged. All is computed here.
 
 import { softmax, sumOf } from "./attention.js";
-import { button, element, heed, number, picture, set, short, times } from "./elements.js";
+import { button, element, heed, inPercent, number, picture, set, short, times } from "./elements.js";
 
 const VERY_LOW = -3e6, FILL = -1e6;
 const WAYS = ["masked_softmax", "fill −1e6", "fill −∞"];
@@ -46,7 +46,7 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
   }
 
   const onPadding = (way) => sumOf(weights[way].subarray(state.valid_len));
-  const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+  const percent = (share) => `${inPercent(share)}\u00a0%`;
   function verdictOf(way) {
     const leak = onPadding(way);
     if (Number.isNaN(leak) || Number.isNaN(weights[way][0])) return "✗ NaN";

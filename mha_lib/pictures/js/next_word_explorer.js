@@ -1,10 +1,10 @@
 // The next word of a real language model, and a switch for each of its heads: does the word hold without them?
 
-import { indexOfLargest } from "./attention.js";
 import { button, element, number, picture, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { isSame, percent, quoted, seen, TEN, textsOf } from "./next_words.js";
 import { ownText } from "./own_text.js";
+import { firstLargest } from "./told.js";
 
 const DEAREST = 3; // nats where the grey of the switches ends
 const HELPS = 0.1; // nats from which a cut that makes the word likelier is marked
@@ -69,7 +69,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   /** Cut some heads, and show the one of them that attends least to the start. */
   function cutAll(cut) {
     const text = current(), query = text.n - 1, away = cut.map((head) => Math.max(...text.look(head, query).slice(1)));
-    choose({ cut, query, ...(cut.length ? placeOf(cut[indexOfLargest(away)]) : {}) });
+    choose({ cut, query, ...(cut.length ? placeOf(cut[firstLargest(away, 2)]) : {}) });
   }
   const drawn = {};
   function drawAnew(where, cuts) {
@@ -135,7 +135,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(word, { "--w": weights[i].toFixed(3), "aria-pressed": i === query, title: `weight ${number(weights[i])}` });
       word.classList.toggle("later", i > query);
     });
-    const key = pointer.pointed?.key ?? indexOfLargest(weights);
+    const key = pointer.pointed?.key ?? firstLargest(weights, 2);
     const [who, whom] = [query, key].map((i) => i ? quoted(text.tokens[i]) : "the start");
     const rests = key === 0 && weights[0] > 0.5 ? " It rests there; that does not make it idle." : "";
     const of = `${nameOf(head)}${role ? ` (${role})` : ""}`;

@@ -1,10 +1,12 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
-import { bytesOf, indexOfLargest, matrix, rowOf } from "./attention.js";
-import { drawn, element, number, picture, roving, set, times, unbroken } from "./elements.js";
+import { integers, matrix, rowOf } from "./attention.js";
+import { drawn, element, inPercent, number, picture, roving, set, times, unbroken } from "./elements.js";
 import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
 import { player } from "./player.js";
+import { firstLargest } from "./told.js";
 
+const FINEST = 65535; // what a weight of 1 travels as
 const MANY = 400; // cells from which a map is dense, and only two stand side by side on a phone
 const MOST_NAMES = 16; // a row of more names would not fit below a map
 
@@ -13,7 +15,7 @@ const capital = (words) => `${words[0].toUpperCase()}${words.slice(1)}`;
 
 export default picture((parts) => {
   const { data, state, pointer, choose, point, headline, say } = parts;
-  const { steps, titles, losses, queries, keys, patterns } = data, shares = bytesOf(data.weights);
+  const { steps, titles, losses, queries, keys, patterns } = data, shares = integers(data.weights);
   const size = queries.length * keys.length, last = steps.length - 1;
   const lossAt = (step) => losses.length ? `, loss ${number(losses[step])}` : "";
   const highest = Math.max(...losses, 1e-9), height = (loss) => 38 - 35 * loss / highest; // from 0
@@ -43,7 +45,7 @@ export default picture((parts) => {
     const { step, head, query } = state;
     const maps = times(titles.length, (i) => {
       const start = (step * titles.length + i) * size;
-      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / 255);
+      const own = Float32Array.from(shares.subarray(start, start + size), (share) => share / FINEST);
       return matrix(queries.length, keys.length, own);
     });
     cards.forEach(({ map, band, node }, i) => {
@@ -54,10 +56,10 @@ export default picture((parts) => {
     set(marker, { d: `M${step / Math.max(last, 1) * 100},0V40` });
     paintPlayer();
     const looks = pointer.pointed ?? { head, query }, row = rowOf(maps[looks.head], looks.query);
-    const key = looks.key ?? indexOfLargest(row), most = looks.key === undefined ? "most weight, " : "";
+    const key = looks.key ?? firstLargest(row, 2), most = looks.key === undefined ? "most weight, " : "";
     const [from, to] = [nameOf(queries, looks.query), nameOf(keys, key)], title = capital(titles[looks.head]);
     const { words, weight, uniform, clear } = patterns[step][looks.head];
-    const link = `${from} to ${to}, ${(100 * row[key]).toFixed(0)} %`;
+    const link = `${from} to ${to}, ${inPercent(row[key])} %`;
     const small = `Step ${steps[step]} · uniform attention: ${uniform} · ${link}`;
     const beside = element("small", {}, unbroken(small));
     if (clear) headline(`${title} attends to `, words, " with ", weight, " of its weight", beside);

@@ -1,9 +1,10 @@
 // A real sentence and all heads of a real model: choose a word, see where every head looks from there.
 
-import { bytesOf, indexOfLargest } from "./attention.js";
-import { button, drawn, element, number, parts, picture, roving, set, times, tr } from "./elements.js";
+import { bytesOf } from "./attention.js";
+import { button, drawn, element, inPercent, number, parts, picture, roving, set, times, tr } from "./elements.js";
 import { heatMap, scale } from "./heat_map.js";
 import { ownText } from "./own_text.js";
+import { firstLargest } from "./told.js";
 
 const FAINT = 0.04; // arcs for less weight than this are left out
 const TALLEST = 84, LOW = 82; // pixels above the words: of an arc over one line, and of those between lines
@@ -139,15 +140,15 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       const row = rowAt(place.layer, place.head, query), label = headAt(place.layer, place.head);
       const isChosen = place.layer === state.layer && place.head === state.head;
       strip.show(row);
-      const most = tr("{head}: most on {token}", { head: label, token: tokens[indexOfLargest(row)] });
+      const most = tr("{head}: most on {token}", { head: label, token: tokens[firstLargest(row, 2)] });
       set(node, { "aria-pressed": isChosen, "aria-label": most });
       if (!grid.contains(document.activeElement)) set(node, { tabindex: isChosen ? 0 : -1 });
     }
     named.forEach((entry, i) => set(chips[i], { "aria-pressed": entry.layer === layer && entry.head === head }));
     const name = named.find((entry) => entry.layer === layer && entry.head === head)?.name,
       of = headAt(layer, head);
-    const key = pointer.pointed?.key ?? indexOfLargest(weights), isMost = pointer.pointed?.key === undefined;
-    const small = element("small", {}, name ? `${name}: ${of}` : of), share = (100 * weights[key]).toFixed(0);
+    const key = pointer.pointed?.key ?? firstLargest(weights, 2), isMost = pointer.pointed?.key === undefined;
+    const small = element("small", {}, name ? `${name}: ${of}` : of), share = inPercent(weights[key]);
     const seen = parts("*{query}* attends to *{key}* with *{share} %* of its weight", {
       query: "\u0000",
       key: "\u0001",
@@ -162,7 +163,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       weight: number(weights[key]),
       key: tokens[key],
     };
-    const next = indexOfLargest(weights.with(key, -1)), second = { key: tokens[next], weight: number(weights[next]) };
+    const next = firstLargest(weights.with(key, -1), 2), second = { key: tokens[next], weight: number(weights[next]) };
     say(
       tokens.length > 1 ? tr("Of the other tokens, “{key}” gets the largest weight, {weight}.", second) : "",
       isMost

@@ -1,7 +1,8 @@
 // One number in slow motion: q·k, ÷ √d, mask, softmax, × v for a few tokens; every number shows what it is made of.
 
 import { lengthFor, softmax } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, inPercent, number, picture, roving, set, times } from "./elements.js";
+import { firstLargest } from "./told.js";
 
 const STEPS = ["q · k", "÷ √d", "mask", "softmax", "× v"];
 const GIVEN = { q: "queries", k: "keys", v: "values" }; // numbers that can be changed
@@ -101,8 +102,8 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
 
   /** What each step does, in its largest number: parts of the headline. */
   function done(step) {
-    const { valid, score, scaled, weight, output } = stages, best = (own) => own.indexOf(Math.max(...own));
-    const gone = n - valid, [fits, most] = [best(score), best(weight)];
+    const { valid, score, scaled, weight, output } = stages;
+    const gone = n - valid, [fits, most] = [score, weight].map((own) => firstLargest(own, 2));
     if (step === 0) return ["q · k: ", `key ${fits} fits query ${state.query} best`, `, ${number(score[fits])}`];
     if (step === 1) return [`÷ √${size}: `, `${number(score[fits])} becomes ${number(scaled[fits])}`];
     if (step === 2) {
@@ -110,7 +111,7 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
     }
     if (!valid) return ["no key counts: ", "every weight is 0"];
     if (step === 3) {
-      return [`softmax: key ${most} gets `, `${(100 * weight[most]).toFixed(0)}\u00a0%`, " of the weight"];
+      return [`softmax: key ${most} gets `, `${inPercent(weight[most])}\u00a0%`, " of the weight"];
     }
     return ["output: ", `(${output.map((value) => number(value)).join(", ")})`, `, mostly value ${most}`];
   }
@@ -150,7 +151,7 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
     draw(causes, pointed && cells.get(`${pointed.name} ${pointed.row} ${pointed.column}`).node);
     headline(...done(step));
     const made = causes.length ? ` = ${number(stages[pointed.name][pointed.i])}` : "";
-    const largest = stages.weight.indexOf(Math.max(...stages.weight)), share = number(stages.weight[largest]);
+    const largest = firstLargest(stages.weight, 2), share = number(stages.weight[largest]);
     const most = stages.valid ? `Most weight, ${share}, is on key ${largest}.` : "No key counts.";
     const rest = step === 3 && stages.valid ? " The weights sum to 1." : "";
     set(sum, { text: pointed ? `${words}${made}` : "" });

@@ -1,7 +1,7 @@
 // What the head explorer shows of a model of tokens: one head's map in large with its tokens, and all answers.
 
 import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
-import { drawn, element, set, times } from "./elements.js";
+import { drawn, element, number, set, times } from "./elements.js";
 import { heatMap, named } from "./heat_map.js";
 
 export function tokenStage({ data, state, pointer, choose, point, example }) {
@@ -74,7 +74,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       const { pointed } = pointer, at = pointed?.key === undefined ? -1 : pointed.query * sizes[layer][1] + pointed.key;
       large.mark("pointed", (i) => i === at);
       large.say((i, row, column) => {
-        const words = masked(i) ? "masked" : weights[i].toFixed(2);
+        const words = masked(i) ? "masked" : number(weights[i]);
         return `from ${from[row]} at ${row} to ${to[column]} at ${column}: ${words}`;
       }, query * sizes[layer][1]);
       const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => stage.querySelector(name).children);
@@ -98,7 +98,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
       });
       const told = `${right} of ${count} answers on example ${state.example} are right.`;
       const share = `${right} of ${count} answers right`;
-      const lost = (laid) => [`${rightIn(laid)} of ${count}`, " answers right"];
+      const lost = (_, changed) => [`${changed} of ${count} answers`, changed === 1 ? " changes" : " change"];
       return { told, now: share, before: right === before ? share : before, lost };
     },
   };
