@@ -10,6 +10,7 @@ from torch import Tensor
 from mha_lib.language import tr
 from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
+from mha_lib.rounding import as_printed
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
@@ -157,12 +158,15 @@ def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -
 
 
 def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
-    """Return a description of attention maps: the query and key of the largest weight in each of the first four."""
+    """Return a description of attention maps: the query and key of the largest weight in each of the first four.
+
+    Of weights that are printed alike, the first is named.
+    """
     if not weights.numel():
         return tr("There are no weights.")
     parts, queries, keys = [], told_apart(queries), told_apart(keys)
     for title, matrix in list(zip(titles, weights, strict=True))[:4]:
-        query, key = divmod(int(matrix.nan_to_num(-torch.inf).argmax()), matrix.shape[1])
+        query, key = divmod(int(as_printed(matrix.nan_to_num(-torch.inf)).argmax()), matrix.shape[1])
         crossed = int(matrix.isnan().sum())
         holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
         named = f"{title}: " if title else ""

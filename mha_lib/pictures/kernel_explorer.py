@@ -11,6 +11,7 @@ from mha_lib.attention import KernelPooling
 from mha_lib.pictures.charts import draw_pooling
 from mha_lib.pictures.live import LivePicture, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas, signed
+from mha_lib.rounding import as_printed
 
 
 class KernelExplorer(LivePicture):
@@ -104,6 +105,6 @@ class KernelExplorer(LivePicture):
         canvas = draw_pooling(points, weights, curve, self.query, (self.units["x"], self.units["y"]))
         at, value_there = f"{self.query:.2f}{self.units['x']}", f"{signed(value.item())}{self.units['y']}"
         state = f"At {at} with width {self.bandwidth:.2f}{self.units['x']} the value is {value_there}"
-        heaviest = f"{self.x[weights.argmax()]:.2f}{self.units['x']}"
+        heaviest = f"{self.x[as_printed(weights).argmax()]:.2f}{self.units['x']}"
         caption = f"{state}. The strip is the attention row over all points."
         return canvas, f"{state}; the largest weight is {weights.max():.2f} at {heaviest}.", caption

@@ -11,6 +11,7 @@ from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps
 from mha_lib.pictures.heat_maps import draw_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
 from mha_lib.pictures.picture import Canvas
+from mha_lib.rounding import as_printed
 
 MOST_TOKENS = 40  # what a page shows without growing too long
 
@@ -106,7 +107,7 @@ class SentenceExplorer(LivePicture):
         one = self.shown()
         weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
         own = weights[self.layer, self.head]
-        most, head = int(own.argmax()), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
+        most, head = int(as_printed(own).argmax()), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
         looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({own[most]:.2f})"
         titles = looks, f"{head}: {tr(name)}" if name else head
         canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
