@@ -118,7 +118,7 @@ class LayerExplorer(LivePicture):
     def _standing_out(self) -> tuple[int, int]:
         """Find the head and the cell whose weight exceeds most that of every other head."""
         with torch.random.fork_rng(devices=()):  # the layer that computes them is made of random numbers at first
-            weights = as_printed(self.weights()[self.example].flatten(1))
+            weights = as_printed(self.weights()[self.example].flatten(1), digits=4)
         lead = weights.sort(dim=0, descending=True).values
         cell = int((lead[0] - lead[1] if len(lead) > 1 else lead[0]).argmax())
         return int(weights[:, cell].argmax()), cell
