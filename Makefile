@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged \
+.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -33,11 +33,16 @@ lab: install try-real-models ## open the course in JupyterLab (arguments for it:
 		--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS)
 
-test: install ## lint, run all tests, compare the notebooks with their committed outputs
+test: install ## lint, run the everyday tests, compare the notebooks' main lines with their committed outputs
 	@$(MAKE) --no-print-directory lint & \
 		$(MAKE) --no-print-directory check; checked=$$?; \
 		wait $$! || { echo "make lint has failed: what it says stands above the tests' result"; exit 1; }; \
 		exit $$checked
+
+nightly: ## everything that CI may run, in one go: under an hour; green, it writes its commit into .ci/nightly, to commit
+	@test -z "$$(git status --porcelain)" || { echo "make nightly proves a commit: commit or stash what has changed"; exit 1; }
+	@.ci/run all
+	@git rev-parse HEAD > .ci/nightly
 
 notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.notebooks

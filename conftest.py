@@ -2,12 +2,14 @@
 
 With MHA_REQUIRE_ALL=1 in the environment a skipped test is a failed one: there, everything has to run: all but the
 tests of real models, where MHA_WITHOUT_REAL_MODELS=1 says that their packages could not be installed. No test depends
-on how fast the machine is.
+on how fast the machine is. What is long, which repeats what others see, runs with MHA_LONG=1, and with
+MHA_REQUIRE_ALL=1; what goes by turns, a part of it for each number of commits, as a whole with MHA_NIGHTLY=1.
 """
 
 import os
 
 import pytest
+from turns import LONG
 
 os.environ["MHA_PROGRESS"] = "off"  # neither a test nor a kernel that it starts writes into a developer's home
 REQUIRE_ALL = os.environ.get("MHA_REQUIRE_ALL") == "1"
@@ -37,8 +39,8 @@ def pytest_make_collect_report():
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("long") and not REQUIRE_ALL:
-        pytest.skip("long: MHA_REQUIRE_ALL=1 runs it")
+    if item.get_closest_marker("long") and not LONG:
+        pytest.skip("long: MHA_LONG=1 runs it")
     if DEVICE != "cpu" and item.get_closest_marker("cpu"):
         pytest.skip("cpu: what it tests is of the CPU alone")
     if DEVICE.startswith("lazy") and item.get_closest_marker("real_device"):

@@ -5,8 +5,10 @@
 A copy of the notebook stands alone in an empty folder, its home and the caches in it are empty, and no other machine
 can be reached. nbval runs it there, and compares every output that is not tagged ``nbval-ignore-output``. The main
 line runs first, as for somebody who unfolds nothing. Then each folded part runs, with what it finds at its place.
+What the kernel says is kept (see executions.py): nbval compares it again where nothing has changed that decides it.
 """
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -15,8 +17,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
+
+if TYPE_CHECKING:
+    import nbformat
 
 TOOLS = Path(__file__).resolve().parent
 FONTS = Path(sys.prefix, "matplotlib")
@@ -65,8 +71,11 @@ def alone(notebook: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         yield Path(shutil.copy(notebook, folder)), env | {"PYTHONPATH": str(TOOLS / "for_kernels")}
 
 
-def put_folded_last(notebook: Path) -> None:
-    """Write a notebook anew: its main line, which keeps what each folded part would find, and then these parts."""
+def in_order(notebook: Path, folded_too: bool = True) -> "nbformat.NotebookNode":
+    """A notebook in the order in which it runs: its main line, and then, if they are wanted, its folded parts.
+
+    The main line keeps what each folded part would find at its place.
+    """
     sys.path.append(str(TOOLS.parent))  # this is run as a script
     from tools import main_line, notebooks  # here, since the process that only starts another one needs none of it
 
@@ -82,29 +91,63 @@ def put_folded_last(notebook: Path) -> None:
             cells.append(call("keep()"))
     for number, part in enumerate(main_line.folded_parts(written)):
         cells += [call(f"go_back({number})"), *part.cells]
-    written.cells = cells
-    notebook.write_text(notebooks.nbformat.v4.writes(written), encoding="utf-8")
+    written.cells = cells if folded_too else main_line.main_line(written).cells
+    return written
 
 
-def run_nbval(notebook: str) -> int:
+def run_nbval(notebook: str, kept: str = "", key: str = "", folded_too: bool = True) -> int:
     """Compare the notebook in this folder; the exit status.
+
+    Args:
+        kept: a file for what the kernel says, from which it is said again if its key is this one.
 
     Of pytest's plugins nbval alone is loaded, and jsonschema does without the grammar of web addresses that it would
     build: the two would take three quarters of the time that an empty notebook needs, and none of it is used here.
     """
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-    put_folded_last(Path(notebook))
-    return pytest.main([*OPTIONS, notebook], plugins=[Patient()])
+    written = in_order(Path(notebook), folded_too)
+    from tools import executions, notebooks
+
+    Path(notebook).write_text(notebooks.nbformat.v4.writes(written), encoding="utf-8")
+    keep = [executions.Keep(Path(kept), key)] if kept else []
+    return pytest.main([*OPTIONS, notebook], plugins=[Patient(), *keep])
 
 
-def compare(notebook: Path) -> bool:
-    """Whether the notebook gives what is saved in it; pytest's report is printed."""
+def compare(notebook: Path, kept: Path | None = None, folded_too: bool = True, report: TextIO | None = None) -> bool:
+    """Whether the notebook gives what is saved in it; pytest's report is printed, or written to ``report``.
+
+    Args:
+        kept: a file that keeps what its kernel says. If nothing has changed since that decides it, nbval compares what
+            is kept; where this is red, the notebook runs again.
+        folded_too: whether its folded parts run, after its main line.
+    """
+    from tools import executions
+
+    key = executions.key(executions.code_of(in_order(notebook, folded_too))) if kept else ""
+    repeats = kept is not None and executions.holds(kept, key)
     with alone(notebook) as (copy, env):
-        return subprocess.run([sys.executable, __file__, HERE, copy.name], cwd=copy.parent, env=env).returncode == 0
+        command = [sys.executable, __file__, HERE, copy.name, str(kept or ""), key, "folded" if folded_too else ""]
+        green = subprocess.run(command, cwd=copy.parent, env=env, stdout=report, stderr=report).returncode == 0
+    if repeats and not green and kept:
+        kept.unlink()
+        return compare(notebook, kept, folded_too, report)
+    return green
+
+
+def main(paths: list[str], folded_too: bool) -> int:
+    """Compare notebooks, those of the course with what was kept of them; the exit status."""
+    from tools import executions
+
+    found = [Path(path).resolve() for path in paths]
+    return not all([compare(path, executions.file_of(path, folded_too), folded_too) for path in found])
 
 
 if __name__ == "__main__":
     if sys.argv[1] == HERE:
-        sys.exit(run_nbval(sys.argv[2]))
-    sys.exit(not all([compare(Path(path).resolve()) for path in sys.argv[1:]]))
+        sys.exit(run_nbval(*sys.argv[2:5], folded_too=bool(sys.argv[5])))
+    parser = argparse.ArgumentParser(description="Compare notebooks with their saved outputs.")
+    parser.add_argument("paths", nargs="+")
+    parser.add_argument("--main-line", action="store_true", help="without what is folded")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.paths, not arguments.main_line))

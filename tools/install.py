@@ -24,7 +24,7 @@ from tools import uv_settings
 
 INPUTS = [
     "constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/uv_settings.py",
-    "tools/overrides.json", "tools/jupyter_server_config.py",
+    "tools/overrides.json", "tools/jupyter_server_config.py", "tools/torchvision_beside_torch.py",
 ]  # fmt: skip
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
@@ -98,7 +98,10 @@ def main(venv):
     if venv in (".venv", ".venv-newest"):
         # `pip install --editable` would need a build tool that no pin holds; and this path, being relative, still
         # holds when the clone is moved.
-        (next(Path(venv).glob("lib/python*/site-packages")) / "mha_lib.pth").write_text("../../../..\n")
+        packages = next(Path(venv).glob("lib/python*/site-packages"))
+        (packages / "mha_lib.pth").write_text("../../../..\n")
+        shutil.copy("tools/torchvision_beside_torch.py", str(packages))
+        (packages / "torchvision_beside_torch.pth").write_text("import torchvision_beside_torch\n")
     # Settings for every JupyterLab that is started from here, by hand too. `saveState` keeps widgets in a saved
     # notebook: without it, one that is opened again shows an error in their place. What is typed is saved within ten
     # seconds, and the server's settings see to it that opening a notebook, which starts this clock, changes no line.

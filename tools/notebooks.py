@@ -70,14 +70,23 @@ def read(path):
     return nbformat.v4.reads(Path(path).read_text(encoding="utf-8"))
 
 
-def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_state=False):
+def refuse_faults(notebook):
+    """Raise NotebookError where a notebook that has run holds an error that it does not expect, or a warning."""
+    for index, cell in enumerate(notebook.cells):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
+                raise NotebookError(f"cell {index} ({cell.id}) failed\n{output.ename}: {output.evalue}")
+            if output.get("name") == "stderr":
+                raise NotebookError(f"cell {index} ({cell.id}) writes to stderr\n{output.text}")
+
+
+def execute(notebook, folder, env, kernel_manager_class=OwnKernel):
     """Run every code cell in a fresh kernel and store the outputs in ``notebook``.
 
     Args:
         folder: the kernel's working directory.
         env: the kernel's environment variables.
         kernel_manager_class: what starts the kernel.
-        store_widget_state: whether the state of live pictures is put into the notebook's metadata.
 
     Raises:
         NotebookError: a cell raises (unless it is tagged ``raises-exception``), kills the kernel or writes to
@@ -92,7 +101,7 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_
         iopub_timeout=PATIENCE,
         raise_on_iopub_timeout=True,
         record_timing=False,
-        store_widget_state=store_widget_state,
+        store_widget_state=False,
         coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
     )
@@ -105,8 +114,6 @@ def execute(notebook, folder, env, kernel_manager_class=OwnKernel, store_widget_
             for output in cell.get("outputs", []):
                 if output.get("name") == "stderr":
                     raise NotebookError(f"cell {index} ({cell.id}) writes to stderr\n{output.text}")
-    if store_widget_state:
-        client.set_widgets_metadata()
 
 
 def clean_environment():

@@ -2,8 +2,8 @@
 
     python -m tools.site_source build/site-source
 
-A saved notebook holds a still picture, for it must stay small. Here, each is run once more, and beside each still
-picture goes all that the live one reads, so that it moves without a kernel.
+A saved notebook holds a still picture, for it must stay small. Here, beside each still picture goes all that the live
+one reads, so that it moves without a kernel: it is what the notebook's kernel says when nbval runs it (executions.py).
 """
 
 import argparse
@@ -11,13 +11,14 @@ import copy
 import html
 import re
 import shutil
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from mha_lib.exercises import on_a_page
 from mha_lib.pictures import live
 from mha_lib.pictures.shared_with_js import style
-from tools import address, first_cell, front_page, library_pages, main_line, notebooks, translations
+from tools import address, alone, executions, first_cell, front_page, library_pages, main_line, notebooks, translations
 from tools.languages import LANGUAGES
 
 HERE = Path(__file__).resolve().with_name("site")
@@ -130,10 +131,23 @@ def fold(notebook):
             tags.append("hide-input")
 
 
+def executed(path):
+    """What a notebook's kernel said, as nbval ran it, here or before; where the saved outputs differ, this is told."""
+    kept = executions.file_of(path)
+    if not alone.compare(path, kept, report=subprocess.DEVNULL):
+        print(f"{path.name}: what is saved is not what came now; make test says more", flush=True)
+    return kept
+
+
 def run(path):
     """A story with live pictures, and their states with their stills."""
     notebook = notebooks.read(path)
-    notebooks.execute(notebook, path.parent, notebooks.clean_environment(), store_widget_state=True)
+    ran = alone.in_order(path)
+    executions.show(ran, executed(path))
+    said = {cell.id: cell for cell in ran.cells}
+    notebook.cells = [said[cell.id] for cell in notebook.cells]
+    notebook.metadata.widgets = ran.metadata.get("widgets", {})
+    notebooks.refuse_faults(notebook)
     shown = bring_to_life(notebook, path.stem)
     notebooks.normalise(notebook)
     return notebook, shown

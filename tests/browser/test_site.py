@@ -200,8 +200,8 @@ def test_it_is_small_and_folds_what_one_should_think_of_first():
 @pytest.mark.parametrize(
     ("stem", "scheme"),
     [
-        *itertools.product(["index", *STORIES], SIZES),
-        *itertools.product(OF_LANGUAGES, ["dark"]),
+        *itertools.product(["index", *STORIES], ["light"]),
+        *(pytest.param(page, "dark", marks=pytest.mark.long) for page in ("index", *STORIES, *OF_LANGUAGES)),
     ],
 )
 def test_a_page_lives_on_its_own(browser, stem, scheme):

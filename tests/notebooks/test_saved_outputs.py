@@ -1,13 +1,15 @@
 """Every notebook gives what is saved in it, run as someone has it who got that one file: see tools.alone."""
 
 import random
-import subprocess
-import sys
+import tempfile
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from notebook_tools import NOTEBOOKS, REPORTS, ROOT, SOLUTIONS, TRANSLATED, make_notebooks
+from notebook_tools import NOTEBOOKS, REPORTS, SOLUTIONS, TRANSLATED, make_notebooks
+from turns import LONG
+
+from tools import alone, executions
 
 REACH_OUT = """
 import socket, urllib.request
@@ -41,23 +43,24 @@ SHOW = """display({{"text/html": '<img alt="head {}" src="data:image/png;base64,
 pytestmark = pytest.mark.slow
 
 
-def compare(path):
-    """Run tools.alone; its exit status and report."""
-    command = [sys.executable, "-m", "tools.alone", path]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
-    return done.returncode, done.stdout
+def compare(path, kept=None, folded_too=True):
+    """Whether tools.alone finds the notebook green, and its report."""
+    with tempfile.TemporaryFile("w+") as report:
+        green = alone.compare(path, kept, folded_too, report)
+        report.seek(0)
+        return green, report.read()
 
 
 # A translation computes what the English does, and solutions are the library's right answers; other tests hold that.
-# What they print is compared in CI alone.
+# What they print is compared in CI alone, and so is what is folded.
 OTHERS = [pytest.param(path, marks=pytest.mark.long) for path in (*SOLUTIONS, *TRANSLATED)]
 ALL = [*NOTEBOOKS, *REPORTS, *OTHERS]
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_notebook(path):
-    status, report = compare(path)
-    assert status == 0, report
+    green, report = compare(path, executions.file_of(path, LONG), LONG)
+    assert green, report
 
 
 def folding(title):
@@ -76,8 +79,8 @@ def test_a_main_line_that_needs_what_is_folded_is_red(tmp_path):
         printing("print(heads + 1)", "3\n"),
     ]
     nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
-    status, report = compare(tmp_path / "sample.ipynb")
-    assert status == 1 and "name 'heads' is not defined" in report
+    green, report = compare(tmp_path / "sample.ipynb")
+    assert not green and "name 'heads' is not defined" in report
 
 
 def test_a_folded_part_finds_what_stands_at_its_place(tmp_path):
@@ -96,8 +99,8 @@ def test_a_folded_part_finds_what_stands_at_its_place(tmp_path):
         printing("heads = late = 9; print(heads, 'width' in dir())", "9 False\n"),
     ]
     nbformat.write(new_notebook(cells=cells), tmp_path / "sample.ipynb")
-    status, report = compare(tmp_path / "sample.ipynb")
-    assert status == 0, report
+    green, report = compare(tmp_path / "sample.ipynb")
+    assert green, report
 
 
 def shown(text):
@@ -121,7 +124,7 @@ def compare_cells(folder, *cells):
 
 
 def test_a_notebook_has_this_machine_an_empty_home_and_nothing_else(tmp_path):
-    status, report = compare_cells(
+    green, report = compare_cells(
         tmp_path,
         (REACH_OUT, None),
         (REACH_IN, None),
@@ -129,16 +132,68 @@ def test_a_notebook_has_this_machine_an_empty_home_and_nothing_else(tmp_path):
         (LOOK_ROUND, shown("(['sample.ipynb'], ['.ipython'], None)")),
         (SHOW.format(0, "iVBORw1+/9=="), picture(0, "iVBORw0+/8=")),
     )
-    assert status == 0, report
+    assert green, report
 
 
 def test_what_differs_is_red_but_for_pixels(tmp_path):
-    status, report = compare_cells(
+    green, report = compare_cells(
         tmp_path,
         ("(2, 5, 4)", shown("(2, 4, 5)")),
         (SHOW.format(1, "iVBO"), picture(0, "iVBO")),
         ("1 / 0", None),
         (SHOW.format(0, "iVBP"), picture(0, "iVBO")),
     )
-    assert status == 1
+    assert not green
     assert [f"Cell {number}" in report for number in range(4)] == [True, True, True, False]
+
+
+def counting(folder, text):
+    """A notebook that writes a line into a file whenever it runs, and whose code and saved output are these."""
+    ran = f"with open({str(folder / 'ran')!r}, 'a') as file: file.write('once\\n')"
+    cells = [new_code_cell(ran, execution_count=1), printing("print(3 + 4)", text)]
+    nbformat.write(new_notebook(cells=cells), folder / "sample.ipynb")
+    return folder / "sample.ipynb"
+
+
+def test_what_was_kept_is_compared_as_strictly_as_what_runs(tmp_path):
+    """Not run again, it is green; with one digit changed in what is saved, it is red, when it has run again, too."""
+    kept, runs = tmp_path / "kept.json.gz", tmp_path / "ran"
+    assert compare(counting(tmp_path, "7\n"), kept)[0] and compare(counting(tmp_path, "7\n"), kept)[0]
+    assert runs.read_text() == "once\n"
+    green, report = compare(counting(tmp_path, "8\n"), kept)
+    assert not green and report.count("mismatch 'stdout'") == 2 and runs.read_text() == "once\n" * 2
+    assert compare(counting(tmp_path, "7\n"), kept)[0] and runs.read_text() == "once\n" * 2
+
+
+def test_a_notebook_runs_again_when_its_code_a_module_behind_it_or_a_package_changes(tmp_path, monkeypatch):
+    files = {
+        "__init__.py": "",
+        "room/__init__.py": "from mha_lib.room.used import head\nfrom mha_lib.room.other import tail\n",
+        "room/used.py": "from mha_lib.room import numbers\nhead = numbers.one\n",
+        "room/numbers.py": "one = 1\n",
+        "room/used.json": "{}",
+        "room/other.py": "tail = 2\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "mha_lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    sources = ["%matplotlib inline\nfrom mha_lib import room", "room.head"]
+
+    def key(sources=sources):
+        for cached in (executions._reached_by, executions._reached_by_file, executions._data_of):
+            cached.cache_clear()
+        return executions.key(sources, tmp_path)
+
+    keys = {"": key()}
+    for name in files:
+        path = tmp_path / "mha_lib" / name
+        path.write_text(f"{files[name]}\n")
+        keys[name] = key()
+        path.write_text(files[name])
+    assert keys["room/other.py"] == keys["room/__init__.py"] == keys[""] == key()
+    assert len({keys[name] for name in ("", "room/used.py", "room/numbers.py", "room/used.json")}) == 4
+    assert key(["from mha_lib import room", "room.head", "1"]) != keys[""] != key(["from mha_lib import room", "room"])
+    (tmp_path / "installed").write_text("other packages")
+    monkeypatch.setattr(executions.sys, "prefix", str(tmp_path))
+    assert key() != keys[""]

@@ -1,5 +1,6 @@
-"""A stage of continuous integration that fails or hangs ends the run, is named, and leaves no process behind."""
+"""Continuous integration takes what it must; a stage that fails or hangs ends it, is named, and leaves no process."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import turns
 
 RUN = Path(__file__).parents[2] / ".ci" / "run"
 MAKE = """#!/usr/bin/env bash
@@ -26,7 +28,7 @@ def run(tmp_path):
         (tmp_path / "bin" / name).write_text(MAKE)
         (tmp_path / "bin" / name).chmod(0o755)
 
-    def run(limits=("15", "80"), **asked):
+    def run(limits=("15", "80"), *arguments, **asked):
         script = tmp_path / ".ci" / "run"
         script.write_text(RUN.read_text().replace("stage 15", f"stage {limits[0]}").replace("=85 ", f"={limits[1]} "))
         env = os.environ | {
@@ -35,17 +37,116 @@ def run(tmp_path):
             "FAILS": "",
             "HANGS": "",
         }
-        return subprocess.run([script], env=env | asked, capture_output=True, text=True, timeout=60)
+        return subprocess.run([script, *arguments], env=env | asked, capture_output=True, text=True, timeout=60)
 
     return run
 
 
-def test_all_stages_pass(run):
+def test_all_stages_pass_where_nobody_knows_what_has_changed(run):
     done = run()
     assert done.returncode == 0 and "FAILED" not in done.stdout and "RAN OVER" not in done.stdout
-    stages = "nbgrader site test test-research test-classroom test-browsers wheel test-book-pins test-elsewhere"
+    stages = "nbgrader site test test-rounding test-research test-classroom test-browsers wheel test-book-pins"
+    stages += " test-elsewhere"
     for stage in stages.split():
         assert f"made {stage}\n" in done.stdout or f"made {stage} " in done.stdout
+
+
+REST = {  # what is not run every time, in its turn, and a file that only it sees well
+    "test-browsers": "mha_lib/pictures/js/cells.js",
+    "test-book-pins": "environment.yml",
+    "test-elsewhere": "notebooks/elsewhere/jax.ipynb",
+    "wheel": "pyproject.toml",
+    "test-classroom": "classroom/hub.py",
+    "test-research": "research/results/births.json",
+}
+
+
+@pytest.fixture
+def git(tmp_path, monkeypatch):
+    """Git in the folder that is tested, with a file for each stage; its first commit was green at night."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "a test")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "test@example.org")
+
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    for name in REST.values():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{name}\n")
+    git("init", "--quiet")
+    git("add", *REST.values())
+    git("commit", "--quiet", "--message", "green at night")
+    (tmp_path / ".ci").mkdir(exist_ok=True)
+    (tmp_path / ".ci" / "nightly").write_text(git("rev-parse", "HEAD"))
+    return git
+
+
+def taken(done):
+    """Those of the rest that a run has made."""
+    assert done.returncode == 0, done.stdout
+    return {stage for stage in REST if f"made {stage}\n" in done.stdout or f"made {stage} " in done.stdout}
+
+
+def test_of_the_rest_one_goes_by_turns_and_all_where_all_is_asked_for(run, git, tmp_path):
+    (tmp_path / "build" / "executions").mkdir(parents=True)
+    for number in range(2, 2 + len(REST)):
+        git("commit", "--quiet", "--allow-empty", "--message", "nothing changes")
+        done = run()
+        assert taken(done) == {[*REST][number % len(REST)]}
+        assert f"made test-rounding SEEDS=1 THIRD={number % 3}\n" in done.stdout and "made site\n" in done.stdout
+    done = run(("15", "80"), "all")
+    assert taken(done) == REST.keys() and "made test-rounding\n" in done.stdout
+    assert not (tmp_path / "build" / "executions").exists()  # CI compares what has run in this run
+
+
+@pytest.mark.parametrize("stage", REST)
+def test_a_stage_runs_until_a_night_is_green_once_a_file_of_its_own_has_changed(run, git, tmp_path, stage):
+    (tmp_path / REST[stage]).write_text("changed\n")
+    if stage != "test-browsers":  # what moves and stays the same has not changed
+        git("mv", "mha_lib", "mha_course")
+    git("commit", "--quiet", "--all", "--message", "a change")
+    for number in (3, 4):
+        git("commit", "--quiet", "--allow-empty", "--message", "another")
+        assert taken(run()) == {stage, [*REST][number % len(REST)]}
+    (tmp_path / ".ci" / "nightly").write_text(git("rev-parse", "HEAD"))
+    assert taken(run()) == {[*REST][number % len(REST)]}
+    (tmp_path / ".ci" / "nightly").write_text("0" * 40)
+    assert taken(run()) == REST.keys()
+
+
+def test_cases_by_turns_are_all_seen_by_as_many_commits_and_in_one_night(monkeypatch):
+    cases, seen = [*"abcdefghij"], []
+    for number in (14, 15, 16, 17):
+        monkeypatch.setattr(turns, "commits", lambda number=number: number)
+        seen.append(turns.by_turns(cases, 4))
+    assert sorted(itertools.chain(*seen)) == cases and max(map(len, seen)) == 3
+    monkeypatch.setenv("MHA_NIGHTLY", "1")
+    assert turns.by_turns(cases, 4) == cases
+    monkeypatch.delenv("MHA_NIGHTLY")
+    monkeypatch.setattr(turns, "commits", lambda: None)
+    assert turns.by_turns(cases, 4) == cases
+
+
+def test_a_green_night_names_its_commit_and_no_other_does(git, tmp_path):
+    shutil.copy(RUN.parents[1] / "Makefile", tmp_path)
+    script, kept = tmp_path / ".ci" / "run", tmp_path / ".ci" / "nightly"
+    script.write_text("#!/bin/sh\ntest ! -e .git/red && test $1 = all\n")
+    script.chmod(0o755)
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all is committed")
+
+    def nightly():
+        return subprocess.run(["make", "nightly"], cwd=tmp_path, capture_output=True, text=True)
+
+    before = kept.read_text()
+    (tmp_path / "Makefile").write_text((tmp_path / "Makefile").read_text() + "\n")
+    assert "proves a commit" in nightly().stdout and kept.read_text() == before
+    git("checkout", "Makefile")
+    (tmp_path / ".git" / "red").touch()
+    assert nightly().returncode != 0 and kept.read_text() == before
+    (tmp_path / ".git" / "red").unlink()
+    assert nightly().returncode == 0 and kept.read_text().strip() == git("rev-parse", "HEAD") != before
 
 
 def test_the_first_failure_ends_the_run(run):

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from tools import uv_settings
@@ -26,6 +27,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml"]
 INPUTS += ["tools/install.py", "tools/jupyter_server_config.py", "tools/overrides.json", "tools/uv_settings.py"]
+INPUTS += ["tools/torchvision_beside_torch.py"]
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 
 
@@ -279,6 +281,29 @@ def test_a_failure_says_what_to_do_and_does_not_count_as_installed(installer, mo
     with pytest.raises(SystemExit, match=f"(?s){said}"):
         installer.main(venv)
     assert not Path(venv, "installed").exists()
+
+
+@pytest.mark.parametrize("command", ["from transformers import BertForMaskedLM", "import timm"])
+def test_packages_that_import_torchvision_are_there_in_a_fresh_process(command):
+    """By their own names, without this library: an index may hold a torchvision of another build than torch's."""
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_torchvision_that_loads_its_own_operators_is_left_alone(tmp_path):
+    """In a process of its own; the stand-in's extension is a library that any process may load."""
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    shutil.copy(next((Path(torch.__file__).parent / "lib").glob("libtorch_global_deps.so")), package / "_C.so")
+    shutil.copy(ROOT / "tools" / "torchvision_beside_torch.py", tmp_path)
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(torch.__file__).parents[1]}"}  # with -S: without any .pth file
+    script = "import torchvision_beside_torch, torchvision; print(torchvision_beside_torch.OPERATORS)"
+    for extension, declared in ((True, "[]\n"), (False, "[Library(")):
+        if not extension:
+            (package / "_C.so").unlink()
+        done = subprocess.run([sys.executable, "-S", "-c", script], env=env, capture_output=True, text=True)
+        assert done.stdout.startswith(declared), done.stderr
 
 
 @pytest.mark.parametrize("name", ["install.py", "uv_settings.py"])
