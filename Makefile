@@ -154,8 +154,8 @@ lint: install ## check the style of all code, the types of the library, and the 
 	@$(PY) -m mypy
 	@$(PY) -m tools.translations check
 
-test-rounding: install ## run all notebooks as on other processors, three ways: an hour (TURN=17: a ninth of it)
-	@$(PY) -m tools.rounding $(if $(TURN),--turn $(TURN))
+test-rounding: install ## run all notebooks as on other processors, three ways: an hour (SEEDS=1 THIRD=0: a ninth of it)
+	@$(PY) -m tools.rounding $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THIRD),--third $(THIRD))
 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info

@@ -2,7 +2,7 @@
 
     python -m tools.rounding                            all notebooks, with three kinds of noise
     python -m tools.rounding notebooks/03_*.ipynb       only these
-    python -m tools.rounding --turn 17                  a third of all with one kind: nine turns in a row are everything
+    python -m tools.rounding --seeds 1 --third 2        the last third of all (0, 1, 2), with one kind
 
 Another processor adds up in another order. Its products, sums and exponentials differ in the last bit, and so does the
 largest of two weights that are equal in exact arithmetic. The noise is of that kind: see for_kernels/rounding_noise.py.
@@ -20,8 +20,7 @@ from tools import notebooks
 from tools.languages import LANGUAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-KINDS = ("random", "rising", "falling")
-THIRDS = 3
+KINDS = ("falling", "rising", "random")  # the first two move what is equal apart, in both directions
 
 
 def everything() -> list[Path]:
@@ -30,10 +29,10 @@ def everything() -> list[Path]:
     return [*notebooks.all_notebooks(), *translated]
 
 
-def runs_of(turn: int) -> list[tuple[Path, str]]:
-    """Return which notebooks are run in a turn, a third of all, each with the same kind of noise."""
-    kind = KINDS[turn // THIRDS % len(KINDS)]
-    return [(path, kind) for path in everything()[turn % THIRDS :: THIRDS]]
+def runs_of(seeds: int, third: int | None = None) -> list[tuple[Path, str]]:
+    """Return which notebooks are run, all or a third of them, each with the first ``seeds`` kinds of noise."""
+    paths = everything() if third is None else everything()[third::3]
+    return [(path, kind) for path in paths for kind in KINDS[:seeds]]
 
 
 def compare(path: Path, kind: str) -> tuple[bool, str]:
@@ -48,11 +47,11 @@ def compare(path: Path, kind: str) -> tuple[bool, str]:
 def main() -> bool:
     parser = argparse.ArgumentParser(description="Run notebooks as on other processors, and compare their outputs.")
     parser.add_argument("paths", nargs="*", type=Path, help="default: every notebook of the course")
-    parser.add_argument("--turn", type=int, help="run a third of them with one kind of noise; the number says which")
+    parser.add_argument("--seeds", type=int, choices=(1, 2, 3), default=3, help="how many kinds of noise; default: 3")
+    parser.add_argument("--third", type=int, choices=(0, 1, 2), help="run a third of the notebooks, this one")
     arguments = parser.parse_args()
-    runs = [(path, kind) for path in arguments.paths or everything() for kind in KINDS]
-    if arguments.turn is not None:
-        runs = runs_of(arguments.turn)
+    runs = [(path, kind) for path in arguments.paths for kind in KINDS[: arguments.seeds]]
+    runs = runs or runs_of(arguments.seeds, arguments.third)
     with multiprocessing.pool.ThreadPool(2) as pool:
         results = pool.imap(lambda run: compare(*run), runs)
         failed = 0
