@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
-	test-browsers test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
+	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
 .NOTPARALLEL:
 
@@ -153,6 +153,9 @@ lint: install ## check the style of all code, the types of the library, and the 
 	@$(VENV)/bin/deno lint --quiet
 	@$(PY) -m mypy
 	@$(PY) -m tools.translations check
+
+test-rounding: install ## run all notebooks as on other processors, three ways: an hour (SEEDS=1 THIRD=0: a ninth of it)
+	@$(PY) -m tools.rounding $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THIRD),--third $(THIRD))
 
 clean: ## remove everything that these commands made, the environments too
 	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info

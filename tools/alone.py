@@ -140,7 +140,10 @@ def main(paths: list[str], folded_too: bool) -> int:
     from tools import executions
 
     found = [Path(path).resolve() for path in paths]
-    return not all([compare(path, executions.file_of(path, folded_too), folded_too) for path in found])
+    noisy = "ROUNDING_NOISE" in os.environ  # what is said under it is not kept, and nothing kept is said again
+    return not all(
+        [compare(path, None if noisy else executions.file_of(path, folded_too), folded_too) for path in found]
+    )
 
 
 if __name__ == "__main__":

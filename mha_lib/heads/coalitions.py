@@ -8,6 +8,7 @@ Heads of equal importance have no order. Where one is needed, it is drawn at ran
 ``mean_ranks`` and ``pruning_curve`` give the exact mean over all draws.
 """
 
+import math
 from collections.abc import Callable
 from itertools import combinations
 from math import comb
@@ -181,7 +182,8 @@ def spearman(first: Tensor, second: Tensor) -> float:
     0.5
     """
     pair = torch.stack([mean_ranks(first.flatten()), mean_ranks(second.flatten())])
-    return torch.corrcoef(pair)[0, 1].item()
+    is_constant = (pair == pair[:, :1]).all(dim=1).any()  # of constants, corrcoef may give any number by rounding
+    return math.nan if is_constant else torch.corrcoef(pair)[0, 1].item()
 
 
 def block_mean_baseline(shares: Tensor) -> Tensor:

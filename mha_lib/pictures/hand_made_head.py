@@ -10,7 +10,7 @@ from mha_lib.attention import DotProductAttention
 from mha_lib.pictures.heat_maps import draw_maps
 from mha_lib.pictures.live import LivePicture, Numbers, Place, pack
 from mha_lib.pictures.picture import Canvas, signed
-from mha_lib.pictures.told import rounded
+from mha_lib.rounding import rounded
 
 MOST_WORDS, MOST_FEATURES, MOST_ROWS = 8, 16, 3
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_lib.language import listed, tr
 from mha_lib.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_lib.pictures.shared_with_js import bound, is_dark, weight_colours
-from mha_lib.pictures.told import first_largest
+from mha_lib.rounding import first_largest
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out

@@ -11,7 +11,7 @@ from mha_lib.attention import KernelPooling
 from mha_lib.pictures.charts import draw_pooling
 from mha_lib.pictures.live import LivePicture, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas, signed
-from mha_lib.pictures.told import rounded
+from mha_lib.rounding import rounded
 
 
 class KernelExplorer(LivePicture):

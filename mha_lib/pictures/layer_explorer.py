@@ -15,7 +15,7 @@ from mha_lib.models.transformer import Encoder
 from mha_lib.pictures.heat_maps import MOST_LABELS, beside, draw_maps, grid_shape, labels, masked_keys, room_for
 from mha_lib.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
 from mha_lib.pictures.picture import Canvas, signed
-from mha_lib.pictures.told import first_largest
+from mha_lib.rounding import first_largest, rounded
 
 MOST_HEADS = 25
 NAMES = "query_names", "key_names"
@@ -118,7 +118,7 @@ class LayerExplorer(LivePicture):
     def _standing_out(self) -> tuple[int, int]:
         """Find the head and the cell whose weight exceeds most that of every other head."""
         with torch.random.fork_rng(devices=()):  # the layer that computes them is made of random numbers at first
-            weights = self.weights()[self.example].flatten(1)
+            weights = torch.from_numpy(rounded(self.weights()[self.example].flatten(1), 4))
         lead = weights.sort(dim=0, descending=True).values
         cell = first_largest(lead[0] - lead[1] if len(lead) > 1 else lead[0])
         return first_largest(weights[:, cell]), cell

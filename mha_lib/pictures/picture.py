@@ -22,7 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from mha_lib.language import chosen, lang, sentences, tr
 from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
-from mha_lib.pictures.told import rounded
+from mha_lib.rounding import rounded
 
 SCALE = 2  # pixels of the image to one on the page, for screens that are as fine
 FINER = 2  # lines are drawn this many times larger and then made smaller, which smooths their edges

@@ -10,7 +10,7 @@ from mha_lib.pictures.heat_maps import draw_maps, labels
 from mha_lib.pictures.live import LivePicture, Place, pack_uint16
 from mha_lib.pictures.picture import Canvas, signed
 from mha_lib.pictures.shared_with_js import bound
-from mha_lib.pictures.told import rounded
+from mha_lib.rounding import rounded
 
 FINEST = bound("scrubber.js", "FINEST")  # what a weight of 1 travels as; with bytes a percentage is off by one
 CLEAR = 0.1  # how far above uniform attention a pattern is a clear one

@@ -12,7 +12,7 @@ from mha_lib.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps
 from mha_lib.pictures.heat_maps import draw_words
 from mha_lib.pictures.live import LivePicture, OwnText, Place, pack_uint8
 from mha_lib.pictures.picture import Canvas, signed
-from mha_lib.pictures.told import first_largest
+from mha_lib.rounding import first_largest
 
 MOST_TOKENS = 40  # what a page shows without growing too long
 

@@ -243,3 +243,12 @@ def test_maps_fit_a_page_so_that_their_letters_stay_as_large_as_they_are(shape):
 def test_names_that_occur_twice_are_told_apart_by_their_positions():
     picture = pictures.heatmaps(torch.eye(3)[[1, 2, 0]], query_labels=["e", "s", "e"], key_labels=["t", "e", "e"])
     assert "head 0: query “e” (position 0) puts most weight, 1.00, on key “e” (position 1)" in picture.alt
+
+
+def test_of_weights_that_are_printed_alike_the_first_is_named():
+    """They differ in the last bit, where processors differ; the larger one is named only where the number shows it."""
+    tied = torch.tensor([[0.05, 0.475 - 1e-7, 0.475], [0.2, 0.475, 0.325]])
+    names = {"query_labels": ["a", "b"], "key_labels": ["c", "d", "e"], "titles": [""]}
+    assert "Query “a” puts most weight, 0.48, on key “d”" in pictures.heatmaps(tied, **names).alt
+    tied[1, 1] += 0.01
+    assert "Query “b” puts most weight, 0.49, on key “d”" in pictures.heatmaps(tied, **names).alt

@@ -5,7 +5,7 @@ import torch
 
 from mha_lib import pictures
 from mha_lib.pictures.picture import signed
-from mha_lib.pictures.told import first_largest, rounded
+from mha_lib.rounding import first_largest, rounded
 
 
 def both_ways(numbers):

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "exercises": {"attention", "models", "heads", "checking", "museum"},
 }
 ANNEXES = {"research", "classroom", "pages"}  # they import the house, and are never imported by it
+FOR_ALL_ROOMS = {"language", "rounding"}
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -47,7 +48,7 @@ def own_imports(source: str) -> set[str]:
             found |= {f"mha_lib.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add(node.module)
-    return {name.split(".")[1] for name in found if name.startswith("mha_lib.")} - {"language"}  # which all rooms speak
+    return {name.split(".")[1] for name in found if name.startswith("mha_lib.")} - FOR_ALL_ROOMS
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -62,11 +63,12 @@ def test_what_the_package_offers_by_name():
 
 
 def test_every_file_stands_in_a_room():
-    assert {path.parts[0] for path in FILES} == {*MAY_IMPORT, "__init__.py", "language.py"}
+    assert {path.parts[0] for path in FILES} == {*MAY_IMPORT, "__init__.py", *(f"{name}.py" for name in FOR_ALL_ROOMS)}
 
 
-def test_the_language_of_all_rooms_imports_none():
-    assert own_imports((PACKAGE / "language.py").read_text(encoding="utf-8")) == set()
+@pytest.mark.parametrize("name", sorted(FOR_ALL_ROOMS))
+def test_what_all_rooms_use_imports_none(name):
+    assert own_imports((PACKAGE / f"{name}.py").read_text(encoding="utf-8")) == set()
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if len(path.parts) > 1], ids=str)

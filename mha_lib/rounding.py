@@ -1,4 +1,4 @@
-"""How numbers are told: rounded, and the largest of them chosen after that, as ``told.js`` does in the browser."""
+"""Round numbers as they are told, and choose the largest after that, as ``told.js`` does in the browser."""
 
 from typing import Any
 
