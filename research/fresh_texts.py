@@ -271,6 +271,21 @@ def words(model: SmolLM2) -> dict:
     return {"draws": draws, "means": found}
 
 
+def names(model: SmolLM2) -> dict:
+    """The share of the 22 texts whose word the five change, with zeros; bootstrap over their names and phrases."""
+    kept = json.loads(kept_file("next_word").read_text())["read or known"]
+    of_name: dict[str, list[bool]] = {}
+    for row in kept:
+        if row["says what was read"] and not row["seen before"]:
+            name = " ".join(row["text"].split()[:2])
+            of_name.setdefault(name, []).append(row["without"]["induction"]["word"] != row["whole"]["word"])
+    changed, number = (torch.tensor([float(of(own)) for own in of_name.values()]) for of in (sum, len))
+    drawn_again = torch.randint(len(of_name), (4000, len(of_name)), generator=torch.Generator().manual_seed(0))
+    shares = changed[drawn_again].sum(dim=1) / number[drawn_again].sum(dim=1)
+    ends = shares.quantile(torch.tensor([0.025, 0.975])).tolist()
+    return {"number": len(of_name), "changed": [(changed.sum() / number.sum()).item(), *ends]}
+
+
 def log_p_without(
     model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor]
 ) -> Tensor:
@@ -330,6 +345,7 @@ PARTS: dict[str, Callable[[SmolLM2], dict]] = {
     "units": units,
     "means": against_matched,
     "words": words,
+    "names": names,
     "speed": speed,
     "three heads": three_heads,
 }

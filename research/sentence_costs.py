@@ -1,12 +1,11 @@
 """What heads and markers are worth to MiniLM: how far the vector of a sentence turns without them.
 
 A sentence's vector is the mean over its tokens, as MiniLM was trained. A cost is 1 minus the cosine between the vectors
-with and without something, averaged over sentences. The sentences are 100 of those that ``named_heads`` draws, on which
-the named heads do what their names say, and the texts of ``fresh_texts``. ``python -m research.sentence_costs``, ten
-minutes on one thread; writes sentence_costs.md, which notebook 06 quotes. Needs ``make real-models``.
+with and without something, averaged over the eighteen texts of ``fresh_texts``. ``python -m research.sentence_costs``,
+two minutes on one thread; writes sentence_costs.md, which notebook 06 quotes. Needs ``make real-models``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -19,10 +18,8 @@ from benchmarks.report import markdown
 from mha_lib.heads import ranks
 from mha_lib.models.pretrained import NAMED_HEADS, MiniLM, minilm
 from mha_lib.models.training import single_thread
-from research.named_heads import examples
 
 REPORT = Path(__file__).with_suffix(".md")
-NUM_DRAWN = 100
 SHAPE = (6, 12)
 PAIRS = ((2, 8), (3, 1)), ((2, 9), (1, 1))  # that find the same words
 Place = tuple[int, int]
@@ -119,58 +116,43 @@ def shares_of_markers(model: MiniLM, sentences: Sequence[str]) -> dict[str, list
     return {name: torch.stack(rows).mean(dim=0).tolist() for name, rows in found.items()}
 
 
-def report(model: MiniLM) -> str:
-    """Costs of single heads and of pairs, cosines without two tokens' values, and shares of [CLS] and [SEP]."""
-    texts = {"drawn sentences": examples()[0][:NUM_DRAWN], "fresh texts": fresh_sentences()}
-    places = [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
-    single, together, gone, shares = {}, {}, {}, {}
-    for kind, sentences in texts.items():
-        found = costs(model, sentences, [*([place] for place in places), *PAIRS])
-        single[kind], together[kind] = torch.tensor(found[: len(places)]).view(SHAPE), found[len(places) :]
-        gone[kind], shares[kind] = markers(model, sentences), shares_of_markers(model, sentences)
-    kinds = list(texts)
-    heads = ("layer, head", "name", *(f"{kind}: {what}" for kind in kinds for what in ("cost", "rank of 72")))
-    rows = [
-        [f"{place[0]}, {place[1]}", name]
-        + [text for kind in kinds for text in (f"{single[kind][place]:.4f}", f"{ranks(single[kind])[place]:.0f}")]
+def report(single: Tensor, together: Sequence[float], changed: Mapping[str, float], shares: Mapping) -> str:
+    """Costs of single heads (6, 12) and of PAIRS, cosines without two tokens' values, shares of [CLS] and [SEP]."""
+    rank = ranks(single)
+    named = [
+        [f"{place[0]}, {place[1]}", name, f"{single[place]:.4f}", str(rank[place].item())]
         for place, name in NAMED_HEADS.items()
     ]
-    of_pairs = [
-        [f"{one} and {other}"]
-        + [
-            text
-            for kind in kinds
-            for text in (*(f"{single[kind][place]:.4f}" for place in (one, other)), f"{together[kind][number]:.4f}")
-        ]
-        for number, (one, other) in enumerate(PAIRS)
+    pairs = [
+        [f"{one} and {other}", *(f"{cost:.4f}" for cost in (single[one], single[other], both))]
+        for (one, other), both in zip(PAIRS, together, strict=True)
     ]
-    pair_head = ("heads", *(f"{kind}: {what}" for kind in kinds for what in ("first", "second", "both")))
-    changed = [[name, *(f"{gone[kind][name]:.3f}" for kind in kinds)] for name in gone[kinds[0]]]
-    of_layers = [
-        [f"{kind}: {what}", *(f"{share:.2f}" for share in shares[kind][what])]
-        for kind in kinds
-        for what in ("weight", "length")
-    ]
-    return "\n\n".join(
-        [
-            "# What heads and markers of MiniLM are worth",
-            "1 − cosine between a text's vectors with and without heads (rank 1 costs most):",
-            markdown(heads, rows),
-            "Two heads that find the same words:",
-            markdown(pair_head, of_pairs),
-            "Cosine with the whole model's vector where the values of two tokens give way:",
-            markdown(("values of", *kinds), changed),
-            "Share of [CLS] and [SEP] in the weights, and in the lengths of what heads add, by layer:",
-            markdown(("share", *map(str, range(SHAPE[0]))), of_layers) + "\n",
-        ]
+    values = [[name, f"{cosine:.3f}"] for name, cosine in changed.items()]
+    layers = [[name, *(f"{share:.2f}" for share in row)] for name, row in shares.items()]
+    parts = (
+        "# What heads and markers of MiniLM are worth on the texts of fresh_texts.txt",
+        "1 − cosine between a text's vectors with and without a head; rank 1 costs most:",
+        markdown(("layer, head", "name", "cost", "rank of 72"), named),
+        "Two heads that find the same words:",
+        markdown(("heads", "first", "second", "both"), pairs),
+        "Cosine with the whole model's vector where the values of two tokens give way in all layers:",
+        markdown(("values of", "cosine"), values),
+        "Share of [CLS] and [SEP] in the weights, and in the lengths of what heads add, by layer:",
+        markdown(("share of", *map(str, range(SHAPE[0]))), layers),
     )
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     """Measure, print, write."""
+    texts, places = fresh_sentences(), [(layer, head) for layer in range(SHAPE[0]) for head in range(SHAPE[1])]
     with single_thread():
-        REPORT.write_text(report(minilm()), encoding="utf-8")
-    print(REPORT.read_text(encoding="utf-8"))
+        model = minilm()
+        found = costs(model, texts, [*([place] for place in places), *PAIRS])
+        single, together = torch.tensor(found[: len(places)]).view(SHAPE), found[len(places) :]
+        page = report(single, together, markers(model, texts), shares_of_markers(model, texts))
+    REPORT.write_text(page, encoding="utf-8")
+    print(page)
 
 
 if __name__ == "__main__":
