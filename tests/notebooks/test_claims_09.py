@@ -178,7 +178,10 @@ def test_in_smollm2_the_sink_is_any_token_that_has_seen_only_itself():
 def test_a_window_costs_less_with_the_first_tokens():
     windows = load_results("sinks")["windows"]
     told = ["{:.2f} ({:.2f} to {:.2f})".format(*mean_and_ci95(torch.tensor(more))) for more in windows.values()]
-    assert "a window of 28 tokens costs {0[0]} nats {0[1]}, the last 24 and the first four {1}".format(
-        told[0].split(" ", 1), told[1]
-    ) in TEXT
+    assert (
+        "a window of 28 tokens costs {0[0]} nats {0[1]}, the last 24 and the first four {1}".format(
+            told[0].split(" ", 1), told[1]
+        )
+        in TEXT
+    )
     assert all(one > other for one, other in zip(*windows.values(), strict=True)) and "on five texts" in TEXT

@@ -100,7 +100,9 @@ CLAIMS = {
     "On 22 of these the model continues with the word that it has just read": lambda r: (
         (len(r.read), len(r.new)) == (22, 56)
     ),
-    "18 with zeros, but only 7 of these to the known word": lambda r: [len(r.changed(r.read)), len(r.known())] == [18, 7],
+    "18 with zeros, but only 7 of these to the known word": lambda r: (
+        [len(r.changed(r.read)), len(r.known())] == [18, 7]
+    ),
     "change 18 of these words, 7 of them to the known word": lambda r: len(r.changed(r.known())) == 7,
     "five others of the same layers at most 6": lambda r: (
         1 / 9.5 < r.drawn(r.read, "same layers") / (20 * len(r.read)) < 1 / 8.5
