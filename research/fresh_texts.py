@@ -47,7 +47,7 @@ from research import real_cuts as cuts
 from research.kept import kept_file, rounded, write_compact
 from research.next_word import five_others
 from research.real_cuts import SHAPE, loss_of
-from research.real_texts import JUDGED_ON, REPEATED, TASK, drawn, pool, repeats, rows
+from research.real_texts import JUDGED_ON, REPEATED, ROW, TASK, drawn, pool, repeats, rows
 from research.word_circuit import LATER, TELLER, Judge, without
 
 TEXTS = Path(__file__).with_name("fresh_texts.txt")
@@ -271,6 +271,21 @@ def words(model: SmolLM2) -> dict:
     return {"draws": draws, "means": found}
 
 
+def names(model: SmolLM2) -> dict:
+    """The share of the 22 texts whose word the five change, with zeros; bootstrap over their names and phrases."""
+    kept = json.loads(kept_file("next_word").read_text())["read or known"]
+    of_name: dict[str, list[bool]] = {}
+    for row in kept:
+        if row["says what was read"] and not row["seen before"]:
+            name = " ".join(row["text"].split()[:2])
+            of_name.setdefault(name, []).append(row["without"]["induction"]["word"] != row["whole"]["word"])
+    changed, number = (torch.tensor([float(of(own)) for own in of_name.values()]) for of in (sum, len))
+    drawn_again = torch.randint(len(of_name), (4000, len(of_name)), generator=torch.Generator().manual_seed(0))
+    shares = changed[drawn_again].sum(dim=1) / number[drawn_again].sum(dim=1)
+    ends = shares.quantile(torch.tensor([0.025, 0.975])).tolist()
+    return {"number": len(of_name), "changed": [(changed.sum() / number.sum()).item(), *ends]}
+
+
 def log_p_without(
     model: SmolLM2, ids: Sequence[int], all_cuts: Sequence[Sequence[int]], means: Sequence[Tensor]
 ) -> Tensor:
@@ -282,15 +297,16 @@ def log_p_without(
 
 
 def halves(model: SmolLM2) -> dict:
-    """Rank correlation of what heads cost on repeats and on prose, by half of the layers; bootstrap over heads."""
+    """Rank correlation of what heads cost on repeats and on prose, by half of the layers; bootstrap over layers."""
     kept = json.loads(kept_file("real_heads").read_text())
     on_repeats, on_prose = (torch.tensor(kept[f"costs on {kind}"]["mean"]) for kind in ("repeats", "prose"))
     pick, found = torch.Generator().manual_seed(0), {}
     for name, layers in (("all", slice(None)), ("lower half", slice(0, 15)), ("upper half", slice(15, 30))):
-        pair = on_repeats[layers].flatten(), on_prose[layers].flatten()
+        pair = on_repeats[layers], on_prose[layers]
         drawn_again = [torch.randint(len(pair[0]), (len(pair[0]),), generator=pick) for _ in range(2000)]
-        again = torch.tensor([heads.spearman(pair[0][some], pair[1][some]) for some in drawn_again])
-        found[name] = [heads.spearman(*pair), *again.quantile(torch.tensor([0.025, 0.975])).tolist()]
+        again = torch.tensor([heads.spearman(*(costs[some].flatten() for costs in pair)) for some in drawn_again])
+        agreement = heads.spearman(*(costs.flatten() for costs in pair))
+        found[name] = [agreement, *again.quantile(torch.tensor([0.025, 0.975])).tolist()]
     return found
 
 
@@ -304,9 +320,22 @@ def speed(model: SmolLM2) -> dict:
         with torch.no_grad():
             ratios = [cpu_seconds(partial(model, inputs)) / cpu_seconds(partial(pruned, inputs)) for _ in range(3)]
         found[name] = {"4 x 64": [statistics.median(ratios), min(ratios), max(ratios)]}
-        found[name]["parameters"] = sum(each.numel() for each in set(pruned.parameters()))
-    found["whole"] = {"parameters": sum(each.numel() for each in set(model.parameters()))}
+        found[name]["parameters"] = num_parameters(pruned)
+        found[name]["ceiling"] = num_products(model, ROW) / num_products(pruned, ROW)
+    found["whole"] = {"parameters": num_parameters(model)}
     return found
+
+
+def num_parameters(model: SmolLM2) -> int:
+    """How many numbers the model has; the table of tokens, which embeds and predicts, once."""
+    return sum(each.numel() for each in model.parameters()) - model.embedding.weight.numel()
+
+
+def num_products(model: SmolLM2, num_tokens: int) -> int:
+    """Multiplications for each token of a row: one for each number of each matrix, and those with keys and values."""
+    in_matrices = sum(each.numel() for each in model.parameters() if each.dim() == 2) - model.embedding.weight.numel()
+    num_features = sum(layer.num_heads * layer.head_size for layer in model.attentions if layer.num_heads)
+    return in_matrices + 2 * num_tokens * num_features
 
 
 PARTS: dict[str, Callable[[SmolLM2], dict]] = {
@@ -316,6 +345,7 @@ PARTS: dict[str, Callable[[SmolLM2], dict]] = {
     "units": units,
     "means": against_matched,
     "words": words,
+    "names": names,
     "speed": speed,
     "three heads": three_heads,
 }

@@ -277,6 +277,26 @@ def of_single_heads_gone(model: SmolLM2) -> dict:
     return found
 
 
+def by_confidence(model: SmolLM2) -> dict:
+    """Cuts by confidence over all keys and without position 0, where ``research.sinks`` finds a sink; zeros and means.
+
+    ``on position 0``: each head's mean weight there; ``spearman``: how confidence over all keys agrees with it.
+    """
+    batch, test = seen(model), judged(model)
+    found = {"zeros": {}, "means": {}}
+    by_name = {"all keys": (), "without position 0": (0,)}
+    orders = {name: heads.confidence(model, batch, TASK, leave_out) for name, leave_out in by_name.items()}
+    on_first = torch.stack([weights[..., 0].mean(dim=(0, 2)) for weights in model.attention_weights])
+    means = heads.ablation_values(model, batch, "mean")
+    for name, order in orders.items():
+        found["zeros"][name] = cuts.losses(model, test, order)
+        with_means = found["means"][name] = {}
+        for cut in cuts.CUTS:
+            with cuts.substituted(model, cuts.kept(order, cut), means):
+                with_means[str(cut)] = loss_of(model, test)
+    return found | {"on position 0": on_first, "spearman": heads.spearman(orders["all keys"], on_first)}
+
+
 def speed(model: SmolLM2) -> dict:
     """How many times faster the model is without heads, cut for real: CPU time, side by side with the whole one."""
     gate = leaders(model, OF_EACH)[f"gate gradient | {OF_EACH}"]
@@ -296,7 +316,7 @@ def speed(model: SmolLM2) -> dict:
         found[str(cut)] = {
             "pruned": torch.tensor(ratios)[:, 0].median(),
             "masked": torch.tensor(ratios)[:, 1].median(),
-            "numbers": sum(parameter.numel() for parameter in set(pruned.parameters())),
+            "numbers": sum(each.numel() for each in pruned.parameters()) - pruned.embedding.weight.numel(),
             "pruned against masked": change,
         }
     return found
@@ -324,6 +344,7 @@ PARTS: dict[str, Callable] = {
     ),
     "leave one out, taken again": lambda model: cuts.costs_again(model, judged(model), seen(model), costs(model)),
     "other ablations": lambda model: cuts.ablated(model, judged(model), seen(model), leaders(model, OF_EACH)),
+    "confidence": by_confidence,
     "speed": speed,
 }
 

@@ -6,6 +6,8 @@ it, says which heads are still there: so a measure can be taken again after each
 adds some; ``signed`` keeps it, and without it every example counts by its absolute value.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -136,13 +138,29 @@ def completeness_residual(attributions: Tensor, model: Transformer, batch: Batch
     return (without - whole - attributions.sum()).item()
 
 
-def confidence(model: Transformer, batch: Batch, task: Task) -> Tensor:
+def confidence(model: Transformer, batch: Batch, task: Task, leave_out: Sequence[int] = ()) -> Tensor:
     """Return each head's largest attention weight, averaged over unpadded queries: (num_blocks, num_heads).
 
+    Args:
+        leave_out: positions of keys that do not count, from 0, the same in every block and example. A language model
+            often puts much weight on position 0, an attention sink, and then the weight there decides the measure.
+
+    Raises:
+        ValueError: a block has no key at one of these positions.
+
     Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4. They leave the end-of-sentence token
-    out; the tasks of this library have none.
+    out.
     """
-    return _mean_over_queries(model, batch, [weights.amax(dim=-1) for weights in _attention_weights(model, batch)])
+    positions = list(leave_out)
+    largest = []
+    for weights in _attention_weights(model, batch):
+        num_keys = weights.shape[-1]
+        if not all(0 <= position < num_keys for position in positions):
+            raise ValueError(f"leave_out must hold positions from 0 to {num_keys - 1}, got {positions}")
+        counted = weights.clone()
+        counted[..., positions] = 0
+        largest.append(counted.amax(dim=-1))
+    return _mean_over_queries(model, batch, largest)
 
 
 def negative_entropy(model: Transformer, batch: Batch, task: Task) -> Tensor:

@@ -54,6 +54,40 @@ def test_the_shares_of_its_text_are_the_kept_ones():
     assert "the same word in {} of 100 cases, another the article's noun in {}.".format(*others) in text
 
 
+def table_of(name, title):
+    """The cells of a table of research/<name>.md below a line that begins with ``title``."""
+    page = (ROOT / "research" / f"{name}.md").read_text(encoding="utf-8")
+    (_, below) = page.split(f"\n{title}")
+    lines = below.split("\n\n")[1].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_heads_that_find_the_same_words_cost_what_06_says_and_named_heads_are_not_the_important_ones():
+    text = notebook_tools.text_of("06_heads_at_work")
+    articles, same = ([float(cost) for cost in row[1:]] for row in table_of("sentence_costs", "Two heads"))
+    assert "(2, 8) and (3, 1), cost {} and {}, and {} together: they add up".format(*articles) in text
+    assert "cost {} and {}, and {} together: they partly replace each other".format(*same) in text
+    assert abs(articles[2] / sum(articles[:2]) - 1) < 0.1 < 0.5 < same[2] / sum(same[:2]) - 1
+    ranks = [int(row[3]) for row in table_of("sentence_costs", "1 − cosine")]
+    assert len(ranks) == 8 and f"the eight rank {min(ranks)}th to {max(ranks)}th of 72" in text
+
+
+def test_weight_on_the_markers_adds_little_and_matters():
+    text = notebook_tools.text_of("06_heads_at_work")
+    weight, length = ([float(share) for share in row[2:6]] for row in table_of("sentence_costs", "Share of [CLS]"))
+    said = f"{min(weight)} to {max(weight)} of the weight of layers 1 to 4, but {min(length)} to {max(length)} of the"
+    assert said in text
+    cosines = {name: float(cosine) for name, cosine in table_of("sentence_costs", "Cosine with")}
+    markers, words = (cosines[f"{two}, mean of the words"] for two in ("[CLS] and [SEP]", "two words"))
+    assert f"falls to {markers:.2f}, and with that of two words it stays at {words:.2f}" in text
+
+
+def test_the_person_is_found_less_often_in_other_sentences():
+    shares = [float(row[1]) for row in table_of("person_frames", "Shares of")]
+    said = f"finds the person in {min(shares):.2f} to {max(shares):.2f} of the cases"
+    assert said in notebook_tools.text_of("06_heads_at_work")
+
+
 def right_without(*off):
     """Share of right answers to each question about the look-ups, with these heads off."""
     task, model = models.find_task("lookups"), models.shipped_model("lookups")

@@ -5,7 +5,7 @@ import torch
 from notebook_tools import ROOT, make_notebooks, output_of
 
 from mha_lib import models
-from mha_lib.heads import load_results
+from mha_lib.heads import load_results, mean_and_ci95
 from mha_lib.models.induction import sample_induction_batch
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_heads_today.ipynb")
@@ -158,7 +158,30 @@ def test_what_a_leak_does_to_training():
     assert max(max(run["neighbour"]) for run in PACKING["copies, mask"]) < 0.05
 
 
-def test_in_smollm2_the_sink_is_at_the_first_position_whatever_is_there():
-    for found in load_results("sinks").values():
+def test_the_slopes_of_alibi_are_those_of_its_paper():
+    (cell,) = [cell for cell in NOTEBOOK.cells if cell.cell_type == "code" and "def alibi" in cell.source]
+    assert output_of(cell).strip() == f"7 tokens back: {[-7 / 4**head for head in (1, 2, 3, 4)]}"
+    assert "here 1/4 to 1/256" in TEXT
+
+
+def test_in_smollm2_the_sink_is_any_token_that_has_seen_only_itself():
+    sinks = load_results("sinks")
+    for found in sinks["first tokens"].values():
         assert found["first"] > 10 * found["uniform"] and found["second"] < found["uniform"]
         assert f"uniform attention would put {found['uniform']:.2f} there" in TEXT
+    for number, (*copies, behind) in ((int(number), weights) for number, weights in sinks["copies"].items()):
+        assert len(copies) == number and max(copies) - min(copies) < 0.002 and min(copies) > 20 * behind
+    *copies, behind = sinks["copies"]["4"]
+    assert f"each copy gets {copies[0]:.2f}, and the token behind them {behind:.3f}" in TEXT
+
+
+def test_a_window_costs_less_with_the_first_tokens():
+    windows = load_results("sinks")["windows"]
+    told = ["{:.2f} ({:.2f} to {:.2f})".format(*mean_and_ci95(torch.tensor(more))) for more in windows.values()]
+    assert (
+        "a window of 28 tokens costs {0[0]} nats {0[1]}, the last 24 and the first four {1}".format(
+            told[0].split(" ", 1), told[1]
+        )
+        in TEXT
+    )
+    assert all(one > other for one, other in zip(*windows.values(), strict=True)) and "on five texts" in TEXT

@@ -47,6 +47,17 @@ def test_the_one_layer_story_holds_with_every_seed():
         assert result["keys_from_before_falling"] * 2 < result["falling"]
 
 
+def test_the_other_head_of_layer_0_costs_much_with_three_seeds():
+    costs = {}
+    for seed, result in BIRTHS.items():
+        other = result["previous_token"][-1].index(min(result["previous_token"][-1]))
+        costs[seed] = result["without"][f"0.{other}"] - result["losses"][-1]
+    large = {seed: cost for seed, cost in costs.items() if cost > 1.5}
+    assert list(large) == [1, 3, 6] and max(cost for seed, cost in costs.items() if seed not in large) < 1
+    ends = f"{min(large.values()):.1f} to {max(large.values()):.1f}"
+    assert f"with seeds 1, 3 and 6 the other head of layer 0 costs {ends} nats" in TEXT
+
+
 def test_one_layer_is_not_said_to_be_unable():
     """Trained six times as long, it still falls, by what it knows of distances."""
     assert "One layer with ordinary keys does not find the rule in our runs" in TEXT

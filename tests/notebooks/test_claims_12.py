@@ -43,6 +43,14 @@ def test_absorbing_takes_what_the_text_says(way, each_pair):
         assert line.split()[3] == f"{counted(way, queries, 4096) / 1e6:,.1f}"
 
 
+def test_absorbing_buys_bytes_and_not_arithmetic():
+    shown, text = shown_by("each_pair = "), "\n".join(cell.source for cell in NOTEBOOK.cells)
+    kept = counted("plain", 1, 4096) - 2 * 128 * 512 * 4095  # keys and values of the new token alone are made
+    assert kept < counted("absorbed", 1, 4096) and f"1 query, all kept {kept / 1e6:.1f} million" in shown
+    assert f"$512 + 64 = {512 + 64}$ numbers a token in place of" in text
+    assert f"+ 64 = {128 * 2 * 128 + 64:,}$".replace(",", "{,}") in text
+
+
 @pytest.fixture(scope="module")
 def story():
     """Everything that the notebook defines before its summary."""

@@ -36,6 +36,10 @@ class Results:
     def changed(self, rows: list[dict], group: str = "induction") -> list[dict]:
         return [row for row in rows if row["without"][group]["word"] != row["whole"]["word"]]
 
+    def known(self) -> list[dict]:
+        """The texts whose word without the five is the known one."""
+        return [row for row in self.read if row["says what is known without"]]
+
     def drawn(self, rows: list[dict], kind: str) -> int:
         """How many draws of five other heads change the word."""
         return sum(word != row["whole"]["word"] for row in rows for word in row["words of draws"][kind])
@@ -96,6 +100,10 @@ CLAIMS = {
     "On 22 of these the model continues with the word that it has just read": lambda r: (
         (len(r.read), len(r.new)) == (22, 56)
     ),
+    "18 with zeros, but only 7 of these to the known word": lambda r: (
+        [len(r.changed(r.read)), len(r.known())] == [18, 7]
+    ),
+    "change 18 of these words, 7 of them to the known word": lambda r: len(r.changed(r.known())) == 7,
     "five others of the same layers at most 6": lambda r: (
         1 / 9.5 < r.drawn(r.read, "same layers") / (20 * len(r.read)) < 1 / 8.5
         and max(r.words_of_draws("same layers")) == 6
