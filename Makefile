@@ -64,7 +64,7 @@ site: install ## run all notebooks, and make pages of them, with live pictures, 
 	@echo "Open build/site/index.html"
 
 pages: install ## write each exercise that has a page to build/pages: written and checked in a browser, offline
-	@$(PY) -c "from mha_lib.exercises import on_a_page; print(*on_a_page.all_pages('build/pages'), sep='\n')"
+	@$(PY) -c "from mha_course.exercises import on_a_page; print(*on_a_page.all_pages('build/pages'), sep='\n')"
 
 page-runtime: ## make the page without an exercise, which ships with the library; needs npm and a network
 	@"$(PYTHON)" -m pages.runtime
@@ -196,7 +196,7 @@ elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet:
 test-elsewhere: install ## run all notebooks of notebooks/elsewhere, and compare with what is committed
 	@BOOK_PYTHON="$(BOOK_PYTHON)" $(PY) -m tools.elsewhere --test
 
-# Its kernel is the course's own environment: the one that nbgrader brings along knows no mha_lib.
+# Its kernel is the course's own environment: the one that nbgrader brings along knows no mha_course.
 nbgrader: install ## install nbgrader beside all this: make test-classroom grades the exercises with it
 	@$(MAKE) --no-print-directory install VENV=.venv-nbgrader
 	@JUPYTER_PATH="$(CURDIR)/.venv-nbgrader/share/jupyter" $(PY) -m ipykernel install --prefix="$(CURDIR)/.venv-nbgrader"

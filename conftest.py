@@ -50,7 +50,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Exercises run answers here: those that tests give are short, and a process of their own takes longer."""
-    monkeypatch.setattr("mha_lib.checking.running.can_fork", lambda: False)
+    monkeypatch.setattr("mha_course.checking.running.can_fork", lambda: False)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from benchmarks.report import markdown
 from mha_lib.heads.ablation import evaluate_all
 from mha_lib.heads.coalitions import set_members
 from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import single_thread
+from mha_lib.models.threads import single_thread
 from mha_lib.models.transformer import Transformer
 
 NUM_EXAMPLES, NUM_SETS, IN_LOOP = 128, 4096, 128

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from benchmarks.measure import Ratio
-from mha_lib.pictures.charts import LINES
+from mha_course.pictures.charts import LINES
 
 RESULTS = Path(__file__).parent / "results"
 PASS = {False: "forward", True: "forward + backward"}

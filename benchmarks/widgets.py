@@ -16,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mha_lib import pictures
-from mha_lib.models import shipped_model, train_on_repeats
-from mha_lib.pictures.live import as_json, bundle
+from mha_course import pictures
+from mha_course.models import shipped_model, train_on_repeats
+from mha_course.pictures.live import as_json, bundle
 from tools.lab_page import FLAGS, Lab, NotebookPage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,8 +28,8 @@ SLIDES = "ArrowRight"  # held, it moves a slider on
 MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES, MOST_OF_CHOICE = 0.1, 2.0, 2.0, 1.8
 
 SETUP = """
-from mha_lib import pictures
-from mha_lib.models import find_task, shipped_model, to_images
+from mha_course import pictures
+from mha_course.models import find_task, shipped_model, to_images
 model, batch = shipped_model("digits"), find_task("digits").held_out
 """
 OURS = "pictures.HeadExplorer(model)"

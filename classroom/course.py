@@ -1,6 +1,6 @@
 """A course of nbgrader in a folder, for tests and trials: an assignment is made, handed in and graded.
 
-nbgrader has an environment of its own, made by ``make nbgrader``, whose kernel is this environment, where mha_lib is.
+nbgrader has an environment of its own, made by ``make nbgrader``, whose kernel is this one, where mha_course is.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Multi-head attention, written to be read, tested to be trusted.
 
-The layer and its parts are here; everything else is in a package of its own.
+The layer and its parts are here; ``mha_lib.heads`` finds, measures and removes the heads of a model.
 """
 
+from mha_lib import old_names
 from mha_lib.attention import (
     AdditiveAttention,
     DotProductAttention,
@@ -28,3 +29,5 @@ __all__ = [
     "transpose_output",
     "transpose_qkv",
 ]
+
+old_names.install()

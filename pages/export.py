@@ -1,4 +1,4 @@
-"""The sentences of mha_lib.checking that pages/verdict.py says, read from the library's source, not copied.
+"""The sentences of mha_course.checking that pages/verdict.py says, read from the library's source, not copied.
 
 The library itself is not imported: so ``make page-runtime`` needs neither torch nor the environment of a learner.
 """
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LIBRARY = HERE.parent / "mha_lib"
+COURSE = HERE.parent / "mha_course"
 ROOMS = {
     "checking": ("comparing", "diagnosis", "exercise", "running", "wording"),
     "museum": ("handed_layer", "layer_calls", "layer_check", "layer_notes"),
@@ -19,7 +19,7 @@ SAYING = ("say", "tried", "in_words")  # functions whose first argument is a few
 
 def words():
     """The sentences that the verdict says, by the words it knows them by; and the tables it goes through."""
-    files = {name: LIBRARY / room / f"{name}.py" for room, names in ROOMS.items() for name in names}
+    files = {name: COURSE / room / f"{name}.py" for room, names in ROOMS.items() for name in names}
     trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
     found = {re.sub(r"\{\w+\}", "{}", template) for tree in trees.values() for template in templates(tree)}
     known = {template for template in found if "\n" not in template}  # a table of mistakes is no sentence
@@ -75,7 +75,7 @@ def the_one(key, known):
     """
     found = [key] if key in known else [template for template in known if key in template]
     if len(found) != 1:
-        raise ValueError(f"one sentence of mha_lib.checking must have the words {key!r}; got {found}")
+        raise ValueError(f"one sentence of mha_course.checking must have the words {key!r}; got {found}")
     return found[0]
 
 

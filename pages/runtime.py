@@ -1,4 +1,4 @@
-"""Make the page without an exercise, which is data of mha_lib: MicroPython, the tensor, the verdict and the editor.
+"""Make the page without an exercise, which is data of mha_course: MicroPython, the tensor, the verdict and the editor.
 
     make page-runtime
 
@@ -18,7 +18,7 @@ from pages import export
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent / "build" / "page-runtime"
-PAGE = HERE.parent / "mha_lib" / "exercises" / "page.html"
+PAGE = HERE.parent / "mha_course" / "exercises" / "page.html"
 SOURCES = ("page.html", "page.js", "worker.js", "editor.js", "tensor.py", "verdict.py", "layer.py", "package-lock.json")
 CUTS = {  # in micropython.mjs, once each: so a module becomes a plain script, which a worker can run from a file
     "export default _createMicroPythonModule;": "",

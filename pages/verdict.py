@@ -1,6 +1,7 @@
-"""The verdict on an answer that was written on a page: what mha_lib.checking does, on values that were computed there.
+"""The verdict on an answer that was written on a page: what mha_course.checking does, on values computed there.
 
-CPython and MicroPython read it. Its sentences are those of mha_lib.checking: ``say`` knows each by a few of its words.
+CPython and MicroPython read it. Its sentences are those of mha_course.checking: ``say`` knows each by a few of its
+words.
 """
 
 import io
@@ -12,7 +13,7 @@ import tensor as T
 
 RTOL, ATOL = 1e-4, 1e-5
 WORDS = {}  # a few words of a sentence → the sentence, with {} where values go; filled by ``use``
-LISTS = {}  # name of a table in mha_lib → its sentences
+LISTS = {}  # name of a table in mha_course → its sentences
 
 
 class NotYet(Exception):
@@ -24,7 +25,7 @@ class Mistake(Exception):
 
 
 def use(words):
-    """Take the sentences that pages.export has read from mha_lib."""
+    """Take the sentences that pages.export has read from mha_course."""
     WORDS.update(words["sentences"])
     LISTS.update(words["lists"])
 
@@ -41,7 +42,7 @@ def verdict(state, text, evidence=""):
 
 
 def decoded(value):
-    """A value as mha_lib.exercises.on_a_page has written it."""
+    """A value as mha_course.exercises.on_a_page has written it."""
     if not isinstance(value, dict):
         return value
     if "f" in value:
@@ -136,7 +137,7 @@ def two_numbers(got, right):
 
 
 def two_tags(got, right):
-    """As mha_lib.exercises.transposing writes numbers whose digits say where they are from."""
+    """As mha_course.exercises.transposing writes numbers whose digits say where they are from."""
 
     def read(x):
         x = int(x)

@@ -8,9 +8,10 @@ which makes copies differ; so it is off but where it is named.
 from pathlib import Path
 
 from benchmarks.report import markdown
+from mha_course.models.training import finetune, seeded
 from mha_lib.heads.removal import select_heads
 from mha_lib.models.tasks import Lookups
-from mha_lib.models.training import finetune, seeded, single_thread
+from mha_lib.models.threads import single_thread
 from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.report import markdown
-from mha_lib.models.induction import NUM_STEPS, BirthRun, repeat_loss, train_on_repeats
+from mha_course.models.induction import NUM_STEPS, BirthRun, repeat_loss, train_on_repeats
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(8)
@@ -96,10 +96,10 @@ def in_words(numbers) -> str:
 
 EXPLANATION = """\
 Two attention-only layers of two heads learn to go on with a piece that they have seen before in the same row
-(`mha_lib.models.induction`). Losses are in nats, over the letters that are predictable; a guess among 64 letters costs
-4.16. *Previous token*: mean weight of each head on the token before. *Induction*: mean weight on the token that holds
-the right next letter. *Without 0.1*: head 1 of layer 0 switched off. *One layer*: of four heads, ordinary or with keys
-made from the token before, the latter after 800 steps. CPU seconds are those
+(`mha_course.models.induction`). Losses are in nats, over the letters that are predictable; a guess among 64 letters
+costs 4.16. *Previous token*: mean weight of each head on the token before. *Induction*: mean weight on the token that
+holds the right next letter. *Without 0.1*: head 1 of layer 0 switched off. *One layer*: of four heads, ordinary or with
+keys made from the token before, the latter after 800 steps. CPU seconds are those
 of the two layers, one thread, with all that is kept on the way."""
 
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.report import markdown
+from mha_course.models import load_transformers
 from mha_lib import heads
 from mha_lib.heads.any_model import FoundHeads
 from mha_lib.heads.found_removal import first_tensor
-from mha_lib.models import load_transformers
 
 REPORT = Path(__file__).with_suffix(".md")
 WIDTH, INNER, LAYERS, HEADS = 48, 64, 2, 6

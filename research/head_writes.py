@@ -12,7 +12,7 @@ import sys
 import torch
 from torch import Tensor
 
-from mha_lib.models.induction import (
+from mha_course.models.induction import (
     NUM_STEPS,
     AttentionOnly,
     held_out_repeats,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-import mha_lib
+import mha_course
 
 
 def kept_file(name: str) -> Path:
     """Where the library's ``load_results`` finds the results of this name."""
-    return Path(mha_lib.__file__).with_name("heads") / "results" / f"{name}.json"
+    return Path(mha_course.__file__).with_name("heads") / "results" / f"{name}.json"
 
 
 def write_compact(file: Path, results: dict | list) -> None:

@@ -3,9 +3,9 @@
 Each is held against two things, over as many seeds as you like: the exact Shapley values of the accuracy, where heads
 that are gone give zeros (one reference of several that one could take), and the accuracy that is left after cuts.
 
-This script asks it in two processes of one machine, as ``mha_lib.heads.seeds`` says:
+This script asks it in two processes of one machine, as ``mha_course.heads.seeds`` says:
 
-    from mha_lib.heads import sweep
+    from mha_course.heads import sweep
     from research.league import compare, summarise
 
     if __name__ == "__main__":
@@ -23,6 +23,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from mha_course.heads.planted_heads import HeadIndex, Planted, plant_heads
+from mha_course.models.training import finetune, trained
 from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
 from mha_lib.heads.coalitions import (
     area_under_curve,
@@ -48,10 +50,8 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.planted_heads import HeadIndex, Planted, plant_heads
 from mha_lib.heads.removal import plan_from, prune
 from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import finetune, trained
 from mha_lib.models.transformer import Transformer
 from research.learned_gates import hard_concrete
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import markdown
-from mha_lib.models.pretrained import NAMED_HEADS, MiniLM, minilm
-from mha_lib.models.training import seeded, single_thread
+from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
+from mha_course.models.training import seeded
+from mha_lib.models.threads import single_thread
 
 REPORT = Path(__file__).with_suffix(".md")
-FIGURES = REPORT.parents[1] / "mha_lib" / "models" / "sentences" / "named_heads.json"
+FIGURES = REPORT.parents[1] / "mha_course" / "models" / "sentences" / "named_heads.json"
 SEED, NUM_SENTENCES = 0, 400
 WOMEN = ("queen", "actress", "girl", "mother", "sister", "daughter", "aunt", "woman")
 MEN = ("king", "waiter", "boy", "father", "brother", "son", "uncle", "man")

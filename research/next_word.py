@@ -18,15 +18,15 @@ import torch
 from safetensors.numpy import save
 from torch import Tensor
 
-import mha_lib
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models import next_words as says
-from mha_lib.models.next_words import ALL_HEADS, GROUPS, NUM_HEADS, Cut, NextWords, next_words
+import mha_course
+from mha_course.heads.kept_results import load_results
+from mha_course.models import next_words as says
+from mha_course.models.next_words import ALL_HEADS, GROUPS, NUM_HEADS, Cut, NextWords, next_words
+from mha_course.models.smollm2 import PACKAGE, SmolLM2, smollm2
 from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.smollm2 import PACKAGE, SmolLM2, smollm2
 from research.kept import kept_file, rounded, write_compact
 
-FOLDER = Path(mha_lib.__file__).with_name("models") / "sentences"
+FOLDER = Path(mha_course.__file__).with_name("models") / "sentences"
 DRAWS = 20
 CHOSEN = (  # the first is what the explorer opens with
     "Barack Miller went to the market. There, Barack",
@@ -285,7 +285,7 @@ def write_for_explorer(texts: list[NextWords], draws: dict) -> None:
         arrays[f"{number}.rows"], arrays[f"{number}.maps"] = one.rows(), one.triangles()
     (FOLDER / "next_words.safetensors").write_bytes(save(arrays))
     about = {
-        "what": "SmolLM2's next word with heads cut: see mha_lib/models/next_words.py",
+        "what": "SmolLM2's next word with heads cut: see mha_course/models/next_words.py",
         "model": "HuggingFaceTB/SmolLM2-135M-Instruct, Apache License 2.0",
         "package": f"{PACKAGE.requirement}, Apache License 2.0; {PACKAGE.sha256}",
         "cuts": texts[0].cuts,

@@ -1,7 +1,7 @@
 """What does a leak between packed texts do to training? ``python -m research.packing``; about ten minutes of CPU time.
 
 Rows of three texts of 16 letters; in each text a piece of 5 to 7 letters occurs again. An attention-only model with
-rotary positions (``mha_lib.models.induction``) is trained on them with a mask by text and without, from the seeds 0
+rotary positions (``mha_course.models.induction``) is trained on them with a mask by text and without, from the seeds 0
 to 4. The neighbours of a text are *unrelated* to it or *copies* of it, as in data with duplicates. With copies and no
 mask, there is a control of three times as many steps. Writes packing.json into the library. A seed that is kept
 there is not run again: delete the file to measure anew.
@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.report import markdown
-from mha_lib.models.induction import NUM_LETTERS, AttentionOnly
-from mha_lib.models.training import seeded, single_thread, training_loop
+from mha_course.models.induction import NUM_LETTERS, AttentionOnly
+from mha_course.models.training import seeded, training_loop
+from mha_lib.models.threads import single_thread
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(5)

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import markdown
-from mha_lib.models.pretrained import MiniLM, minilm
-from mha_lib.models.training import single_thread
+from mha_course.models.pretrained import MiniLM, minilm
+from mha_lib.models.threads import single_thread
 from research.named_heads import attention
 
 REPORT = Path(__file__).with_suffix(".md")

@@ -1,10 +1,10 @@
 """Where does a token stand? ``python -m research.places``; about ten minutes of CPU time.
 
-Two attention-only layers learn to go on with a piece that came before (``mha_lib.models.positional``), with places that
-are rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500 steps.
-Then they are asked at lengths and with padding that they were not trained on. Writes places.json into the library,
-where notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run again:
-delete the file to measure anew.
+Two attention-only layers learn to go on with a piece that came before (``mha_course.models.positional``), with places
+that are rotated in, added as learned rows or sines, or not told at all, from the seeds 0 to 4, in 1,500 and in 4,500
+steps. Then they are asked at lengths and with padding that they were not trained on. Writes places.json into the
+library, where notebook 09 reads it, and the same as a table, places.md. A seed that stands in places.json is not run
+again: delete the file to measure anew.
 """
 
 import json
@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from benchmarks.report import markdown
-from mha_lib.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, InductionBatch, held_out_repeats
-from mha_lib.models.positional import SCHEMES, PositionalModel, right_letters, train_positional
+from mha_course.models.induction import NUM_STEPS, NUM_TOKENS, SHORTEST_PIECE, InductionBatch, held_out_repeats
+from mha_course.models.positional import SCHEMES, PositionalModel, right_letters, train_positional
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(5)
@@ -101,13 +101,13 @@ def report(results: dict) -> str:
 
 EXPLANATION = f"""\
 Two attention-only layers of two heads, trained on rows of {NUM_TOKENS} tokens without padding, learn to go on with a
-piece that they have seen before in the same row (`mha_lib.models.positional`). Shares of the predictable letters that
-are told right, on {NUM_ROWS} rows that were not trained on: mean, and least to most of the seeds. A guess is one of the
-letters that the row has shown so far. The rows of {LONGER} are also split by where the right key stands (the token that
-holds the right letter), and by how far back: in training, never beyond place {LAST}, and never more than {LAST} tokens
-back. *{LEFT} to the left*: {LEFT} columns of padding before each row, masked, with places by column; *and counted*:
-places that begin at the first token. Rotated places need no counting: a row that is moved as a whole is the same to a
-rotation."""
+piece that they have seen before in the same row (`mha_course.models.positional`). Shares of the predictable letters
+that are told right, on {NUM_ROWS} rows that were not trained on: mean, and least to most of the seeds. A guess is one
+of the letters that the row has shown so far. The rows of {LONGER} are also split by where the right key stands (the
+token that holds the right letter), and by how far back: in training, never beyond place {LAST}, and never more than
+{LAST} tokens back. *{LEFT} to the left*: {LEFT} columns of padding before each row, masked, with places by column; *and
+counted*: places that begin at the first token. Rotated places need no counting: a row that is moved as a whole is the
+same to a rotation."""
 
 
 if __name__ == "__main__":

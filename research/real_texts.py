@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.models.smollm2 import NextToken, SmolLM2
+from mha_course.models.smollm2 import NextToken, SmolLM2
 from mha_lib.models.tasks import Batch
 from research.prose import descriptions, own_prose
 

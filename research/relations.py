@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from mha_course.heads.interactions import frozen_downstream_costs, most_redundant_pair
+from mha_course.models.training import trained
 from mha_lib.heads.ablation import ABLATIONS, evaluate_all, head_grid
 from mha_lib.heads.coalitions import block_baseline_correlation, shapley, spearman
-from mha_lib.heads.interactions import frozen_downstream_costs, most_redundant_pair
 from mha_lib.heads.measures import (
     confidence,
     gate_gradient,
@@ -19,7 +20,6 @@ from mha_lib.heads.measures import (
     output_norm,
 )
 from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.training import trained
 from mha_lib.models.transformer import Transformer
 
 MEASURES: Mapping[str, Callable[..., Tensor]] = {

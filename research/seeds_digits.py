@@ -10,9 +10,10 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 
+from mha_course.models.training import fit, seeded
 from mha_lib.heads import statistics
 from mha_lib.models.tasks import Task, find_task
-from mha_lib.models.training import fit, seeded, single_thread
+from mha_lib.models.threads import single_thread
 from mha_lib.models.transformer import Transformer
 
 SEEDS = range(5)

@@ -1,6 +1,6 @@
 """What several heads bring: ``python -m research.why_heads``, some minutes; goes on where it was interrupted.
 
-Small models learn to tell one to four messages at once (``mha_lib.models.neighbours``), with 1 to 24 heads and a
+Small models learn to tell one to four messages at once (``mha_course.models.neighbours``), with 1 to 24 heads and a
 read-out that is linear or has 64 hidden units, all from the seeds 0 to 4. Writes results/why_heads.json: for each
 setting the share of tokens with all messages right, seed by seed, and how a lone head divides its weight.
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import markdown
+from mha_course.models.neighbours import train_neighbours
 from mha_lib.heads.intervals import mean_and_ci95
-from mha_lib.models.neighbours import train_neighbours
 from research.kept import rounded, write_compact
 
 RESULTS = Path(__file__).with_name("results") / "why_heads.json"

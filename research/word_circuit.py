@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mha_course.models.smollm2 import SmolLM2
 from mha_lib import heads
 from mha_lib.heads.ablation import eval_mode, patch_heads
-from mha_lib.models.smollm2 import SmolLM2
 from mha_lib.models.tasks import Batch
 from research.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
 

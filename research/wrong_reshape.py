@@ -9,10 +9,11 @@ from pathlib import Path
 from torch import Tensor
 
 from benchmarks.report import markdown
+from mha_course.models.shipped import shipped_figures, shipped_model
+from mha_course.models.training import finetune, seeded
 from mha_lib import MultiHeadAttention
-from mha_lib.models.shipped import shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, Task
-from mha_lib.models.training import finetune, seeded, single_thread
+from mha_lib.models.threads import single_thread
 from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")

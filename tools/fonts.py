@@ -10,7 +10,7 @@ from fontTools.ttLib import TTFont
 
 from tools import translations
 
-FOLDER = translations.LIBRARY / "pictures" / "fonts"
+FOLDER = translations.COURSE / "pictures" / "fonts"
 FACES = {"zh": "Noto Sans CJK SC", "ja": "Noto Sans CJK JP"}  # language → face
 PLAIN = "".join(map(chr, range(32, 127))) + "·×→−√…“”（），：；、。%"
 

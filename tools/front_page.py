@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from mha_lib import pictures
-from mha_lib.exercises import on_a_page
-from mha_lib.pictures import live
+from mha_course import pictures
+from mha_course.exercises import on_a_page
+from mha_course.pictures import live
 from tools import address, ways_in
 
 HERE = Path(__file__).resolve().with_name("site")

@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-import mha_lib
-from mha_lib.models.pretrained import PACKAGE, minilm
-from mha_lib.models.training import single_thread
+import mha_course
+from mha_course.models.pretrained import PACKAGE, minilm
+from mha_lib.models.threads import single_thread
 
-FOLDER = Path(mha_lib.__file__).with_name("models") / "sentences"
+FOLDER = Path(mha_course.__file__).with_name("models") / "sentences"
 SENTENCES = (  # our own; each shows some of the heads that have a name; one shows such a head fooled
     "the queen thanked the old quiet waiter because she was late",
     "the old king kissed the actress and then he left the stage",

@@ -7,12 +7,20 @@ import importlib
 import inspect
 import pkgutil
 
-ROOMS = ("attention", "models", "heads", "pictures", "museum", "exercises")
+ROOMS = {  # a page, and the door that it shows
+    "attention": "mha_lib.attention",
+    "heads": "mha_lib.heads",
+    "models": "mha_course.models",
+    "kept_results": "mha_course.heads",
+    "pictures": "mha_course.pictures",
+    "museum": "mha_course.museum",
+    "exercises": "mha_course.exercises",
+}
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library
 
-`mha_lib`, from its docstrings; the code of the notebooks leads here. The layer and its parts can be imported from
-`mha_lib` itself, everything else from its room:
+`mha_lib` and `mha_course`, from their docstrings; the code of the notebooks leads here. The layer and its parts can
+be imported from `mha_lib` itself, everything else from its room:
 
 ```{{toctree}}
 {rooms}
@@ -44,8 +52,8 @@ def behind(door):
 def write(folder):
     """Write the pages, one for each room, and their index."""
     folder.mkdir(parents=True)
-    for room in ROOMS:
-        door = importlib.import_module(f"mha_lib.{room}")
+    for room, name in ROOMS.items():
+        door = importlib.import_module(name)
         parts = [section(door.__name__, handed_on(door), "=")]
         parts += [section(module.__name__, module.__all__, "-") for module in behind(door)]
         (folder / f"{room}.rst").write_text("\n".join(parts), encoding="utf-8")

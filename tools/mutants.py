@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "mutants"
-ROOMS = sorted(path.parent.name for path in ROOT.glob("mha_lib/*/__init__.py"))
+ROOMS = sorted({path.parent.name for path in ROOT.glob("mha_*/*/__init__.py")})
 # Without those that drive a browser, start a kernel or train for long.
 QUICK_TESTS = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-m", "not slow and not browser", "--tb=line"]
 PATIENCE = 3  # tests that take this many times as long as with nothing broken have gone astray
@@ -87,7 +87,7 @@ def broken(source: str, node: ast.AST, new: str) -> str:
 def sampled(room: str, count: int, seed: int) -> list[tuple[Path, ast.AST, str]]:
     """Random places of a room, drawn from all, but from only a third of the many statements to delete."""
     rng = random.Random(f"{seed} {room}")
-    files = sorted((ROOT / "mha_lib" / room).glob("*.py"))
+    files = sorted(ROOT.glob(f"mha_*/{room}/*.py"))
     every = [(path.relative_to(ROOT), *place) for path in files for place in places(ast.parse(path.read_text("utf-8")))]
     return rng.sample([place for place in every if place[2] != "pass" or rng.random() < 1 / 3], count)
 

@@ -163,7 +163,7 @@ def fill_stubs(notebook, path):
     if solutions.exists():
         stubs.write_stubs(notebook, read(solutions))
     if path.parent.name == "solutions":
-        from mha_lib.exercises import COURSE  # here, since it takes seconds and a story needs none of it
+        from mha_course.exercises import COURSE  # here, since it takes seconds and a story needs none of it
 
         stubs.write_worked_answers(notebook, {name: exercise.solution for name, exercise in COURSE.items()})
         stubs.write_stubs(read(path.parents[1] / path.name), notebook)

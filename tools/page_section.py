@@ -11,13 +11,13 @@ import re
 
 from markdown_it import MarkdownIt
 
-from mha_lib import pictures
-from mha_lib.pictures import live
-from mha_lib.pictures.shared_with_js import style
+from mha_course import pictures
+from mha_course.pictures import live
+from mha_course.pictures.shared_with_js import style
 from tools import notebooks
 
 NOTEBOOK = notebooks.NOTEBOOKS / "00_start_here.ipynb"
-TARGET = notebooks.NOTEBOOKS.parent / "mha_lib" / "exercises" / "around_transpose_qkv.html"
+TARGET = notebooks.NOTEBOOKS.parent / "mha_course" / "exercises" / "around_transpose_qkv.html"
 HEADING, LAST = "## 4. From one tensor to heads", "pictures.TransposeStepper("
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageOps
 from playwright.sync_api import sync_playwright
 
-from mha_lib import pictures
+from mha_course import pictures
 from tools.site_source import SHARED_IMAGE
 
 FOLDER = Path(__file__).resolve().parents[1] / "img"

@@ -15,9 +15,9 @@ import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from mha_lib.exercises import on_a_page
-from mha_lib.pictures import live
-from mha_lib.pictures.shared_with_js import style
+from mha_course.exercises import on_a_page
+from mha_course.pictures import live
+from mha_course.pictures.shared_with_js import style
 from tools import address, alone, executions, first_cell, front_page, library_pages, main_line, notebooks, translations
 from tools.languages import LANGUAGES
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.notebooks import NOTEBOOKS
 
 ROOT = NOTEBOOKS.parent
-LIBRARY = ROOT / "mha_lib"
+COURSE = ROOT / "mha_course"  # mha_lib knows no language
 OF_NOTEBOOK_00 = ("transpose_qkv", "layer_by_formula", "layer_with_head_mask", "covering_head", "five_heads")
 IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 
@@ -22,7 +22,7 @@ IN_JS = re.compile(r'\b(?:tr|parts)\(\s*"((?:[^"\\]|\\.)*)"')
 @functools.cache
 def strings():
     """Each message, with the files that it stands in."""
-    files, found = sorted([*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.js")]), {}
+    files, found = sorted([*COURSE.rglob("*.py"), *COURSE.rglob("*.js")]), {}
     of_files = ((path, of_python(path) if path.suffix == ".py" else of_javascript(path)) for path in files)
     of_modules = ((Path(module.__file__), messages) for module, messages in of_tables())
     for path, messages in itertools.chain(of_files, of_modules):
@@ -68,12 +68,12 @@ def of_javascript(path):
 
 def of_tables():
     """Messages that are handed to ``tr`` one by one: modules, and what they hold."""
-    from mha_lib import exercises
-    from mha_lib.checking import diagnosis, running, verdict
-    from mha_lib.exercises import setup_check, transposing
-    from mha_lib.models import pretrained
-    from mha_lib.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
-    from mha_lib.pictures import drawing, num_heads_explorer
+    from mha_course import exercises
+    from mha_course.checking import diagnosis, running, verdict
+    from mha_course.exercises import setup_check, transposing
+    from mha_course.models import pretrained
+    from mha_course.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
+    from mha_course.pictures import drawing, num_heads_explorer
 
     yield verdict, verdict.SIGNS.values()
     yield running, [running.NO_LIMIT]

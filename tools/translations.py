@@ -10,9 +10,9 @@
     python -m tools.translations withdraw 00_start_here         build nothing of it, and remember what was translated
 
 Markdown is translated, and in a notebook's code its comments and texts; what the library says is in the catalogue
-``strings`` of each language, from which ``mha_lib/messages/<language>.json`` is made. What has no translation, or one
-of an earlier English, is shown in English and says so; a page that would be more than a third English is not built. A
-catalogue that is withdrawn stands in ``translations/memory/<language>/``: ``update`` takes from there what a new
+``strings`` of each language, from which ``mha_course/messages/<language>.json`` is made. What has no translation, or
+one of an earlier English, is shown in English and says so; a page that would be more than a third English is not built.
+A catalogue that is withdrawn stands in ``translations/memory/<language>/``: ``update`` takes from there what a new
 paragraph says again.
 """
 
@@ -34,9 +34,9 @@ from tools import code_messages, first_cell, glossary
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage, messages, translate
 from tools.notebooks import NOTEBOOKS, clean_environment, execute, normalise, read
-from tools.strings import LIBRARY, strings
+from tools.strings import COURSE, strings
 
-SPEAKS = '\n\nfrom mha_lib import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
+SPEAKS = '\n\nfrom mha_course import language\n\nlanguage.use("{language}")'  # ends a notebook's first cell
 STRINGS = "strings"  # the catalogue of what the library's code says, to which no page belongs
 SHOWN = (  # of README: its first screen, the table of notebooks, and what to do when something fails
     re.compile(r"(?ms)\A.*?(?=^## )"),
@@ -308,7 +308,7 @@ def files():
         found |= {path: as_text(page, path) for path, page in pages.items()}
     for stem, language in catalogues():
         if stem == STRINGS:
-            found[LIBRARY / "messages" / f"{language}.json"] = spoken(language)
+            found[COURSE / "messages" / f"{language}.json"] = spoken(language)
     return found
 
 

@@ -10,17 +10,17 @@ import torch
 from safetensors.torch import save
 from torch import nn
 
-import mha_lib
-from mha_lib.models.heads_needed import FILE, SEEDS, measure_heads_needed
-from mha_lib.models.induction import held_out_repeats
-from mha_lib.models.neighbours import STEPS as NEIGHBOURS_STEPS
-from mha_lib.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
-from mha_lib.models.positional import weights_name as places_name
-from mha_lib.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
+import mha_course
+from mha_course.models.heads_needed import FILE, SEEDS, measure_heads_needed
+from mha_course.models.induction import held_out_repeats
+from mha_course.models.neighbours import STEPS as NEIGHBOURS_STEPS
+from mha_course.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
+from mha_course.models.positional import weights_name as places_name
+from mha_course.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
+from mha_course.models.training import fit
 from mha_lib.models.tasks import TASKS
-from mha_lib.models.training import fit
 
-FOLDER = Path(mha_lib.__file__).with_name("models") / "weights"
+FOLDER = Path(mha_course.__file__).with_name("models") / "weights"
 SEED = 0
 LONGER = "right words without attention after three times as many steps"
 

@@ -7,7 +7,7 @@
     nbgrader autograde attention                    grades submitted/<learner>/attention
     nbgrader export --exporter=marks.Canvas ...     writes the marks, see marks.py
 
-The kernel named python3 that nbgrader finds must have ``mha_lib``: without it nothing is graded, and a line says so.
+The kernel named python3 that nbgrader finds must have ``mha_course``: without it nothing is graded, and a line says so.
 The learners' kernel must have it, too. Set ``MHA_SOLUTIONS=off`` in the learners' environment as well, if
 ``exercises.solution`` is not to show them worked answers.
 """
@@ -46,9 +46,9 @@ c.GenerateAssignment.preprocessors = [TagRemovePreprocessor, ForLearners, *Gener
 c.TagRemovePreprocessor.enabled = c.ForLearners.enabled = True
 c.TagRemovePreprocessor.remove_cell_tags = {"reason"}
 WITHOUT_LIBRARY = """
-Nothing was graded: the kernel python3 that nbgrader starts cannot import mha_lib, and everybody would get 0 points.
+Nothing was graded: the kernel python3 that nbgrader starts cannot import mha_course, and everybody would get 0 points.
     {error}
-`make nbgrader`, in the project's folder, gives it the right kernel. For another nbgrader, use the Python with mha_lib:
+`make nbgrader`, in the project's folder, gives it the kernel. For another nbgrader, use a Python with mha_course:
     .venv/bin/python -m ipykernel install --prefix="{prefix}"
 """
 c.Execute.timeout = 180  # seconds a cell, then the next one is run; the first time, a model may have to be trained
@@ -95,8 +95,8 @@ c.AddMissing.add_missing_cells = True
 
 @functools.cache
 def check_kernel():
-    """Stop all grading if the kernel cannot import mha_lib; what is well once is not asked again."""
-    trial = new_notebook(cells=[new_code_cell("from mha_lib import exercises")])
+    """Stop all grading if the kernel cannot import mha_course; what is well once is not asked again."""
+    trial = new_notebook(cells=[new_code_cell("from mha_course import exercises")])
     try:
         NotebookClient(trial, kernel_name="python3", timeout=c.Execute.timeout).execute()
     except CellExecutionError as error:

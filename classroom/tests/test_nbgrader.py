@@ -1,6 +1,6 @@
 """Real nbgrader: it makes the story's stubs from the solutions, and gives right answers all points, wrong ones none.
 
-It has an environment of its own, made by ``make nbgrader``; the notebooks run on this one, where mha_lib is.
+It has an environment of its own, made by ``make nbgrader``; the notebooks run on this one, where mha_course is.
 """
 
 import re

@@ -66,7 +66,7 @@ def test_the_commands_give_the_marks_that_are_due(tmp_path):
 
 
 def test_without_mha_lib_nothing_is_graded(tmp_path):
-    """The kernel that nbgrader brings along has no mha_lib: no zeros, no marks, and a line that tells what to do."""
+    """The kernel that nbgrader brings along has no mha_course: no zeros, no marks, and a line that tells what to do."""
     kernel = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     course = Course(tmp_path, [ASSIGNED.name])
     released = course.released(ASSIGNED.name)
@@ -75,5 +75,5 @@ def test_without_mha_lib_nothing_is_graded(tmp_path):
     argv = [str(NBGRADER / "bin" / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     kernel.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     said = course.nbgrader("autograde", ASSIGNMENT, fails=True, JUPYTER_PATH=str(tmp_path / "jupyter"))
-    assert "Nothing was graded" in said and "No module named 'mha_lib'" in said and "make nbgrader" in said
+    assert "Nothing was graded" in said and "No module named 'mha_course'" in said and "make nbgrader" in said
     assert course.grades() == [] and not (tmp_path / "autograded").exists()

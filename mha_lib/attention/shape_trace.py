@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_lib.attention import arguments, split_heads
-from mha_lib.language import tr
 
 __all__ = ["count_copies", "tagged_tokens", "trace_heads"]
 
@@ -107,10 +106,3 @@ def tagged_tokens(batch_size: int, num_tokens: int, num_heads: int, head_size: i
 def read_tag(tag: int) -> tuple[int, int, int, int]:
     """Split a number made by ``tagged_tokens`` into its digits: (example, token, head, feature)."""
     return tag // 1000, tag // 100 % 10, tag // 10 % 10, tag % 10
-
-
-def spell_out(tag: int) -> str:
-    """Describe in words the example, token, head and feature of a number made by ``tagged_tokens``."""
-    example, token, head, feature = read_tag(tag)
-    words = {"tag": f"{tag:04d}", "example": example, "token": token, "head": head, "feature": feature}
-    return tr("{tag} = example {example}, token {token}, head {head}, feature {feature}", **words)

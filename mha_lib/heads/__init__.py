@@ -1,5 +1,8 @@
 """What a head does, what it is worth by every measure and in truth, and how to take it out."""
 
+from typing import TYPE_CHECKING
+
+from mha_lib import old_names
 from mha_lib.heads.ablation import (
     Evaluation,
     ablation_values,
@@ -30,7 +33,6 @@ from mha_lib.heads.coalitions import (
 from mha_lib.heads.found_measures import permute_within_layers
 from mha_lib.heads.found_removal import Removal
 from mha_lib.heads.intervals import mean_and_ci95, num_prunable
-from mha_lib.heads.kept_results import load_results
 from mha_lib.heads.measures import (
     completeness_residual,
     confidence,
@@ -41,7 +43,8 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.planted_heads import Planted, plant_heads
 from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
-from mha_lib.heads.seeds import sweep
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token
+
+if not TYPE_CHECKING:  # names that have left this room are found until the next release
+    __getattr__ = old_names.behind(__name__)

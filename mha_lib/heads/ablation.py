@@ -16,7 +16,7 @@ from mha_lib.heads.coalitions import set_members
 from mha_lib.models.any_layer import attend, heads_before_output, num_heads_of
 from mha_lib.models.progress_bar import progress_bar
 from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.training import single_thread
+from mha_lib.models.threads import single_thread
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 __all__ = ["constant_patch", "hook_heads"]

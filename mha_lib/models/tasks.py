@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_lib.language import tr
 from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
 
 HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
@@ -222,10 +221,14 @@ class Lookups(Task):
         return output.unflatten(-1, (len(self.questions), self.num_answers))
 
     def token_labels(self, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:
-        tokens = batch.inputs[example].cpu() - torch.tensor([0, 10, 10 + self.length])
-        queries = [tr("{value} wants {label}", value=value, label=wanted) for value, _, wanted in tokens.tolist()]
-        keys = [tr("{value} has {label}", value=value, label=own) for value, own, _ in tokens.tolist()]
+        fields = self.fields(batch, example)
+        queries = [f"{value} wants {wanted}" for value, _, wanted in fields]
+        keys = [f"{value} has {own}" for value, own, _ in fields]
         return [(queries, keys)] * 2
+
+    def fields(self, batch: Batch, example: int) -> list[list[int]]:
+        """Return value, own label and wanted label of each token of one example."""
+        return (batch.inputs[example].cpu() - torch.tensor([0, 10, 10 + self.length])).tolist()
 
 
 class Dates(Task):

@@ -17,10 +17,10 @@ import layer
 import pytest
 import verdict
 
-from mha_lib import exercises
-from mha_lib.checking import running
-from mha_lib.checking.edits import rows_of, source_of_answer
-from mha_lib.exercises import on_a_page, whole_layer
+from mha_course import exercises
+from mha_course.checking import running
+from mha_course.checking.edits import rows_of, source_of_answer
+from mha_course.exercises import on_a_page, whole_layer
 from pages import export, runtime
 
 
@@ -28,7 +28,7 @@ from pages import export, runtime
 def here(monkeypatch):
     """Answers run in this process, and no record is kept."""
     monkeypatch.setattr(running, "can_fork", lambda: False)
-    monkeypatch.setattr("mha_lib.checking.kept_work.record", lambda *_: None)
+    monkeypatch.setattr("mha_course.checking.kept_work.record", lambda *_: None)
 
 
 @functools.cache

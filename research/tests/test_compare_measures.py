@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from mha_lib.heads.kept_results import load_results
+from mha_course.heads.kept_results import load_results
 from research import compare_measures, places
 from research.kept import kept_file, rounded, write_compact
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_lib.models.induction import held_out_repeats
+from mha_course.models.induction import held_out_repeats
 from research import places
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from mha_lib.models.induction import AttentionOnly
+from mha_course.models.induction import AttentionOnly
 from research.head_writes import own_letter, written
 
 

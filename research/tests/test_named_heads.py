@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from mha_lib.models import pretrained
+from mha_course.models import pretrained
 from research import named_heads
 
 

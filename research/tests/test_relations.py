@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mha_course.models import find_task, shipped_model
 from mha_lib import heads
-from mha_lib.models import find_task, shipped_model
 from research.relations import MEASURES, agreement_within, exact_references, interaction_report
 
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from mha_lib.models import find_task, shipped_model, training
+from mha_course.models import find_task, shipped_model, training
 from tools.lab_page import CHROMIUM, FLAGS, PATIENCE, ROOT, Lab, NotebookPage
 
 SCREENSHOTS = ROOT / "screenshots"

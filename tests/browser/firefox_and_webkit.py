@@ -13,7 +13,7 @@ from picture_cases import CASES, LOOKS, NEXT_FRAME, moved_and_idle
 from PIL import ImageChops
 from test_site import SITE, SIZES, STORIES
 
-from mha_lib import exercises, pictures
+from mha_course import exercises, pictures
 
 ALIVE = "() => document.querySelectorAll('section.mha-live').length"
 SEARCHES = "() => document.querySelector('.mha-live [aria-busy]') !== null"
@@ -167,7 +167,7 @@ async () => {
 
 @in_a_browser_that_lives
 def test_a_picture_lives_in_jupyterlab(engine, lab):
-    path = lab.write("one_picture.ipynb", "from mha_lib import pictures\npictures.TransposeStepper()")
+    path = lab.write("one_picture.ipynb", "from mha_course import pictures\npictures.TransposeStepper()")
     engine.resize(1200, 900)
     engine.open(f"{lab.address}/lab/tree/{path}?reset&token={lab.token}")
     engine.wait_until(lambda: engine.evaluate(READY))

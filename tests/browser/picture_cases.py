@@ -6,9 +6,9 @@ import re
 import torch
 from axe_playwright_python.sync_playwright import Axe
 
-from mha_lib import models, pictures
+from mha_course import models, pictures
+from mha_course.pictures.live import bundle
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures.live import bundle
 from tools.lab_page import PATIENCE, Heard
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from picture_cases import NEXT_FRAME, violations
 
-from mha_lib import exercises
+from mha_course import exercises
 from tools.lab_page import PATIENCE, Heard
 
 pytestmark = pytest.mark.browser

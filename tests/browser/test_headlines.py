@@ -10,11 +10,11 @@ import pytest
 import torch
 from picture_cases import CASES, born
 
-from mha_lib import models, pictures
-from mha_lib.models.next_words import GROUPS
-from mha_lib.pictures.live import EXPORT, as_json, bundle
-from mha_lib.pictures.mask_explorer import SHIFTS
-from mha_lib.pictures.transpose_stepper import ORDERS
+from mha_course import models, pictures
+from mha_course.models.next_words import GROUPS
+from mha_course.pictures.live import EXPORT, as_json, bundle
+from mha_course.pictures.mask_explorer import SHIFTS
+from mha_course.pictures.transpose_stepper import ORDERS
 
 pytestmark = pytest.mark.browser
 

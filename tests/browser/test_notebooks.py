@@ -20,8 +20,8 @@ HTML('<section class="mha-live"><input type="range"><p class="reading">stays as 
 CLOSED = "from ipywidgets import IntProgress; bar = IntProgress(); display(bar); bar.close()"
 
 HEADS = """
-from mha_lib import pictures
-from mha_lib.models import shipped_model
+from mha_course import pictures
+from mha_course.models import shipped_model
 pictures.HeadExplorer(shipped_model("digits"))
 """
 

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 
 SETUP = """
 import torch, ipywidgets
-from mha_lib import pictures
+from mha_course import pictures
 from mha_lib.models.tasks import find_task
 torch.manual_seed(0)
 model = find_task("digits").model().eval()
@@ -167,7 +167,7 @@ def test_running_a_cell_again_leaves_nothing_behind(notebook):
 
 SMALL = """
 from types import SimpleNamespace
-from mha_lib.models import smollm2
+from mha_course.models import smollm2
 smollm2.NUM_HIDDENS, smollm2.FFN_NUM_HIDDENS, smollm2.VOCAB_SIZE = 36, 8, 60
 words = SimpleNamespace(
     encode=lambda text: SimpleNamespace(ids=[int(word) for word in text.split()]),

@@ -10,9 +10,9 @@ from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
 
-from mha_lib import pictures
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models import shipped_model
+from mha_course import pictures
+from mha_course.heads.kept_results import load_results
+from mha_course.models import shipped_model
 from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
@@ -696,7 +696,7 @@ def test_a_cut_that_nobody_kept_is_said_to_be_unknown(live, monkeypatch):
     def missing():  # loading it takes seconds, and the page does not have what it says
         raise ImportError("no model here")
 
-    monkeypatch.setattr("mha_lib.pictures.next_word_explorer.smollm2", missing)
+    monkeypatch.setattr("mha_course.pictures.next_word_explorer.smollm2", missing)
     page = live(pictures.NextWordExplorer(cut=[3, 100]))
     assert "This page knows each head cut alone" in page.reading()
     assert page.section.locator(".slot b").text_content() == "?"

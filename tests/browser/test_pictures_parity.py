@@ -9,13 +9,14 @@ import torch
 from picture_cases import NEXT_FRAME, LivePage, born, load, model, points, scores_and_measures, words_with_features
 from torch.nn import functional as F
 
-from mha_lib import MultiHeadAttention, pictures
+from mha_course import pictures
+from mha_course.pictures import birth_explorer
+from mha_course.pictures.live import pack
+from mha_course.pictures.picture import short
+from mha_course.pictures.shared_with_js import bound
+from mha_lib import MultiHeadAttention
 from mha_lib.attention import shape_trace
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures import birth_explorer
-from mha_lib.pictures.live import pack
-from mha_lib.pictures.picture import short
-from mha_lib.pictures.shared_with_js import bound
 
 pytestmark = pytest.mark.browser
 

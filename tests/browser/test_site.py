@@ -71,7 +71,7 @@ def used_in(notebook):
     cells = [cell.source for cell in read(notebook).cells if cell.cell_type == "code"]
     tree, names = ast.parse(re.sub(r"^( *)%.*", r"\1pass", "\n".join(cells), flags=re.MULTILINE)), {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("mha_lib"):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("mha_"):
             for alias in node.names:
                 names[alias.asname or alias.name] = pkgutil.resolve_name(f"{node.module}.{alias.name}")
     reached = [
@@ -80,13 +80,15 @@ def used_in(notebook):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
     ]
     found = [*names.values(), *reached]
-    return {one for one in found if (inspect.isfunction(one) or inspect.isclass(one)) and "mha_lib" in one.__module__}
+    return {
+        one for one in found if (inspect.isfunction(one) or inspect.isclass(one)) and one.__module__.startswith("mha_")
+    }
 
 
 def test_the_library_has_an_entry_for_all_that_notebooks_use():
     """And their code leads there."""
     names = set().union(*(Links(path).names for path in (SITE / "library").glob("*.html")))
-    entries = {name.rpartition(".")[2] for name in names if name and name.startswith("mha_lib.")}
+    entries = {name.rpartition(".")[2] for name in names if name and name.startswith("mha_")}
     for stem in STORIES:
         missing = {one.__name__ for one in used_in(ROOT / "notebooks" / f"{stem}.ipynb")} - entries
         assert missing == set(), stem

@@ -7,8 +7,8 @@ import pytest
 import torch
 from answers_by_others import RIGHT, WRONG
 
-from mha_lib.checking.exercise import exercise
-from mha_lib.exercises import COURSE
+from mha_course.checking.exercise import exercise
+from mha_course.exercises import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -20,8 +20,8 @@ from IPython.display import HTML, display
 from IPython.utils.capture import capture_output
 from matplotlib import pyplot
 
-from mha_lib.checking import limits, running
-from mha_lib.checking.exercise import exercise
+from mha_course.checking import limits, running
+from mha_course.checking.exercise import exercise
 
 
 @exercise(

@@ -11,11 +11,11 @@ import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
 
-from mha_lib import exercises
-from mha_lib.checking import kept_work
-from mha_lib.checking.exercise import exercise
-from mha_lib.checking.verdict import Verdict
-from mha_lib.exercises import COURSE
+from mha_course import exercises
+from mha_course.checking import kept_work
+from mha_course.checking.exercise import exercise
+from mha_course.checking.verdict import Verdict
+from mha_course.exercises import COURSE
 
 
 def asked(trials, mistakes):

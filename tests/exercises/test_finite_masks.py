@@ -4,7 +4,7 @@ import pytest
 import torch
 from right_answers import mask
 
-from mha_lib.exercises import COURSE
+from mha_course.exercises import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mha_lib import exercises
+from mha_course import exercises
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 COST = re.compile(r"cost\((\[[\d, ]+\])\) = (-?\d+\.\d+)")

@@ -5,9 +5,9 @@ import inspect
 import pytest
 from right_answers import RIGHT
 
-from mha_lib.checking.comparing import Result, alike, outcome_of
-from mha_lib.checking.exercise import FunctionExercise
-from mha_lib.exercises import COURSE
+from mha_course.checking.comparing import Result, alike, outcome_of
+from mha_course.checking.exercise import FunctionExercise
+from mha_course.exercises import COURSE
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

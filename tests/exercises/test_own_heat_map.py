@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from mha_lib.exercises import draw_heads
+from mha_course.exercises import draw_heads
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 FROM_0_TO_1 = {"vmin": 0, "vmax": 1}

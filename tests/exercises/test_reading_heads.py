@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.exercises import contribution_map, normalized_entropy, reading_heads
+from mha_course.exercises import contribution_map, normalized_entropy, reading_heads
 
 
 def test_uniform_attention_is_1_at_any_length():

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from mha_course.exercises import setup_check
 from mha_lib.attention import converters
-from mha_lib.exercises import setup_check
 
 
 @pytest.fixture(autouse=True)

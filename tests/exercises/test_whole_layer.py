@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib import exercises, masked_softmax
-from mha_lib.checking import kept_work
-from mha_lib.exercises import whole_layer
-from mha_lib.exercises.whole_layer import CompleteAttention, my_layer
+from mha_course import exercises
+from mha_course.checking import kept_work
+from mha_course.exercises import whole_layer
+from mha_course.exercises.whole_layer import CompleteAttention, my_layer
+from mha_lib import masked_softmax
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 SOURCE = inspect.getsource(CompleteAttention)

@@ -6,6 +6,7 @@ from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, Wi
 from on_device import DEVICE
 from torch import nn
 
+from mha_course.models import find_task, shipped_model, with_layer
 from mha_lib.heads import (
     confidence,
     evaluate,
@@ -18,7 +19,6 @@ from mha_lib.heads import (
     prune,
     prune_attention,
 )
-from mha_lib.models import find_task, shipped_model, with_layer
 
 TASK = find_task("lookups")
 BATCH = TASK.held_out[:16].to(DEVICE)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.heads import controls
+from mha_course.heads import controls
 
 
 def test_what_can_go_by_chance_is_counted_order_by_order():

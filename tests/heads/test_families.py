@@ -7,8 +7,8 @@ import pytest
 import torch
 from head_models import without_columns
 
+from mha_course.models import load_transformers
 from mha_lib import heads
-from mha_lib.models import load_transformers
 
 pytestmark = [
     pytest.mark.transformers,

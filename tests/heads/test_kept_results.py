@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from benchmarks import pruning_speed
-from mha_lib.heads import coalitions, kept_results
-from mha_lib.heads.controls import OF_EACH, SIGNED
+from mha_course.heads import kept_results
+from mha_course.heads.controls import OF_EACH, SIGNED
+from mha_lib.heads import coalitions
 from mha_lib.heads.intervals import num_prunable
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.heads.key_patterns import strongest_patterns
+from mha_course.heads.key_patterns import strongest_patterns
 
 TOKENS = list("kbbackdbe")
 

@@ -1,15 +1,15 @@
 """Planted heads change nothing, and cost what they are made to cost: here in models with random weights.
 
-How much they cost trained models stands in mha_lib/heads/results/heads.json, which test_claims_07.py reads.
+How much they cost trained models stands in mha_course/heads/results/heads.json, which test_claims_07.py reads.
 """
 
 import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
+from mha_course.heads.planted_heads import plant_heads
 from mha_lib.heads.ablation import ablation_values, evaluate, head_grid
 from mha_lib.heads.measures import confidence, leave_one_out, output_norm
-from mha_lib.heads.planted_heads import plant_heads
 
 
 @pytest.fixture(scope="module", params=range(4))

@@ -5,6 +5,7 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 from second_device import AWAY, pretend
 
+from mha_course.models.training import training_loop
 from mha_lib import MultiHeadAttention
 from mha_lib.heads import coalitions
 from mha_lib.heads.ablation import evaluate_all, losses_without_each
@@ -17,7 +18,6 @@ from mha_lib.heads.measures import (
     output_norm,
 )
 from mha_lib.heads.removal import best_heads, prune
-from mha_lib.models.training import training_loop
 
 pytestmark = pytest.mark.cpu  # with MHA_DEVICE all tests are on the other device, and this one has nothing to add
 

@@ -11,8 +11,9 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
-from mha_lib.heads import leave_one_out, seeds, sweep
-from mha_lib.models import find_task, trained
+from mha_course.heads import seeds, sweep
+from mha_course.models import find_task, trained
+from mha_lib.heads import leave_one_out
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 
-from mha_lib.models import smollm2
+from mha_course.models import smollm2
 
 WORDS = [f" w{number}" for number in range(60)]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from on_device import DEVICE
 
-from mha_lib.models import find_task, to_grouped
+from mha_course.models import find_task, to_grouped
 
 
 @pytest.fixture

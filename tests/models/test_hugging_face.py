@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from mha_lib.models import load_transformers, pretrained, smollm2, smollm2_of_transformers
+from mha_course.models import load_transformers, pretrained, smollm2, smollm2_of_transformers
 
 pytestmark = [
     pytest.mark.cpu,  # transformers fills parameters of its own, which were moved when their modules got them

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models import AttentionOnly, repeat_loss, train_on_repeats
-from mha_lib.models.induction import (
+from mha_course.heads.kept_results import load_results
+from mha_course.models import AttentionOnly, repeat_loss, train_on_repeats
+from mha_course.models.induction import (
     NUM_HIDDENS,
     NUM_TOKENS,
     RotaryAttention,

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib.models.neighbours import draw_rows, train_neighbours
+from mha_course.models.neighbours import draw_rows, train_neighbours
 
 
 def test_the_answers_are_the_letters_before_and_after_on_a_ring():

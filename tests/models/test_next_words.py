@@ -9,13 +9,13 @@ import pytest
 import torch
 from small_language_model import WORDS, small_language_model
 
-import mha_lib
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models import next_words as says
-from mha_lib.models.next_words import GROUPS, kept_draws, kept_next_words, next_words
+import mha_course
+from mha_course.heads.kept_results import load_results
+from mha_course.models import next_words as says
+from mha_course.models.next_words import GROUPS, kept_draws, kept_next_words, next_words
 
 TEXT = "w7 w31 w7 w2 w50"
-SENTENCES = Path(mha_lib.__file__).with_name("models") / "sentences"
+SENTENCES = Path(mha_course.__file__).with_name("models") / "sentences"
 
 
 def log_p(model, ids, cut):
@@ -106,7 +106,7 @@ def test_the_package_carries_no_more_than_450_kb_of_it_with_source_and_licence()
 @pytest.mark.xdist_group("smollm2")  # one process loads it, once
 def test_what_is_kept_is_what_the_model_says():
     """In a draw of cuts: that single ones, all at once, are forward passes with a head gated off is seen above."""
-    from mha_lib.models.smollm2 import smollm2
+    from mha_course.models.smollm2 import smollm2
 
     try:
         model = smollm2()

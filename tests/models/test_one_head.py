@@ -4,8 +4,8 @@ import pytest
 import torch
 from on_device import DEVICE
 
-from mha_lib.models import train_one_head
-from mha_lib.models.one_head import NUM_TOKENS, OneHead, draw_letters, target_keys
+from mha_course.models import train_one_head
+from mha_course.models.one_head import NUM_TOKENS, OneHead, draw_letters, target_keys
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mha_lib.heads.kept_results import COMMANDS
+from mha_course.heads.kept_results import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("mha_lib", "tools", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("mha_lib", "mha_course", "tools", "pyproject.toml", "README.md", "LICENSE")
 READERS = {  # a file of the library, and what reads it
     **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
@@ -21,10 +21,10 @@ READERS = {  # a file of the library, and what reads it
 }
 SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
-import mha_lib
-from mha_lib.heads import load_results
-from mha_lib.models import heads_needed, pretrained, shipped
-assert mha_lib.__file__.startswith({folder!r}), mha_lib.__file__
+import mha_course, mha_lib
+from mha_course.heads import load_results
+from mha_course.models import heads_needed, pretrained, shipped
+assert {{mha_course.__file__.startswith({folder!r}), mha_lib.__file__.startswith({folder!r})}} == {{True}}
 for path, call in {readers!r}.items():
     try:
         eval(call)
@@ -59,17 +59,19 @@ def files_of(library):
 
 
 @pytest.mark.slow
-def test_an_installed_copy_holds_all_of_mha_lib_and_nothing_else(installed):
-    assert {folder.name for folder in installed.iterdir() if folder.suffix != ".dist-info"} == {"mha_lib"}
-    assert files_of(installed / "mha_lib") == files_of(ROOT / "mha_lib")
+def test_an_installed_copy_holds_all_of_both_packages_and_nothing_else(installed):
+    packages = {"mha_lib", "mha_course"}
+    assert {folder.name for folder in installed.iterdir() if folder.suffix != ".dist-info"} == packages
+    for package in packages:
+        assert files_of(installed / package) == files_of(ROOT / package)
 
 
 @pytest.mark.slow
 def test_an_installed_copy_finds_its_data_and_one_without_them_says_how_to_get_them(installed):
     assert read_all(installed) == [f"found {path}" for path in READERS]
     for path in READERS:
-        (installed / "mha_lib" / path).unlink()
+        (installed / "mha_course" / path).unlink()
     targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
     for line, path in zip(read_all(installed), READERS, strict=True):
-        assert line.startswith(f"mha_lib/{path} is missing from this copy of mha_lib.")
+        assert line.startswith(f"mha_course/{path} is missing from this copy of mha_course.")
         assert re.search(r"`make ([a-z-]+)", line)[1] in targets

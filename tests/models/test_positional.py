@@ -7,9 +7,9 @@ import pytest
 import torch
 from on_device import DEVICE
 
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models.induction import NUM_HIDDENS, AttentionOnly, held_out_repeats, sample_induction_batch
-from mha_lib.models.positional import (
+from mha_course.heads.kept_results import load_results
+from mha_course.models.induction import NUM_HIDDENS, AttentionOnly, held_out_repeats, sample_induction_batch
+from mha_course.models.positional import (
     SCHEMES,
     STEPS_TO_SHIP,
     PositionalModel,
@@ -18,7 +18,7 @@ from mha_lib.models.positional import (
     train_positional,
     weights_name,
 )
-from mha_lib.models.shipped import package_data
+from mha_course.models.shipped import package_data
 
 LETTERS = sample_induction_batch(5, torch.Generator().manual_seed(1)).letters[:, :20].to(DEVICE)
 

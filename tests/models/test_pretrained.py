@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from mha_lib.models import pretrained
+from mha_course.models import pretrained
 
 TEXTS = ["the queen thanked the old quiet waiter because she was late", "Half a loaf?", "no bread"]
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from mha_lib.models import fit, fit_recurrent, shipped_model, shipped_recurrent, train_on_repeats, train_one_head
-from mha_lib.models.positional import shipped_positional_model, train_positional
-from mha_lib.models.pretrained import minilm
-from mha_lib.models.training import seeded
+from mha_course.models import fit, fit_recurrent, shipped_model, shipped_recurrent, train_on_repeats, train_one_head
+from mha_course.models.positional import shipped_positional_model, train_positional
+from mha_course.models.pretrained import minilm
+from mha_course.models.training import seeded
 
 pytestmark = pytest.mark.cpu  # training runs of the library, bit for bit
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from on_device import DEVICE
 
-from mha_lib.models import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
-from mha_lib.models.recurrent import draw_words, weights_name
-from mha_lib.models.shipped import package_data
+from mha_course.models import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
+from mha_course.models.recurrent import draw_words, weights_name
+from mha_course.models.shipped import package_data
 
 both = pytest.mark.parametrize("attends", [False, True], ids=["last state", "attention"])
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-import mha_lib
-from mha_lib.models.heads_needed import SEEDS, heads_needed
-from mha_lib.models.neighbours import fit_neighbours, held_out_rows
-from mha_lib.models.shipped import filled, shipped_figures, shipped_model
+import mha_course
+from mha_course.models.heads_needed import SEEDS, heads_needed
+from mha_course.models.neighbours import fit_neighbours, held_out_rows
+from mha_course.models.shipped import filled, shipped_figures, shipped_model
 from mha_lib.models.tasks import TASKS, find_task
 
 
@@ -40,7 +40,7 @@ def test_a_changed_model_changes_no_later_one():
 
 
 def test_all_weights_take_less_than_950_kb():
-    files = (Path(mha_lib.__file__).with_name("models") / "weights").iterdir()
+    files = (Path(mha_course.__file__).with_name("models") / "weights").iterdir()
     assert 500_000 < sum(file.stat().st_size for file in files) < 950_000
 
 

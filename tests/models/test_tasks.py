@@ -8,7 +8,7 @@ import torch
 from on_device import DEVICE
 from sklearn.datasets import load_digits
 
-from mha_lib.models import shipped_figures, shipped_model, trained
+from mha_course.models import shipped_figures, shipped_model, trained
 from mha_lib.models.tasks import Batch, Digits, find_task, to_images, to_patches
 
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mha_lib import models
-from mha_lib.models import torch_decoder_layer, torch_encoder_layer
+from mha_course import models
+from mha_course.models import torch_decoder_layer, torch_encoder_layer
 
 pytestmark = pytest.mark.cpu  # models that ship, and rows that they answer
 

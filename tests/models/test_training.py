@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from mha_lib.models import training
+from mha_course.models import training
+from mha_course.models.training import fit, trained
 from mha_lib.models.tasks import Digits, find_task
-from mha_lib.models.training import fit, trained
 from mha_lib.models.transformer import Encoder, PatchEmbedding
 
 pytestmark = pytest.mark.cpu  # training runs of the library, bit for bit, and their files
@@ -126,8 +126,11 @@ def test_a_model_of_other_code_is_not_used(monkeypatch, capfd):
 
 @pytest.fixture
 def library(tmp_path):
-    """A copy of the library's code, whose files a test may change."""
-    return shutil.copytree(training.PACKAGE, tmp_path / "mha_lib", ignore=shutil.ignore_patterns("weights", "results"))
+    """A copy of both packages' code, whose files a test may change."""
+    for package in training.PACKAGES:
+        ignored = shutil.ignore_patterns("weights", "results", "fonts", "sentences")
+        shutil.copytree(training.HOME / package, tmp_path / package, ignore=ignored)
+    return tmp_path
 
 
 def edit(file, old, new):
@@ -139,11 +142,11 @@ def edit(file, old, new):
 @pytest.mark.parametrize(
     "source, old, new",
     [
-        ("attention/multi_head.py", "num_heads: int", "num_heads: float"),
-        ("attention/pooling.py", "return", "return 2 *"),
-        ("models/transformer.py", "num_layers: int = 2", "num_layers: int = 3"),
-        ("models/tasks.py", "learning_rate = 6e-3", "learning_rate = 5e-3"),
-        ("models/training.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)"),
+        ("mha_lib/attention/multi_head.py", "num_heads: int", "num_heads: float"),
+        ("mha_lib/attention/pooling.py", "return", "return 2 *"),
+        ("mha_lib/models/transformer.py", "num_layers: int = 2", "num_layers: int = 3"),
+        ("mha_lib/models/tasks.py", "learning_rate = 6e-3", "learning_rate = 5e-3"),
+        ("mha_course/models/training.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)"),
     ],
 )
 def test_a_changed_number_anywhere_in_what_is_trained_gives_another_key(library, source, old, new):
@@ -152,11 +155,11 @@ def test_a_changed_number_anywhere_in_what_is_trained_gives_another_key(library,
 
 
 def test_comments_docstrings_and_files_that_no_training_uses_leave_the_key_as_it_is(library):
-    for file in [*library.glob("attention/*.py"), *library.glob("models/*.py")]:
+    for file in [*library.glob("*/attention/*.py"), *library.glob("*/models/*.py")]:
         edit(file, '"""', '"""In other words: ')
         with file.open("a", encoding="utf-8") as end:
             end.write("\n# a comment\n")
-    edit(library / "models" / "smollm2.py", "576", "575")
+    edit(library / "mha_course" / "models" / "smollm2.py", "576", "575")
     assert training.code_key(library) == training.code_key()
 
 

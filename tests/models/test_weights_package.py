@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mha_lib.models import pretrained, smollm2
-from mha_lib.models.weights_package import WeightsPackage, renamed
+from mha_course.models import pretrained, smollm2
+from mha_course.models.weights_package import WeightsPackage, renamed
 
 PINS = Path(__file__).resolve().parents[2].joinpath("constraints.txt").read_text().splitlines()
 REAL = [pretrained.PACKAGE, smollm2.PACKAGE]

@@ -6,8 +6,8 @@ from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, Tw
 from on_device import DEVICE
 from torch import nn
 
+from mha_course.models import find_task, shipped_model, to_grouped, with_layer
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models import find_task, shipped_model, to_grouped, with_layer
 
 FITTING = [OfTheBook, WithoutGates, FixedSizes, LoopOverHeads]
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from mha_lib.museum.editable_layer import AdditiveLayer, Layer
+from mha_course.museum.editable_layer import AdditiveLayer, Layer
 
 
 def variant(base=Layer, **parts):

@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from mha_lib.checking import kept_work
-from mha_lib.museum import bugs
-from mha_lib.museum.editable_layer import Layer
+from mha_course.checking import kept_work
+from mha_course.museum import bugs
+from mha_course.museum.editable_layer import Layer
 
 
 @pytest.fixture(autouse=True)

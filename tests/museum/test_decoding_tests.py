@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from mha_course.models.induction import rope_cos_sin
+from mha_course.museum import decoding_tests, layer_tests
+from mha_course.museum.decoding_layer import DecodingLayer
 from mha_lib import MultiHeadAttention
-from mha_lib.models.induction import rope_cos_sin
-from mha_lib.museum import decoding_tests, layer_tests
-from mha_lib.museum.decoding_layer import DecodingLayer
 
 
 class MaskedAtFirst(DecodingLayer):

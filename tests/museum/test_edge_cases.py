@@ -2,8 +2,8 @@
 
 import pytest
 
+from mha_course.museum import edge_cases
 from mha_lib.attention import converters
-from mha_lib.museum import edge_cases
 
 pytestmark = pytest.mark.cpu  # what each layer does with an odd call is known of the CPU
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib.exercises import check_layer
+from mha_course.exercises import check_layer
 
 CORE = {"head_mask": True, "promises": ("weights", "bias", "output", "no_lengths")}
 here = pytest.mark.usefixtures("in_this_process")
@@ -279,6 +279,6 @@ def test_a_failure_of_the_check_is_not_the_layers(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("by accident")
 
-    monkeypatch.setattr("mha_lib.museum.layer_check.wrong_stages", fail)
+    monkeypatch.setattr("mha_course.museum.layer_check.wrong_stages", fail)
     verdict = check_layer(Natural)
     assert verdict.state == "not yet" and "says nothing of the layer: RuntimeError: by accident" in verdict.text

@@ -12,14 +12,14 @@ from changed_layers import AdditiveByLoop, afterwards, using, variant
 from torch import nn
 from torch.nn import functional as F
 
+from mha_course.checking import running
+from mha_course.exercises import assert_layer, check_layer
+from mha_course.museum.editable_layer import AdditiveLayer, Layer
+from mha_course.museum.layer_calls import formula
+from mha_course.museum.layer_tests import by_formula
+from mha_course.museum.wrong_attention import attention, wrong_attentions
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import converters
-from mha_lib.checking import running
-from mha_lib.exercises import assert_layer, check_layer
-from mha_lib.museum.editable_layer import AdditiveLayer, Layer
-from mha_lib.museum.layer_calls import formula
-from mha_lib.museum.layer_tests import by_formula
-from mha_lib.museum.wrong_attention import attention, wrong_attentions
 
 here = pytest.mark.usefixtures("in_this_process")
 

@@ -13,10 +13,10 @@ from changed_layers import AdditiveByLoop, afterwards, infinite_where_padded, us
 from torch import nn
 from torch.nn import functional as F
 
+from mha_course.checking import running
+from mha_course.museum import layer_tests
+from mha_course.museum.editable_layer import AdditiveLayer, Layer
 from mha_lib import MultiHeadAttention
-from mha_lib.checking import running
-from mha_lib.museum import layer_tests
-from mha_lib.museum.editable_layer import AdditiveLayer, Layer
 
 
 class Einsum(Layer):

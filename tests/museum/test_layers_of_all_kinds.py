@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_lib.exercises import check_layer
+from mha_course.exercises import check_layer
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

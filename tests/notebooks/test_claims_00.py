@@ -8,8 +8,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, code, make_notebooks, text_of, text_of_output
 
-from mha_lib.exercises.first_pruning import BEST, accuracy_without, found_by_greedy_search
-from mha_lib.models.heads_needed import heads_needed
+from mha_course.exercises.first_pruning import BEST, accuracy_without, found_by_greedy_search
+from mha_course.models.heads_needed import heads_needed
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "00_start_here.ipynb")
 TEXT = text_of("00_start_here")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from notebook_tools import text_of, told
 
-from mha_lib.models.shipped import package_data
+from mha_course.models.shipped import package_data
 from tools.weights import LONGER
 
 

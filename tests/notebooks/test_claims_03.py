@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from mha_course.models import train_one_head
 from mha_lib import split_heads
-from mha_lib.models import train_one_head
 
 ADJECTIVES, NOUNS = [0, 3, 4, 5], [1, 6]
 HUNGRY, CATS, CHASE, SMALL, QUICK, GREY, MICE = range(7)

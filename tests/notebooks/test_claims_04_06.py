@@ -11,8 +11,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells
 
-from mha_lib import models
-from mha_lib.models import pretrained
+from mha_course import models
+from mha_course.models import pretrained
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "06_heads_at_work.ipynb")
 

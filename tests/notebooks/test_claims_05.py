@@ -11,7 +11,7 @@ from notebook_tools import ROOT, make_notebooks, text_of, told
 from torch import nn
 from torch.nn import functional as F
 
-from mha_lib import exercises
+from mha_course import exercises
 from mha_lib.attention import converters
 
 STEM = "05_block_and_torch_layer"

@@ -4,8 +4,9 @@ import pytest
 import torch
 from notebook_tools import text_of, with_numbers
 
+from mha_course.heads import load_results
+from mha_course.heads.controls import OF_EACH, SIGNED
 from mha_lib import heads
-from mha_lib.heads.controls import OF_EACH, SIGNED
 
 TEXT = text_of("08_head_pruning", "report_what_survives")
 GATE, COSTS = f"gate gradient | {OF_EACH}", f"leave one out | {OF_EACH}"
@@ -221,7 +222,7 @@ REFUTED = [  # by other texts, by means in the place of zeros, or by a search wi
 
 @pytest.fixture(scope="module")
 def results():
-    return Results(heads.load_results("real_heads"))
+    return Results(load_results("real_heads"))
 
 
 def test_there_are_twenty_draws_of_everything_and_sixteen_texts(results):

@@ -4,8 +4,8 @@ import re
 
 from notebook_tools import ROOT, make_notebooks, text_of
 
-from mha_lib.heads.kept_results import load_results
-from mha_lib.models.induction import held_out_repeats
+from mha_course.heads.kept_results import load_results
+from mha_course.models.induction import held_out_repeats
 
 TEXT = text_of("11_heads_being_born")
 WRITES, ONE_LAYER = (

@@ -7,8 +7,8 @@ import torch
 from notebook_tools import ROOT, make_notebooks, output_of, told
 from torch.utils.flop_counter import FlopCounterMode
 
-from mha_lib import pictures
-from mha_lib.pictures.paged_cache_stepper import PLACES, VISITS
+from mha_course import pictures
+from mha_course.pictures.paged_cache_stepper import PLACES, VISITS
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "12_serving.ipynb")
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from notebook_tools import text_of, with_numbers
 
+from mha_course.heads import load_results
 from mha_lib import heads
 
 TEXT = text_of("08_head_pruning", "report_what_survives")
@@ -174,7 +175,7 @@ CLAIMS = {
 
 @pytest.fixture(scope="module")
 def results():
-    return Results(heads.load_results("fresh_texts"))
+    return Results(load_results("fresh_texts"))
 
 
 @pytest.mark.parametrize("words", CLAIMS)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from notebook_tools import text_of
 
-from mha_lib import pictures
-from mha_lib.heads import load_results
-from mha_lib.models.next_words import GROUPS, kept_draws, kept_next_words
-from mha_lib.pictures.next_word_explorer import how_chosen
+from mha_course import pictures
+from mha_course.heads import load_results
+from mha_course.models.next_words import GROUPS, kept_draws, kept_next_words
+from mha_course.pictures.next_word_explorer import how_chosen
 
 TEXT = text_of("08_head_pruning", "report_what_survives")
 MILLER = "Barack Miller went to the market. There, Barack"

@@ -7,8 +7,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 from notebook_tools import make_notebooks
 
 SET_UP = """
-from mha_lib import exercises
-from mha_lib.checking import running
+from mha_course import exercises
+from mha_course.checking import running
 running.SECONDS = 2
 """
 HANGS = """

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, first_cell, make_notebooks
 
-from mha_lib.exercises import COURSE
+from mha_course.exercises import COURSE
 
 PRINTS = "print(1); display({'text/plain': 'x'}, raw=True, metadata={'width': 2}); print(3)"
 WIDGET = "import ipywidgets; ipywidgets.IntProgress()"
@@ -125,7 +125,7 @@ def test_what_a_learner_predicted_and_tried_stays_out(tmp_path, monkeypatch):
         "exercises.gaussian_pooling(exercises.gaussian_pooling.right)",
         "exercises.progress()",
     )
-    path = write(tmp_path / "asked.ipynb", "from mha_lib import exercises\n" + calls[0], *calls[1:])
+    path = write(tmp_path / "asked.ipynb", "from mha_course import exercises\n" + calls[0], *calls[1:])
     make_notebooks.rebuild(path)
     shown = json.dumps(nbformat.read(path, as_version=4))
     assert "Your prediction" in shown and "mine" not in shown and f"1 of {len(COURSE)} exercises solved" in shown

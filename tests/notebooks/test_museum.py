@@ -8,8 +8,8 @@ import pytest
 import torch
 from notebook_tools import ROOT, code, make_notebooks, output_of, run_cells
 
-from mha_lib.exercises import check_layer
-from mha_lib.museum import bugs, decoding_layer, decoding_tests, editable_layer, layer_tests
+from mha_course.exercises import check_layer
+from mha_course.museum import bugs, decoding_layer, decoding_tests, editable_layer, layer_tests
 
 pytestmark = pytest.mark.xdist_group("museum")  # one process runs the notebook, once
 
@@ -81,7 +81,7 @@ def each_class_once():
         return reports[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mha_lib.checking.running.can_fork", lambda: False)
+        patch.setattr("mha_course.checking.running.can_fork", lambda: False)
         patch.setattr(layer_tests, "run", once)
         yield
 

@@ -9,7 +9,7 @@ import re
 import pytest
 from notebook_tools import NOTEBOOKS, REPORTS, TRANSLATED
 
-from mha_lib.pictures.picture import PAGE, SCALE, STILL
+from mha_course.pictures.picture import PAGE, SCALE, STILL
 
 IMAGE = re.compile(
     rf'class=\\"{STILL}\\" width=\\"(\d+)\\".{{0,99}}?src=\\"data:image/(png|svg\+xml);base64,([\w+/=]+)\\"'

@@ -6,7 +6,7 @@ import re
 import pytest
 from notebook_tools import ROOT, SOLUTIONS, make_notebooks
 
-from mha_lib.exercises import COURSE
+from mha_course.exercises import COURSE
 from tools import stubs
 
 
@@ -20,7 +20,7 @@ def is_code(text):
 
 CONSTANTS = [
     node.value
-    for path in sorted((ROOT / "mha_lib" / "exercises").glob("*.py"))
+    for path in sorted((ROOT / "mha_course" / "exercises").glob("*.py"))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     if isinstance(node, ast.Constant) and isinstance(node.value, str)
 ]

@@ -8,7 +8,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from notebook_tools import NOTEBOOKS, ROOT, SOLUTIONS, code, make_notebooks
 
-from mha_lib.exercises import COURSE
+from mha_course.exercises import COURSE
 from tools import main_line, stubs
 
 DOUBLE = "def double(X):\n    ### BEGIN SOLUTION\n    return 2 * X\n    ### END SOLUTION"

@@ -14,12 +14,12 @@ from fontTools.ttLib import TTFont
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from notebook_tools import ROOT, TRANSLATED, make_notebooks
 
-from mha_lib import exercises, pictures
-from mha_lib import language as spoken_language
-from mha_lib.checking.verdict import Verdict
-from mha_lib.checking.wording import as_sentence
-from mha_lib.exercises import whole_layer
-from mha_lib.language import tr
+from mha_course import exercises, pictures
+from mha_course import language as spoken_language
+from mha_course.checking.verdict import Verdict
+from mha_course.checking.wording import as_sentence
+from mha_course.exercises import whole_layer
+from mha_course.language import tr
 from tools import code_messages, first_cell, fonts, glossary, translations
 from tools.languages import CATALOGUES, LANGUAGES
 from tools.messages import KEEP, damage

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from mha_lib import language, pictures
+from mha_course import language, pictures
 
 HALF_WIDTH = re.compile(r"[.;:] ?[\u3041-\u9fff]|[\u3041-\u9fff][.;:]")
 

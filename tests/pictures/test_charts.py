@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
-from mha_lib import pictures
-from mha_lib.pictures.picture import signed
+from mha_course import pictures
+from mha_course.pictures.picture import signed
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from mha_lib import pictures
+from mha_course import pictures
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_lib import pictures
+from mha_course import pictures
 
 ROWS = {"one": (0.7, 0.6, 0.8), "other": (0.5, 0.45, 0.55)}
 

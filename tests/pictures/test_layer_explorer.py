@@ -4,8 +4,9 @@ import pytest
 import torch
 import traitlets
 
-from mha_lib import MultiHeadAttention, pictures
-from mha_lib.models.shipped import shipped_model
+from mha_course import pictures
+from mha_course.models.shipped import shipped_model
+from mha_lib import MultiHeadAttention
 from mha_lib.models.tasks import find_task
 
 SIZES = {"query_size": 8, "key_size": 6, "value_size": 6}

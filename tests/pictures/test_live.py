@@ -14,11 +14,11 @@ import torch
 import traitlets
 from PIL import Image
 
-from mha_lib import models, pictures
-from mha_lib.models import pretrained
+from mha_course import models, pictures
+from mha_course.models import pretrained
+from mha_course.pictures.live import MODULES, bundle, pack
+from mha_course.pictures.shared_with_js import colours, weight_colours
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures.live import MODULES, bundle, pack
-from mha_lib.pictures.shared_with_js import colours, weight_colours
 
 ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
 
@@ -91,7 +91,7 @@ def test_a_notebook_without_a_kernel_shows_a_still_picture_with_words(model):
 
 def test_who_edits_a_module_sees_it_in_the_next_picture_where_that_is_asked_for(monkeypatch, tmp_path):
     folder = shutil.copytree(MODULES, tmp_path / "js")
-    monkeypatch.setattr("mha_lib.pictures.live.MODULES", folder)
+    monkeypatch.setattr("mha_course.pictures.live.MODULES", folder)
     for edit, asked, seen in (("void 1;", "", False), ("void 2;", "reload", True)):
         monkeypatch.setenv("MHA_LIVE_JS", asked)
         with (folder / "mask_explorer.js").open("a", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mha_lib import pictures
+from mha_course import pictures
 
 NAMES = ["cats", "mice", "dogs"]
 

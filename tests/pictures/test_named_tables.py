@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from mha_lib.pictures import NamedTable
+from mha_course.pictures import NamedTable
 
 MATRIX = torch.tensor([[0.0, 1.0, -0.25], [1 / 3, 20.0, -0.001]])
 

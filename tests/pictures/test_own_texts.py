@@ -5,9 +5,9 @@ import torch
 import traitlets
 from small_language_model import small_language_model
 
-from mha_lib import pictures
-from mha_lib.models.next_words import next_words
-from mha_lib.models.pretrained import SentenceMaps
+from mha_course import pictures
+from mha_course.models.next_words import next_words
+from mha_course.models.pretrained import SentenceMaps
 
 TEXT = "w7 w31 w7 w2 w50"
 
@@ -80,8 +80,8 @@ def test_the_page_gets_where_the_heads_look_in_a_sentence(monkeypatch):
     ],
 )
 def test_the_page_is_told_why_there_is_no_answer(make, question, message, monkeypatch):
-    monkeypatch.setattr("mha_lib.pictures.next_word_explorer.smollm2", missing)
-    monkeypatch.setattr("mha_lib.pictures.sentence_explorer.minilm", missing)
+    monkeypatch.setattr("mha_course.pictures.next_word_explorer.smollm2", missing)
+    monkeypatch.setattr("mha_course.pictures.sentence_explorer.minilm", missing)
     ((answer, buffers),) = asked(make(), question, monkeypatch)
     assert message in answer["error"] and not buffers
 
@@ -108,7 +108,7 @@ def test_a_text_of_ones_own_is_shown_kept_inside_and_saved(make, text):
 
 
 def test_a_cut_that_nobody_kept_needs_the_model(monkeypatch):
-    monkeypatch.setattr("mha_lib.pictures.next_word_explorer.smollm2", missing)
+    monkeypatch.setattr("mha_course.pictures.next_word_explorer.smollm2", missing)
     picture = pictures.NextWordExplorer()
     with pytest.raises(ImportError, match="make real-models"):
         picture.without([3, 4, 5, 6])

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from mha_lib import pictures
-from mha_lib.pictures.paged_cache_stepper import LONGEST, PLACES, ROWS, VISITS, token_places
+from mha_course import pictures
+from mha_course.pictures.paged_cache_stepper import LONGEST, PLACES, ROWS, VISITS, token_places
 
 SIZES = (1, 2, 3, 4, 8)
 

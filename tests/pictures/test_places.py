@@ -9,11 +9,11 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from mha_lib import pictures
-from mha_lib.models import train_on_repeats
+from mha_course import pictures
+from mha_course.models import train_on_repeats
+from mha_course.pictures.heat_maps import FAINT, draw_over_image, draw_words
+from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
 from mha_lib.models.tasks import find_task
-from mha_lib.pictures.heat_maps import FAINT, draw_over_image, draw_words
-from mha_lib.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
 
 
 def random(*shape, seed=0):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mha_lib.pictures.shared_with_js import colours, is_dark, weight_colours
+from mha_course.pictures.shared_with_js import colours, is_dark, weight_colours
 
 # What an eye without one kind of cone sees, in linear red, green and blue. Source: Machado et al. 2009.
 SEEN = {

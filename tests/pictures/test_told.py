@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mha_lib import pictures
-from mha_lib.pictures.picture import signed
-from mha_lib.rounding import first_largest, rounded
+from mha_course import pictures
+from mha_course.pictures.picture import signed
+from mha_course.rounding import first_largest, rounded
 
 
 def both_ways(numbers):

@@ -6,13 +6,15 @@ import pkgutil
 
 import torch
 
+import mha_course
 import mha_lib
-from mha_lib import models
+from mha_course import models
 
 
 def test_every_example_gives_what_stands_below_it():
     given = {"torch": torch, "models": models}
-    names = [module.name for module in pkgutil.walk_packages(mha_lib.__path__, "mha_lib.")]
+    packages = (mha_lib, mha_course)
+    names = [each.name for one in packages for each in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")]
     results = [doctest.testmod(importlib.import_module(name), extraglobs=given) for name in names]
     assert sum(result.failed for result in results) == 0
     assert sum(result.attempted for result in results) >= 70

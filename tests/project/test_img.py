@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mha_lib.pictures import Drawing
+from mha_course.pictures import Drawing
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
-DIAGRAMS = sorted((ROOT / "mha_lib" / "pictures" / "drawings").glob("*.svg"))
+DIAGRAMS = sorted((ROOT / "mha_course" / "pictures" / "drawings").glob("*.svg"))
 every_diagram = pytest.mark.parametrize("path", DIAGRAMS, ids=lambda path: path.stem)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import distributed
 import torch
 
-from mha_lib import models
+from mha_course import models
 from mha_lib.heads import leave_one_out
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from tools import rounding
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARES = "import torch; from mha_lib.rounding import first_largest; shares = torch.ones(1, 30).softmax(dim=1)"
+SHARES = "import torch; from mha_course.rounding import first_largest; shares = torch.ones(1, 30).softmax(dim=1)"
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from docutils.nodes import SkipNode, comment, paragraph, raw, reference
 from latex2mathml.converter import convert
 from sphinx.search.en import SearchEnglish
 
-from mha_lib.checking.wording import as_sentence
-from mha_lib.models import hugging_face
+from mha_course.checking.wording import as_sentence
+from mha_course.models import hugging_face
 from tools import address, front_page
 from tools.languages import LANGUAGES
 from tools.site_source import FOLDED, SHARED_IMAGE

@@ -1,0 +1,59 @@
+"""Exercises: each checks an answer and names the mistake; with hints, worked answers and a record of what is solved.
+
+An exercise goes by its name, as in ``exercises.every_map(every_map)``; the modules of the subjects hold them.
+"""
+
+from mha_course.checking.exercise import Exercise
+from mha_course.checking.help_in_steps import COURSE, hint, progress, solution
+from mha_course.checking.prediction import answer, predict
+from mha_course.exercises import (
+    attention_pooling,
+    first_pruning,
+    head_importance,
+    head_pruning,
+    heads_being_born,
+    heads_today,
+    multi_head_attention,
+    own_heat_map,
+    reading_heads,
+    real_heads,
+    scoring_functions,
+    torch_layer,
+    transposing,
+    whole_layer,
+)
+from mha_course.exercises.on_a_page import page
+from mha_course.exercises.whole_layer import complete_layer, my_layer
+from mha_course.museum.layer_check import assert_layer, check_layer
+
+SUBJECTS = (
+    whole_layer,
+    first_pruning,
+    attention_pooling,
+    scoring_functions,
+    multi_head_attention,
+    transposing,
+    torch_layer,
+    own_heat_map,
+    reading_heads,
+    head_importance,
+    head_pruning,
+    real_heads,
+    heads_today,
+    heads_being_born,
+)
+COURSE.update((e.__name__, e) for subject in SUBJECTS for e in vars(subject).values() if isinstance(e, Exercise))
+globals().update(COURSE)
+__all__ = [
+    "answer",
+    "assert_layer",
+    "check_layer",
+    "complete_layer",
+    "hint",
+    "my_layer",
+    "page",
+    "predict",
+    "progress",
+    "solution",
+    *COURSE,
+]

@@ -1,0 +1,310 @@
+"""The exercises of notebook 09: a step with a cache, rotary positions, two rules, attention in blocks."""
+
+import math
+
+import torch
+
+from mha_course.checking.exercise import exercise
+from mha_course.museum.wrong_attention import attention, programs
+from mha_lib.attention import merge_heads, split_heads
+
+
+def step_trial(batch_size: int, num_new: int, num_old: int, num_heads: int, head_size: int) -> tuple:
+    """Return random inputs of a decoding step: new tokens, cached keys and values, matrices W_q, W_k, W_v, W_o."""
+    num_hiddens = num_heads * head_size
+    old = torch.randn(2, batch_size, num_heads, num_old, head_size)
+    return (torch.randn(batch_size, num_new, num_hiddens), *old, *torch.randn(4, num_hiddens, num_hiddens))
+
+
+def with_cache(new, K, V, W_q, W_k, W_v, W_o, attention=attention):
+    """Return the output of ``attention``, right or with a mistake, for new tokens after cached keys K and values V."""
+    count, num_old = new.shape[1], K.shape[2]
+    allowed = torch.ones(count, num_old + count, dtype=torch.bool).tril(num_old)
+    return attention(new, new, new, allowed, W_q, W_k, W_v, W_o, K.shape[1], past=(K, V))
+
+
+@exercise(
+    trials=lambda: {
+        "for a whole prompt, without old tokens": [step_trial(1, 2, 0, 1, 2), step_trial(2, 4, 0, 2, 3)],
+        "for one new token": [step_trial(1, 1, 2, 1, 2), step_trial(2, 1, 5, 3, 2)],
+        "for several new tokens on top of a cache": [step_trial(2, 2, 3, 2, 2), step_trial(3, 3, 4, 2, 3)],
+    },
+    praise="A prompt, a token and a piece of several: one mask is right for all three.",
+    idea="The new keys stand behind the old ones. Which place in the whole text has new token number i?",
+    begin="Begin with the three projections of the new tokens, cut into heads.",
+    mistakes="""
+        scores.masked_fill(~allowed, -math.inf) -> scores.masked_fill(~allowed, -math.inf) if num_old == 0 else scores
+            => With a cache nothing is masked. What may the first of several new tokens see?
+        <= places[:, None] -> < places[:, None] + (places[:, None] == 0) => No token sees itself. Is its own key in the
+            past?
+        [K, k], dim=2 -> [V, k], dim=2 ; [V, v], dim=2 -> [K, v], dim=2 => Old keys and old values are exchanged. Which
+            of the two do the queries meet?
+        [K, k], dim=2 -> [k, K], dim=2 ; [V, v], dim=2 -> [v, V], dim=2 => The new keys stand before the old ones. Which
+            of them does the mask then let through?
+        k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2) -> V = torch.cat([V, v], dim=2) ; weights @ v ->
+            weights[..., -count:] @ v ; q @ k.mT -> q @ torch.cat([K, k], dim=2).mT => The values of the old tokens have
+            no part in it.
+        [K, k], dim=2 -> [K[:, :, :0], k], dim=2 ; [V, v], dim=2 -> [V[:, :, :0], v], dim=2 ; torch.arange(num_old,
+            num_old + count) -> torch.arange(count) ; torch.arange(num_old + count) <= -> torch.arange(count) <= => The
+            old tokens have no part in it.
+        <= places[:, None] -> $ + 1 => A token sees one token too many.
+    """,
+    programs=programs(with_cache),
+)
+def step(new, K, V, W_q, W_k, W_v, W_o):
+    """Compute causal multi-head attention for new tokens, with cached keys K and values V of the earlier tokens.
+
+    new (batch, new tokens, num_hiddens); K, V (batch, heads, old tokens, head size), of no old tokens for a prompt;
+    stacked matrices (num_hiddens, num_hiddens) → (batch, new tokens, num_hiddens).
+    Source: Shazeer 2019, "Fast Transformer Decoding", section 2.4.
+    """
+    num_heads, num_old, count = K.shape[1], K.shape[2], new.shape[1]
+    q, k, v = (split_heads(new @ W.T, num_heads) for W in (W_q, W_k, W_v))
+    k, v = torch.cat([K, k], dim=2), torch.cat([V, v], dim=2)  # (b, h, old + new, d)
+    places = torch.arange(num_old, num_old + count)
+    allowed = torch.arange(num_old + count) <= places[:, None]  # (new, old + new)
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
+    return merge_heads(weights @ v) @ W_o.T
+
+
+@exercise(
+    trials=lambda: [
+        (torch.randn(2, 2), torch.tensor([0.0, 1.0]), 10.0),
+        (torch.randn(5, 8), torch.arange(5.0), 10_000.0),
+        (torch.randn(2, 4, 6), torch.arange(3.0, 7.0), 100.0),
+        (torch.randn(2, 3, 4, 4), torch.tensor([2.0, 0.0, 9.0, 5.0]), 500.0),
+    ],
+    praise="Neighbouring pairs, each turned at its own speed, and each feature back in its place.",
+    idea="A pair (x, y) turned by an angle is (x cos − y sin, x sin + y cos). Which features are pair j?",
+    begin="Begin with the angles: one for each place and pair.",
+    mistakes="""
+        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) ; torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1)
+            => Feature j of the first half is turned with feature j of the second; here neighbours are pairs. (Both are
+            in use, and no test of what a rotation must do can tell them apart.)
+        torch.stack( -> torch.cat( ; dim=-1).flatten(-2) -> dim=-1) => The pairs are turned rightly, but all first
+            features stand before all second ones. Where did they stand in X?
+        X[..., 0::2], X[..., 1::2] -> X.chunk(2, dim=-1) => Features of two halves are turned together and then stand
+            side by side. Which features are pair j?
+        torch.arange(0, size, 2) / size -> torch.arange(size // 2) / size => The angles fall off too slowly. What is the
+            exponent of pair j?
+        torch.arange(0, size, 2) / size -> torch.arange(0, size, 2) => The exponent is not divided by the size.
+        base ** (- -> base ** ( => The angles grow from pair to pair. What is the sign of the exponent?
+        x * sin + y * cos -> x * sin - y * cos => The second feature of a pair has a wrong sign.
+        x * cos - y * sin -> x * cos + y * sin => A sign is lost: this is no rotation, and lengths change.
+        x * cos - y * sin, x * sin + y * cos -> x * cos + y * sin, y * cos - x * sin => The pairs are turned the other
+            way.
+        x * cos - y * sin, x * sin + y * cos -> x * sin + y * cos, x * cos - y * sin => The two features of each pair
+            have changed places.
+        angles.cos(), angles.sin() -> torch.deg2rad(angles).cos(), torch.deg2rad(angles).sin() => The angles are taken
+            for degrees.
+        places[:, None] -> (places[:, None] + 1) => Every token is turned as if it stood one place later. From where are
+            places counted?
+        places[:, None] -> torch.arange(len(places))[:, None] => The tokens are numbered anew; `places` says where they
+            stand.
+        x * cos - y * sin, x * sin + y * cos -> x * angles.repeat(1, 2)[:, 0::2].cos() - y * angles.repeat(1, 2)[:,
+            0::2].sin(), x * angles.repeat(1, 2)[:, 1::2].sin() + y * angles.repeat(1, 2)[:, 1::2].cos() => The two
+            features of a pair are turned by different angles. In what order does each angle stand twice?
+        x * sin + y * cos -> (x * cos - y * sin) * sin + y * cos => The second feature is made of the first as it is
+            after the turn.
+        base ** (- -> 10_000.0 ** (- => The base has no say: it is always 10,000.
+        base ** (-torch.arange(0, size, 2) / size) -> torch.ones(size // 2) => All pairs are turned at one speed.
+        torch.arange(0, size, 2) / size -> 2 * $ => The angles fall off too fast. What is the exponent of pair j?
+    """,
+)
+def rope(X, places, base):
+    """Apply rotary position embeddings: rotate features 2j, 2j + 1 of X by the angle ``places`` · base ** (−2j / size).
+
+    X (…, n, size), size even; places (n,) → the shape of X.
+    Source: Su et al. 2021, "RoFormer", section 3.2.2.
+    """
+    size = X.shape[-1]
+    angles = places[:, None] * base ** (-torch.arange(0, size, 2) / size)
+    cos, sin = angles.cos(), angles.sin()
+    x, y = X[..., 0::2], X[..., 1::2]  # (…, n, size / 2)
+    return torch.stack([x * cos - y * sin, x * sin + y * cos], dim=-1).flatten(-2)
+
+
+def row_trial(starts: list[int], length: int, num_queries: int | None = None) -> tuple:
+    """Return arguments of ``same_text``: starts, the last ``num_queries`` positions (default all), all positions."""
+    places = torch.arange(length)
+    return torch.tensor(starts), places[-(num_queries or length) :, None], places
+
+
+@exercise(
+    trials=lambda: {
+        "for two texts": [row_trial([0, 2], 4), row_trial([0, 1], 3)],
+        "for several texts": [row_trial([0, 5, 9], 12), row_trial([0, 1, 4, 6], 9)],
+        "for the newest queries alone": [row_trial([0, 3, 8], 11, num_queries=2)],
+    },
+    praise="Each token attends to its own text, to all of it and to nothing else.",
+    idea="Which text holds position 6 if texts start at 0, 5 and 9? Compare the texts of query and key.",
+    begin="Begin with the number of the text for each position in `i`, then in `j`.",
+    mistakes="""
+        right=True -> right=False => Each border is one token late: the first token of a text is counted to the text
+            before it.
+        return first == second -> return j >= starts[first - 1] => A token attends to later texts, too. Where does its
+            own text end?
+        return first == second -> return j < torch.cat([starts, starts[-1:] + 2**40])[first] => A token attends to
+            earlier texts, too. Where does its own text begin?
+        first == second -> (first == second) & (j <= i) => This is causal as well. The rule asks for the text alone; a
+            causal mask is joined to it by `and_masks`.
+        first == second -> first != second => This is upside down: True means that the query may attend to the key.
+        first == second -> (first - second).abs() <= 1 => A token attends to the neighbouring texts.
+        place, starts, -> place, starts.cumsum(0), => The starts are taken for lengths.
+    """,
+)
+def same_text(starts, i, j):
+    """Return whether positions i and j are in the same text of a packed sequence whose texts begin at ``starts``.
+
+    starts (texts,), the positions at which texts start, the first of them 0; i and j, numbers of queries and keys, as
+    tensors of any shapes that broadcast → bool, of the common shape.
+    Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
+    """
+    first, second = (torch.bucketize(place, starts, right=True) for place in (i, j))
+    return first == second
+
+
+def window_trial(size: int, sinks: int, length: int, num_queries: int | None = None) -> tuple:
+    """Return arguments of ``window_with_sinks``: size, sinks, the last ``num_queries`` positions, all positions."""
+    places = torch.arange(length)
+    return size, sinks, places[-(num_queries or length) :, None], places
+
+
+@exercise(
+    trials=lambda: {
+        "for a window without first tokens": [window_trial(1, 0, 3), window_trial(3, 0, 6)],
+        "for a window and first tokens": [window_trial(1, 1, 4), window_trial(2, 3, 8)],
+        "for the newest queries alone": [window_trial(2, 1, 9, num_queries=2)],
+    },
+    praise="The newest tokens, the first ones, and no later token.",
+    idea="With size 2 and one first token, which keys may query 5 attend to? Which may query 0?",
+    begin="Begin with the distance from key to query, `i - j`.",
+    mistakes="""
+        i - j < size -> i - j <= size => The window has one token too many. With size 1, a token attends to itself
+            alone.
+        i - j < size -> i - j < size - 1 => The window has one token too few. With size 1, a token attends to itself.
+        j < sinks -> j <= sinks => One first token too many is kept.
+        (j <= i) & (recent | (j < sinks)) -> recent | (j < sinks) => Later tokens are attended to as well: `i - j` is
+            negative there.
+        (j <= i) & (recent | (j < sinks)) -> (j <= i) & recent | (j < sinks) => The first queries attend to later
+            tokens: the first tokens of the text are no exception to the causal mask.
+        (recent | (j < sinks)) -> recent => The first tokens are missing once the window has left them.
+        (recent | (j < sinks)) -> recent & (j < sinks) => A token in the window *or* among the first ones is allowed;
+            these are joined by *and*.
+        i - j < size -> j - i < size => No token ever leaves the window. Which of `i - j` and `j - i` grows towards the
+            past?
+        return (j <= i) & (recent | (j < sinks)) -> return ~((j <= i) & (recent | (j < sinks))) => This is upside down:
+            True means that the query may attend to the key.
+    """,
+)
+def window_with_sinks(size, sinks, i, j):
+    """Return a causal sliding-window mask: query i may attend to the last ``size`` keys and the first ``sinks`` keys.
+
+    size, sinks, whole numbers; i and j, numbers of queries and keys, as tensors of any shapes that broadcast → bool, of
+    the common shape.
+    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
+    """
+    recent = i - j < size
+    return (j <= i) & (recent | (j < sinks))
+
+
+def blocks_trial(sizes: tuple[int, int, int, int], block_size: int, scale: float, share: float, late: int) -> tuple:
+    """Return random arguments of ``blockwise_attention``, in which no query may attend to the first ``late`` keys."""
+    num_queries, num_keys, size, value_size = sizes
+    allowed = torch.rand(num_queries, num_keys) < share
+    allowed[:, :late], allowed[:, -1] = False, True
+    queries = scale * torch.randn(num_queries, size)
+    return queries, torch.randn(num_keys, size), torch.randn(num_keys, value_size), allowed, block_size
+
+
+def partly_read_trial() -> tuple:
+    """Return arguments of ``blockwise_attention`` in which some queries may not attend to any key of a whole block."""
+    allowed = torch.ones(7, 7, dtype=torch.bool)
+    allowed[0, :2] = allowed[1:3, 2:4] = allowed[-1, 6:] = False
+    return torch.randn(7, 4), torch.randn(7, 4), torch.randn(7, 3), allowed, 2
+
+
+def low_trial(num_queries: int, num_keys: int, block_size: int) -> tuple:
+    """Return inputs of ``blockwise_attention`` with allowed scores near −1e6 and one masked key with scores near +1e6.
+
+    They are quarters, and 500 apart: no order of computing rounds them, not even a sum of their powers' logarithms.
+    """
+    queries, keys = torch.randint(-4, 5, (num_queries, 16)).float(), torch.randint(-1, 2, (num_keys, 16)).float()
+    queries[:, 0], keys[:, 0], keys[2, 0] = 2000.0, torch.randperm(num_keys) - 2000.0, 2000.0
+    allowed = torch.rand(num_queries, num_keys) < 0.7
+    allowed[:, 2], allowed[:, -1] = False, True
+    return queries, keys, torch.randn(num_keys, 2), allowed, block_size
+
+
+@exercise(
+    trials=lambda: {
+        "in a single block": [blocks_trial((2, 3, 2, 2), 4, 1.0, 1.0, 0), blocks_trial((3, 5, 4, 2), 5, 1.0, 0.7, 0)],
+        "in several blocks": [blocks_trial((1, 4, 2, 1), 2, 2.0, 1.0, 0), blocks_trial((3, 11, 4, 5), 3, 2.0, 0.8, 0)],
+        "with large scores": [blocks_trial((2, 7, 4, 3), 3, 300.0, 1.0, 0)],
+        "with a first block that no query may read": [blocks_trial((3, 9, 4, 2), 2, 1.0, 0.8, 4)],
+        "where a block is for some queries only": [partly_read_trial()],
+        "where allowed keys score a million below 0": [low_trial(3, 7, 2)],
+    },
+    praise="Equal to softmax in any blocks, with large scores and with blocks that no query may read.",
+    idea="Keep a largest score, a total and a mixture for each query. What becomes of them when a larger score comes?",
+    begin="Begin with the three that are kept: −∞, zeros and zeros, a row for each query.",
+    mistakes="""
+        total * rescale -> total ; mixed * rescale -> mixed => What was added up earlier is not rescaled when a larger
+            score comes.
+        total * rescale -> total => The total is not rescaled when a larger score comes; the mixture is.
+        mixed * rescale -> mixed => The mixture is not rescaled when a larger score comes; the total is.
+        torch.exp(largest - base) -> torch.exp(base - largest) => The rescaling is upside down.
+        new.masked_fill(new == -math.inf, 0.0) -> new || new.masked_fill(new == -math.inf, 0.0) -> new.masked_fill((new
+            == -math.inf).all(), 0.0) => Where a query has met no allowed key yet, −∞ − (−∞) is NaN.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~(allowed[:, block] & allowed[:,
+            block].any(dim=1).all()), -math.inf) || .masked_fill(~allowed[:, block], -math.inf) ->
+            .masked_fill(~(allowed[:, block] & allowed[0, block].any()), -math.inf) => A block is skipped for all
+            queries because one query may attend to none of its keys; others may.
+        new.masked_fill(new == -math.inf, 0.0) -> new ; return mixed / total -> return (mixed / total).nan_to_num(0) =>
+            A query that may read nothing of the first block gets 0. Does NaN arise, and is it replaced too late?
+        torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> scores.amax(dim=1, keepdim=True) ||
+            torch.maximum(largest, scores.amax(dim=1, keepdim=True)) -> torch.zeros_like(largest) => Large scores
+            overflow. What is taken off must be the largest score of all blocks so far.
+        return mixed / total -> return mixed => Nothing is divided by the total.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], 0.0) => Keys that may not be
+            attended to get the score 0, and take part.
+        .masked_fill(~allowed[:, block], -math.inf) -> _ => The mask has no effect.
+        .masked_fill(~allowed[:, block], -math.inf) -> .masked_fill(~allowed[:, block], -1e4) ||
+            .masked_fill(~allowed[:, block], -1e5) || - 1e4 * ~allowed[:, block] || - 1e5 * ~allowed[:, block] => A
+            finite number masks the keys. Where all allowed scores are lower than the masked ones, masked keys take
+            part. Which score has the weight 0?
+        torch.full((len(queries), 1), -math.inf) -> torch.zeros(len(queries), 1) || torch.full((len(queries), 1), -1e4)
+            => The largest score begins too high: where all scores are lower, their powers are 0. What is lower than
+            every score?
+        / math.sqrt(queries.shape[1]) -> _ => The scores are not divided by anything.
+        range(0, len(keys), block_size) -> range(0, len(keys) - block_size + 1, block_size) => Keys that do not fill a
+            block have no part in it.
+        mixed * rescale + shares @ -> mixed + torch.softmax(scores, dim=1) @ ; return mixed / total -> return mixed /
+            math.ceil(len(keys) / block_size) => Each block has a softmax of its own. What do blocks know of each other?
+        math.sqrt(queries.shape[1]) -> math.sqrt(block_size) || queries.shape[1] => The scores are not divided by the
+            root of the number of features.
+        largest = new -> pass => The largest score is not kept for the next block.
+    """,
+)
+def blockwise_attention(queries, keys, values, allowed, block_size):
+    """Compute masked attention by blocks of ``block_size`` keys, with no more scores in memory than those of one block.
+
+    queries (q, size), keys (k, size), values (k, value size), allowed (q, k) bool: every query may attend to some key,
+    but to none of a whole block, perhaps → (q, value size).
+    Source: Milakov & Gimelshein 2018; Dao et al. 2022, "FlashAttention", section 3.1.
+    """
+    largest = torch.full((len(queries), 1), -math.inf)
+    total = torch.zeros(len(queries), 1)
+    mixed = torch.zeros(len(queries), values.shape[1])
+    for start in range(0, len(keys), block_size):
+        block = slice(start, start + block_size)
+        scores = queries @ keys[block].T / math.sqrt(queries.shape[1])  # (q, block)
+        scores = scores.masked_fill(~allowed[:, block], -math.inf)
+        new = torch.maximum(largest, scores.amax(dim=1, keepdim=True))
+        base = new.masked_fill(new == -math.inf, 0.0)
+        rescale, shares = torch.exp(largest - base), torch.exp(scores - base)
+        total = total * rescale + shares.sum(dim=1, keepdim=True)
+        mixed = mixed * rescale + shares @ values[block]
+        largest = new
+    return mixed / total

@@ -1,0 +1,256 @@
+"""Exercises of notebook 05: weights and masks into PyTorch's layer and back, and the maps of all its heads."""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.checking.exercise import exercise
+from mha_course.exercises.whole_layer import CompleteAttention as Layer
+from mha_course.museum.wrong_attention import attention, programs
+
+ENDS = torch.tensor([[False, False, False, True], [False, True, True, True]])  # True: padding
+LONGER = torch.tensor([[False, False, True, True, True], [False] * 5, [False, False, False, True, True]])
+BEGINS = torch.tensor([[True, True, False, False], [False, False, False, False], [True, False, False, False]])
+WITHIN = torch.tensor([[False, True, False, True, False], [False, False, False, True, False]])
+
+
+class ReadOnly(nn.Module):
+    """Make a module raise an error when it is called, so that only its parameters can be read (a mix-in class)."""
+
+    def forward(self, *_, **__):
+        raise RuntimeError("This layer cannot be called here. Copy its parameters into the other layer")
+
+
+class OwnLayer(ReadOnly, Layer):
+    """Hold the course's own multi-head attention layer with readable parameters; calling it raises an error."""
+
+
+class TorchLayer(ReadOnly, nn.MultiheadAttention):
+    """Hold an ``nn.MultiheadAttention`` with readable parameters; calling it raises an error."""
+
+
+def drawn(layer: nn.Module) -> nn.Module:
+    """Fill all parameters of a layer with random numbers, and return it in eval mode and without gradients."""
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return layer.eval().requires_grad_(False)
+
+
+def own_trial(num_hiddens: int, num_heads: int, valid_lens: list[list[int]]) -> tuple:
+    """Return a test input: an attention layer with random parameters, random tokens, and ``valid_lens`` as a tensor."""
+    lengths = torch.tensor(valid_lens)
+    return drawn(OwnLayer(num_hiddens, num_heads, bias=True)), torch.randn(*lengths.shape, num_hiddens), lengths
+
+
+def torch_trial(num_hiddens: int, num_heads: int, padding: Tensor) -> tuple:
+    """Return a test input: an ``nn.MultiheadAttention`` with random parameters, random tokens, and ``padding``."""
+    layer = drawn(TorchLayer(num_hiddens, num_heads, batch_first=True))
+    return layer, torch.randn(*padding.shape, num_hiddens), padding
+
+
+MAPS = "(layer.W_q, layer.W_k, layer.W_v)"
+REORDERED = " || ".join(f"({', '.join(maps)})" for maps in [*itertools.permutations(MAPS[1:-1].split(", "))][1:])
+
+
+@exercise(
+    trials=lambda: {
+        "with one example": [own_trial(6, 3, [[1, 3, 2, 3]])] * 2,
+        "with several examples": [own_trial(6, 3, [[2, 3, 1], [3, 1, 3]]), own_trial(8, 2, [[4, 1, 3], [1, 2, 2]] * 2)],
+    },
+    praise="PyTorch's layer has all your parameters and masks the right keys.",
+    idea="Copy each parameter to its place. Then mark the keys that each query must not attend to.",
+    begin="Begin with nn.MultiheadAttention and batch_first=True. Its state_dict shows the names and shapes.",
+    mistakes=f"""
+    {MAPS} -> {REORDERED} => The three matrices are stacked in another order. PyTorch expects W_q, then W_k, then W_v.
+    [each.weight for each in maps]) -> [W for rows in zip(*(each.weight.chunk(h) for each in maps)) for W in rows]) ;
+        [each.bias for each in maps]) -> [b for rows in zip(*(each.bias.chunk(h) for each in maps)) for b in rows]) =>
+        The rows are stacked head by head. PyTorch expects all rows of W_q first, then those of W_k and W_v.
+    [each.bias for each in maps]) -> [maps[i].bias for i in (1, 0, 2)]) || [maps[i].bias for i in (0, 2, 1)]) ||
+        [maps[i].bias for i in (2, 1, 0)]) || [maps[i].bias for i in (1, 2, 0)]) || [maps[i].bias for i in (2, 0, 1)])
+        => The three biases are stacked in another order than the matrices. PyTorch expects those of W_q, then W_k,
+        then W_v.
+    [each.weight for -> [each.weight.T for => The weights of queries, keys and values are transposed. `nn.Linear` and
+        `in_proj_weight` both keep them as (output, input).
+    (layer.W_o.weight) -> (layer.W_o.weight.T) => The output projection is transposed. `nn.Linear` and `out_proj` both
+        keep it as (output, input).
+    [each.weight for -> [each.weight.T for ; (layer.W_o.weight) -> (layer.W_o.weight.T) => All matrices are transposed.
+        `nn.Linear` and `nn.MultiheadAttention` both keep them as (output, input).
+    each.bias for -> 0 * each.bias for => The biases of queries, keys and values are not copied. They belong into
+        `in_proj_bias`.
+    (layer.W_o.bias) -> (0 * layer.W_o.bias) => The bias of W_o is not copied. It belongs into `out_proj.bias`.
+    each.bias for -> 0 * each.bias for ; (layer.W_o.bias) -> (0 * layer.W_o.bias) => No bias is copied. They belong
+        into `in_proj_bias` and `out_proj.bias`.
+    ) >= valid_lens -> ) < valid_lens => The mask is inverted: in `nn.MultiheadAttention`, True means masked.
+    ) >= valid_lens -> ) > valid_lens => Each query attends to one key too many. With length 2, key 2 is already
+        masked, since keys are counted from 0.
+    ) >= valid_lens -> ) + 1 >= valid_lens => Each query attends to one key too few. With length 2, keys 0 and 1 are
+        valid.
+    .repeat_interleave(h, dim=0) -> .repeat(h, 1, 1) => The masks are in another order: all examples of head 0 come
+        first. PyTorch expects all heads of example 0 first.
+    .repeat_interleave(h, dim=0) -> $.mT => The mask is transposed. Its rows are queries, and its columns are keys.
+    .repeat_interleave(h, dim=0) -> $.float() || $.float().neg() || $.logical_not().float() => The mask is made of
+        numbers, and PyTorch adds these to the scores. Give a bool mask.
+    attn_mask=masked)[0] -> attn_mask=masked)[1] => These are the weights, averaged over the heads. Return the output,
+        which is the first of the two results.
+    (X.shape[-1], h, -> (X.shape[-1], 1, ; .repeat_interleave(h, dim=0) -> _ => PyTorch's layer has only one head. Make
+        it with `layer.num_heads`.
+    attn_mask=masked -> _ => The lengths have no effect. Give the mask as `attn_mask`.
+    .repeat_interleave(h, dim=0) -> .all(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> .any(dim=1) ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> [:, 0] ; attn_mask=masked -> key_padding_mask=masked ||
+        .repeat_interleave(h, dim=0) -> .diagonal(dim1=1, dim2=2) ; attn_mask=masked -> key_padding_mask=masked =>
+        All queries of an example get one mask, as with `key_padding_mask`. Lengths for each query need `attn_mask`.
+    , batch_first=True -> _ => An error is raised: without `batch_first=True`, PyTorch takes the first axis for the
+        tokens.
+    .repeat_interleave(h, dim=0) -> _ => An error is raised: PyTorch expects a mask for each head of each example.
+    """,
+)
+def into_torch(layer, X, valid_lens):
+    """Copy the weights of ``layer`` into an ``nn.MultiheadAttention``, and return its output for X with ``valid_lens``.
+
+    layer has W_q, W_k, W_v and W_o, each an ``nn.Linear`` with bias, and num_heads; X (batch, num_tokens, d);
+    valid_lens (batch, num_tokens), at least 1, how many keys each query attends to → (batch, num_tokens, d).
+    Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    h = layer.num_heads
+    peer = nn.MultiheadAttention(X.shape[-1], h, batch_first=True)
+    maps = (layer.W_q, layer.W_k, layer.W_v)
+    with torch.no_grad():
+        peer.in_proj_weight.copy_(torch.cat([each.weight for each in maps]))
+        peer.in_proj_bias.copy_(torch.cat([each.bias for each in maps]))
+        peer.out_proj.weight.copy_(layer.W_o.weight)
+        peer.out_proj.bias.copy_(layer.W_o.bias)
+    masked = torch.arange(X.shape[1]) >= valid_lens[:, :, None]  # (b, n, m)
+    masked = masked.repeat_interleave(h, dim=0)  # (b * h, n, m)
+    return peer(X, X, X, attn_mask=masked)[0]
+
+
+@exercise(
+    trials=lambda: {
+        "with padding in every row": [torch_trial(6, 3, ENDS)] * 2,
+        "with a row without padding": [torch_trial(8, 2, LONGER)],
+    },
+    praise="Your layer has all parameters of PyTorch's and masks the padding.",
+    idea="The first third of in_proj_weight is W_q, the second is W_k, the third is W_v, and so it is with the biases.",
+    begin="Begin with a new Layer that has biases, and divide both packed parameters into three.",
+    mistakes=f"""
+    {MAPS} -> {REORDERED} => The thirds go to the wrong matrices. PyTorch stacks W_q, then W_k, then W_v.
+    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (peer.num_heads, 3, -1)).transpose(0,
+        1).flatten(1, 2) ; peer.in_proj_bias.chunk(3) -> peer.in_proj_bias.unflatten(0, (peer.num_heads, 3,
+        -1)).transpose(0, 1).flatten(1, 2) => The rows are read head by head. PyTorch stacks all rows of W_q first,
+        then those of W_k and W_v.
+    peer.in_proj_weight.chunk(3) -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) || peer.in_proj_weight.chunk(3)
+        -> peer.in_proj_weight.unflatten(0, (-1, 3)).unbind(1) ; peer.in_proj_bias.chunk(3) ->
+        peer.in_proj_bias.unflatten(0, (-1, 3)).unbind(1) => Each matrix gets every third row. PyTorch stacks all rows
+        of W_q first, then those of W_k and W_v.
+    copy_(weight) -> copy_(weight.T) => The weights of queries, keys and values are transposed. `in_proj_weight` and
+        `nn.Linear` both keep them as (output, input).
+    (peer.out_proj.weight) -> (peer.out_proj.weight.T) => The output projection is transposed. `out_proj` and
+        `nn.Linear` both keep it as (output, input).
+    copy_(weight) -> copy_(weight.T) ; (peer.out_proj.weight) -> (peer.out_proj.weight.T) => All matrices are
+        transposed. `nn.MultiheadAttention` and `nn.Linear` both keep them as (output, input).
+    copy_(bias) -> zero_() => The biases of queries, keys and values are missing. They are in `in_proj_bias`.
+    (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => The bias of W_o is missing. It is in `out_proj.bias`.
+    copy_(bias) -> zero_() ; (peer.out_proj.bias) -> (0 * peer.out_proj.bias) => All biases are missing. Make the layer
+        with `bias=True`, and copy `in_proj_bias` and `out_proj.bias`.
+    ~padding -> padding => The lengths count the padding. Count the other tokens.
+    .sum(dim=1) -> $ + 1 => The lengths are too large by 1.
+    .sum(dim=1) -> $ - 1 => The lengths are too small by 1.
+    .sum(dim=1) -> .long() => The mask itself is given as lengths for single queries. Count the tokens of each row that
+        are no padding.
+    (~padding).sum(dim=1) -> padding.int().argmax(dim=1) => A row without padding gets the length 0: there is no True
+        to be found in it.
+    return layer(X, X, X, valid_lens) -> $ * ~padding[..., None] => The outputs at padding are set to 0. Leave them as
+        the layer computes them.
+    (~padding).sum(dim=1) -> (~padding).sum(dim=1, keepdim=True) * ~padding => Padded queries get the length 0. All
+        queries of a row get the same length, the number of its valid keys.
+    (~padding).sum(dim=1) -> (~padding).sum(dim=1).max().expand(len(X)) => All rows get the length of the longest one.
+    .sum(dim=1) -> .sum(dim=0) => An error is raised: the lengths are counted along the wrong axis. Count along each
+        row.
+    peer.embed_dim, peer.num_heads -> peer.embed_dim, 1 => Your layer has only one head. Make it with `peer.num_heads`.
+    (~padding).sum(dim=1) -> None => Padding is not masked. Give the lengths to the layer.
+    """,
+)
+def out_of_torch(peer, X, padding):
+    """Copy an ``nn.MultiheadAttention`` into a layer like d2l's; return its output for X with ``padding`` masked.
+
+    peer is an ``nn.MultiheadAttention`` with biases and batch_first=True; X (batch, num_tokens, d); padding (batch,
+    num_tokens), True at padding, which comes after the last token → (batch, num_tokens, d). Layer is the class of
+    notebook 00. Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    layer = Layer(peer.embed_dim, peer.num_heads, bias=True)
+    maps = (layer.W_q, layer.W_k, layer.W_v)
+    weights = peer.in_proj_weight.chunk(3)
+    biases = peer.in_proj_bias.chunk(3)
+    with torch.no_grad():
+        for linear, weight, bias in zip(maps, weights, biases, strict=True):
+            linear.weight.copy_(weight)
+            linear.bias.copy_(bias)
+        layer.W_o.weight.copy_(peer.out_proj.weight)
+        layer.W_o.bias.copy_(peer.out_proj.bias)
+    valid_lens = (~padding).sum(dim=1)
+    return layer(X, X, X, valid_lens)
+
+
+def packed_trial(head_size, num_heads, padding) -> tuple:
+    """Return a test input of ``every_map``: random tokens, in_proj_weight, in_proj_bias, num_heads and ``padding``."""
+    d = num_heads * head_size
+    return torch.randn(*padding.shape, d), 0.7 * torch.randn(3 * d, d), 0.5 * torch.randn(3 * d), num_heads, padding
+
+
+def low_trial(padding: Tensor) -> tuple:
+    """Return a test input of ``every_map`` for two heads, with scores near −1e6 that are lowest at padding keys.
+
+    They are whole numbers or halves, at least 500 apart in a row: no order of computing rounds them.
+    """
+    X = torch.randint(-1, 2, (*padding.shape, 8)).float()
+    X[..., 0] = torch.rand(padding.shape).argsort(dim=-1).argsort(dim=-1) - 8.0 * padding
+    in_proj_weight, in_proj_bias = torch.randint(-1, 2, (24, 8)).float(), torch.zeros(24)
+    in_proj_weight[[0, 4, 8, 12]] = 0.0
+    in_proj_weight[[8, 12], 0] = 1.0
+    in_proj_bias[:8:4], in_proj_bias[8:16:4] = 2000.0, -1000.0  # in each head's first feature
+    return X, in_proj_weight, in_proj_bias, 2, padding
+
+
+def from_packed(X, in_proj_weight, in_proj_bias, num_heads, padding, attention=attention):
+    """Return attention weights that ``attention``, perhaps a wrong version, computes from torch's in_proj weights."""
+    W_q, W_k, W_v = in_proj_weight.chunk(3)
+    b_q, b_k, b_v = in_proj_bias.chunk(3)
+    W_o, allowed = torch.eye(X.shape[-1]), ~padding[:, None, None]
+    return attention(X, X, X, allowed, W_q, W_k, W_v, W_o, num_heads, b_q, b_k, b_v, only_weights=True)
+
+
+@exercise(
+    trials=lambda: {
+        "with scores near 0": [packed_trial(2, 3, ENDS), packed_trial(6, 2, BEGINS), packed_trial(3, 2, WITHIN)],
+        "with scores near −1 million": [low_trial(WITHIN)],
+    },
+    praise="These are the attention weights of every head.",
+    idea="One linear map gives queries, keys and values, one third of the features each, with the heads in order.",
+    begin="Begin with this linear map, with its bias.",
+    mistakes="""
+    3, num_heads, -1)).permute(2, 0, 3, 1, 4) -> num_heads, 3, -1)).permute(3, 0, 2, 1, 4) => The rows are read head by
+        head. PyTorch stacks all rows of W_q first, then those of W_k and W_v.
+    -math.inf) -> -1e5) || -math.inf) -> -1e4) || -math.inf) -> -1e3) || -math.inf) -> -100.0) || -math.inf) -> -20.0)
+        => With this finite number, padding gets weight where the scores are low. Use −∞.
+    padding[:, None, None] -> (torch.arange(X.shape[1]) >= (~padding).sum(dim=1)[:, None])[:, None, None] => Right only
+        where padding is at the end of a row. Here it can be anywhere: use `padding` itself as the mask.
+    softmax(dim=-1) -> softmax(dim=-1).mean(dim=1) => The heads are averaged, as by default in PyTorch. Return the
+        weights of each head.
+    """,
+    programs=programs(from_packed),
+)
+def every_map(X, in_proj_weight, in_proj_bias, num_heads, padding):
+    """Return every head's attention weights in ``nn.MultiheadAttention``, from its packed parameters and padding mask.
+
+    X (batch, num_tokens, d), in_proj_weight (3 · d, d), in_proj_bias (3 · d), padding (batch, num_tokens), True where a
+    token is padding, anywhere in a row → (batch, num_heads, num_tokens, num_tokens).
+    Source: PyTorch, ``nn.MultiheadAttention``.
+    """
+    packed = F.linear(X, in_proj_weight, in_proj_bias)  # (b, n, d) -> (b, n, 3d)
+    Q, K, _ = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)
+    scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, n, n)
+    return scores.masked_fill(padding[:, None, None], -math.inf).softmax(dim=-1)

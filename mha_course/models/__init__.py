@@ -1,0 +1,14 @@
+"""Small Transformers and an older, recurrent model: the tasks they learn, their training, and those that ship."""
+
+from mha_course.models.grouped import to_grouped
+from mha_course.models.hugging_face import load_transformers, smollm2_of_transformers
+from mha_course.models.induction import AttentionOnly, BirthRun, repeat_loss, train_on_repeats
+from mha_course.models.neighbours import NeighboursRun, train_neighbours
+from mha_course.models.one_head import OneHeadRun, train_one_head
+from mha_course.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
+from mha_course.models.shipped import shipped_figures, shipped_model
+from mha_course.models.torch_blocks import torch_decoder_layer, torch_encoder_layer
+from mha_course.models.training import finetune, fit, trained
+from mha_course.models.with_layer import with_layer
+from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
+from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer

@@ -1,0 +1,131 @@
+"""One head against several, where each token has several things to tell: small enough to be trained while one waits.
+
+A row of random letters goes in, and each token names letters near it: the one before it, the one after it, the second
+before, the second after; the row is closed to a ring. The model is one attention and a read-out, nothing else.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mha_course.models.one_head import BATCH_SIZE, HELD_OUT, HELD_OUT_SEED, NUM_LETTERS, NUM_TOKENS
+from mha_course.models.training import seeded
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.models.threads import single_thread
+from mha_lib.models.transformer import TokenEmbedding
+
+SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
+NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400
+
+
+class NeighbourModel(nn.Module):
+    """Predict letters near each token of a row of letters: embedding, one attention layer, one output network.
+
+    Args:
+        num_heads: number of heads, which share 24 hidden units.
+        num_messages: how many letters each token names, from 1 to 4.
+        read_out_size: hidden units of the read-out; 0 makes it linear.
+    """
+
+    def __init__(self, num_heads: int, num_messages: int, read_out_size: int = 0):
+        super().__init__()
+        self.num_messages, size = num_messages, NUM_HIDDENS
+        self.embedding = TokenEmbedding(NUM_LETTERS, NUM_TOKENS, size)
+        self.attention = MultiHeadAttention(size, num_heads, query_size=size, key_size=size, value_size=size)
+        hidden = [nn.Linear(size, read_out_size), nn.ReLU()] if read_out_size else []
+        self.read_out = nn.Sequential(*hidden, nn.Linear(read_out_size or size, num_messages * NUM_LETTERS))
+
+    def forward(self, letters: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+        """(batch, n) integers → (batch, n, num_messages, NUM_LETTERS), a logit for each letter.
+
+        Args:
+            valid_lens: (batch,), how many keys are valid in each row; left out, all are.
+        """
+        X = self.embedding(letters)
+        return self.read_out(self.attention(X, X, X, valid_lens)).unflatten(-1, (self.num_messages, NUM_LETTERS))
+
+
+@dataclass(frozen=True)
+class NeighboursRun:
+    """Hold the accuracy and the mean attention weights of a trained ``NeighbourModel`` on held-out rows.
+
+    Attributes:
+        right: share of right answers to each message, (num_messages,).
+        all_right: share of the tokens that have all their messages right.
+        weights: mean weight of each head on the key of each message, (num_heads, num_messages).
+        ranked: the same, where each query's weights are put in order before the mean, the largest first.
+    """
+
+    right: Tensor
+    all_right: float
+    weights: Tensor
+    ranked: Tensor
+
+
+def draw_rows(batch_size: int, num_messages: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw rows of random letters (batch_size, n) and, as targets, letters near each: (batch_size, n, num_messages)."""
+    letters = torch.randint(NUM_LETTERS, (batch_size, NUM_TOKENS), generator=generator)
+    return letters, torch.stack([letters.roll(shift, dims=1) for shift in SHIFTS[:num_messages]], dim=2)
+
+
+def held_out_rows(num_messages: int) -> tuple[Tensor, Tensor]:
+    """Return fixed test rows of letters and their targets, the letters near each token; no training run uses them."""
+    return draw_rows(HELD_OUT, num_messages, torch.Generator().manual_seed(HELD_OUT_SEED))
+
+
+def weights_on_messages(weights: Tensor, num_messages: int) -> Tensor:
+    """Select each query's attention weights on the tokens whose letters it must predict.
+    Shapes: (batch, heads, n, n) → (batch, heads, n, num_messages).
+    """
+    queries = torch.arange(weights.shape[-1])
+    keys = (queries[:, None] - torch.tensor(SHIFTS[:num_messages])) % len(queries)
+    return weights[:, :, queries[:, None], keys]
+
+
+def train_neighbours(
+    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
+) -> NeighboursRun:
+    """Train a ``NeighbourModel`` to predict neighbouring letters; return its results on held-out rows."""
+    with single_thread():
+        return _look(fit_neighbours(num_heads, num_messages, read_out_size, seed, steps))
+
+
+def fit_neighbours(
+    num_heads: int, num_messages: int = 2, read_out_size: int = 0, seed: int = 0, steps: int = STEPS
+) -> NeighbourModel:
+    """Train a new ``NeighbourModel`` to predict letters near each token, and return it.
+    The optimizer is Adam (Kingma & Ba 2015).
+
+    Args:
+        seed: where all randomness comes from.
+        steps: number of training steps.
+        The rest as in ``NeighbourModel``.
+
+    Raises:
+        ValueError: ``num_messages`` is not from 1 to 4, or ``num_heads`` does not divide the 24 hidden units.
+    """
+    if num_messages not in range(1, len(SHIFTS) + 1):
+        raise ValueError(f"num_messages must be a number from 1 to {len(SHIFTS)}, got {num_messages}")
+    with single_thread(), seeded(seed) as generator:
+        model = NeighbourModel(num_heads, num_messages, read_out_size)
+        optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+        for _ in range(steps):
+            letters, answers = draw_rows(BATCH_SIZE, num_messages, generator)
+            loss = F.cross_entropy(model(letters).flatten(0, 2), answers.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return model
+
+
+@torch.no_grad()
+def _look(model: NeighbourModel) -> NeighboursRun:
+    letters, answers = held_out_rows(model.num_messages)
+    right = (model(letters).argmax(dim=-1) == answers).double()
+    weights = weights_on_messages(model.attention.attention_weights, model.num_messages)
+    ranked = weights.sort(dim=-1, descending=True).values
+    return NeighboursRun(
+        right.mean(dim=(0, 1)), right.prod(dim=2).mean().item(), weights.mean(dim=(0, 2)), ranked.mean(dim=(0, 2))
+    )

@@ -1,0 +1,331 @@
+"""A layer as it is handed over to ``check_layer``: how to make it, call it and read its matrices."""
+
+import dis
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mha_course.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
+from mha_course.checking.wording import kind_of
+from mha_course.language import sentences, tr
+
+KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
+SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
+HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
+NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
+HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
+UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
+    r"before Module.__init__\(\) call": (
+        "`super().__init__()` is missing: it is the first line of `__init__`.",
+        "init",
+    ),
+    r"'\w+' object has no attribute '(\w+)'.* at “.*\bself\.\1\b": (
+        "`self.{0}` is used, and `__init__` does not set it.",
+        "init",
+    ),
+    r"'tuple' (object|and)|and 'tuple'|not tuple": (
+        "A function that returns a pair gives a tuple. Unpack it, as in `heads, weights = attention(…)`.",
+        "scores",
+    ),
+    r"forward\(\) takes .* positional|forward\(\) missing|forward\(\) got an unexpected": (
+        "Give `forward` these arguments, or hand over `call`. {call}",
+        "",
+    ),
+    "Expected size for first two": (
+        "In `A @ B`, the last axis of A is as long as the last but one of B: for the scores, transpose the last two "
+        "axes of the keys.",
+        "scores",
+    ),
+    "cannot be multiplied": (
+        "In `A @ B`, the last axis of A is as long as the last but one of B. Print both shapes.",
+        "",
+    ),
+    r"'NoneType' object": ("An argument that is left out is None. {call}", ""),
+    r"got a tensor of shape \(\d+, \d+, \d+, \d+\)": ("Merge the heads, and apply W_o.", "output"),
+}
+
+
+class HandedLayer:
+    """Hold a learner's attention layer to be checked: how it is made and called, and how its matrices are read.
+
+    Attributes:
+        num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
+        masks: whether the layer takes valid lengths.
+        heads: numbers of heads for which it can be made.
+    """
+
+    def __init__(
+        self, make: Callable, call: Callable | None, matrices: Callable | None, residual: bool, head_mask: bool
+    ) -> None:
+        refuse_unfinished(make, call is None)
+        self.make, self.given_call, self.given_matrices = make, call, matrices
+        self.residual, self.gated = residual, head_mask
+        (outcome,) = run_safely(self.makes, [()])
+        if outcome.error:
+            raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
+        self.heads, errors, of_forward = outcome.value
+        if not self.heads:
+            error, line = errors[0]
+            raise in_words(tr("The layer could not be made"), error, line, about="init")
+        names = of_forward if call is None else parameters_of(call)
+        names = names if call is None or "*inputs" in names else names[1:]
+        names = [name for name in names if name != "head_mask"]
+        lengths = [name for name in names if re.search("len|valid|^n$", name)]
+        if "*inputs" in names or (len(names) == 4 and not lengths):
+            names, lengths = ["queries", "keys", "values", "valid_lens"], ["valid_lens"]
+        self.length_name, self.masks = lengths[0] if lengths else "", bool(lengths)
+        self.num_inputs = len(names) - len(lengths)
+        if self.num_inputs not in KINDS:
+            raise NotYetError(sentences([tr(HANDED), tr("This one takes ({names}).", names=", ".join(names))]))
+        if call is None and self.num_inputs == 3 and not self.masks:
+            raise NotYetError(
+                tr(
+                    "`forward` takes no valid_lens. Add it, or check the layer without padding: "
+                    "`call=lambda layer, queries, keys, values: layer(queries, keys, values)`."
+                )
+            )
+
+    @property
+    def signature(self) -> str:
+        """How the layer is called, in words."""
+        lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
+        return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
+
+    def makes(self) -> tuple[list[int], list[tuple], list[str]]:
+        """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes."""
+        heads, errors, names = [], [], []
+        for number in HEADS:
+            try:
+                layer = self.make(2 * number, number, 0.0)
+            except Exception as error:
+                errors.append((error_in_words(error), line_of(error)))
+                continue
+            if not isinstance(layer, nn.Module):
+                raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
+            heads.append(number)
+            names = parameters_of(layer.forward)
+        return heads, errors, names
+
+    def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
+        """Return what the layer returns."""
+        gated = {} if gates is None else {"head_mask": gates}
+        given = inputs[: self.num_inputs]
+        if self.given_call is not None:
+            return self.given_call(layer, *given, *[lengths] * self.masks, **gated)
+        if lengths is None or not self.masks:
+            return layer(*given, **gated)
+        if self.num_inputs == 3:
+            return layer(*given, lengths, **gated)
+        return layer(*given, **{self.length_name: lengths}, **gated)
+
+    def output(
+        self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None
+    ) -> tuple:
+        """Return the output, without a residual and checked for its shape, and the weights that the layer reports."""
+        got = self.call(layer, inputs, lengths, gates)
+        weights: Any = getattr(layer, "attention_weights", None)
+        while isinstance(got, tuple | list) and got:
+            got, weights = got[0], got[1] if len(got) > 1 and isinstance(got[1], Tensor) else weights
+        got = getattr(got, "last_hidden_state", got)
+        if got is None:
+            raise NotYetError(tr("`forward` returns nothing so far: `return` the output."), "output")
+        if not isinstance(got, Tensor) or got.shape != inputs[0].shape:
+            words = {"shape": tuple(inputs[0].shape), "given": kind_of(got)}
+            raise ValueError(tr("the output must be a tensor of shape {shape}, got {given}", **words))
+        return got - inputs[0] if self.residual else got, weights
+
+    def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
+        """Return a layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
+        layer = self.make(num_heads * head_size, num_heads, dropout, **options).eval()
+        if any(nn.parameter.is_lazy(parameter) for parameter in layer.parameters()):
+            X = torch.randn(1, 2, num_heads * head_size)
+            self.call(layer, [X, X, X], torch.tensor([2]))
+        unread = self.unread(layer)
+        with torch.no_grad():
+            for name, parameter in layer.named_parameters():
+                if parameter.dim() > 1 or name not in unread:
+                    parameter.normal_(std=0.5)
+                elif re.search(r"bias|(^|\.)b", name):
+                    parameter.zero_()
+        return layer
+
+    def unread(self, layer: Any) -> set[str]:
+        """Return the names of the parameters that no bias from ``matrices`` is, or is made of."""
+        with torch.enable_grad():
+            biases = [b for _, b in self.pairs(layer) if isinstance(b, Tensor)]
+            made = [b.sum() for b in biases if b.requires_grad]
+        read, named = {storage_of(b) for b in biases}, dict(layer.named_parameters())
+        asked = {name: p for name, p in named.items() if p.requires_grad}
+        grads = torch.autograd.grad(made, list(asked.values()), allow_unused=True) if made and asked else []
+        of_them = {name for name, grad in zip(asked, grads, strict=False) if grad is not None}
+        return {name for name, p in named.items() if storage_of(p) not in read and name not in of_them}
+
+    def pairs(self, layer: Any) -> list[tuple[Tensor, Tensor | None]]:
+        """W_q, W_k, W_v, W_o and perhaps w_v, as they are, each with its bias."""
+        given = list(self.given_matrices(layer) if self.given_matrices else by_name(layer))
+        if len(given) not in (4, 5):
+            told = "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {count}."
+            raise NotYetError(tr(told, count=len(given)))
+        found = [pair(W, layer) for W in given]
+        for name, (W, _) in zip(NAMES, found, strict=False):
+            if not isinstance(W, Tensor) or W.dim() != 2:
+                told = "{name} from `matrices` must be a matrix or an nn.Linear, this is {given}."
+                raise NotYetError(tr(told, name=name, given=kind_of(W)), "init")
+        return found
+
+    def stores_in_out(self, layer: Any) -> bool:
+        """Return whether the matrices may be (input, output): those of an ``nn.Linear`` are not."""
+        linear = {storage_of(module.weight) for module in layer.modules() if isinstance(module, nn.Linear)}
+        return not any(storage_of(W) in linear for W, _ in self.pairs(layer)[:4])
+
+    def matrices(self, layer: Any, num_heads: int) -> tuple[list[Tensor], dict[str, Any], int]:
+        """W_q, W_k, W_v and W_o (num_hiddens, num_hiddens), the biases and w_v, and the number of keys' heads."""
+        given: list[tuple[Any, Any]] = [*((W.detach().clone(), b) for W, b in self.pairs(layer)), (None, None)]
+        *found, w_v = given[:5]
+        size, groups = len(found[3][0]), num_heads
+        matrices: list[Tensor] = []
+        biases: dict[str, Any] = {}
+        for name, (W, b) in zip("qkvo", found, strict=True):
+            if name in "kv" and sorted(W.shape) != [size, size]:
+                W = W.T if W.shape[0] == size else W
+                groups = len(W) * num_heads // size
+                if groups * size != len(W) * num_heads or num_heads % groups or W.shape[1] != size:
+                    raise NotYetError(
+                        f"W_{name} from `matrices` has the shape {tuple(W.shape)}, which fits no heads.", "init"
+                    )
+                W, b = (X if X is None else spread(X, groups, num_heads) for X in (W, b))
+            if W.shape != (size, size):
+                raise NotYetError(f"W_{name} from `matrices` must be {(size, size)}, got {tuple(W.shape)}.", "init")
+            matrices.append(W)
+            biases[f"b_{name}"] = 0.0 if b is None else b.detach().clone()
+        return matrices, {**biases, "w_v": w_v[0]}, groups
+
+
+def refuse_unfinished(make: Any, needs_forward: bool) -> None:
+    """Raise an error that says what to write next if ``make`` is an unfinished layer class, or no class at all."""
+    if isinstance(make, nn.Module):
+        name = type(make).__name__
+        told = "Give the class itself, `{name}`, not a layer: the check makes layers of several sizes."
+        raise NotYetError(tr(told, name=name))
+    if not callable(make):
+        told = "`make` must be a class or a function that makes a layer, this is {given}."
+        raise NotYetError(tr(told, given=kind_of(make)))
+    name = getattr(make, "__name__", "make").replace("<lambda>", "make")
+    if isinstance(make, type):
+        if not issubclass(make, nn.Module):
+            raise NotYetError(tr("`{name}` must be an nn.Module: write `class {name}(nn.Module):`.", name=name))
+        if needs_forward and make.forward is nn.Module.forward:
+            raise NotYetError(tr("`{name}` has no `forward` so far.", name=name))
+        for method in ("__init__", *["forward"] * needs_forward):
+            if is_empty(getattr(make, method)):
+                told = "`{method}` of `{name}` is still empty. Write it, then run both cells."
+                raise NotYetError(tr(told, method=method, name=name))
+    try:
+        inspect.signature(make).bind(4, 2, 0.0)
+    except TypeError:
+        takes = ", ".join(parameters_of(make))
+        told = (
+            "`{name}` is called with (num_hiddens, num_heads, dropout), and it takes ({takes}). Take all three, or "
+            "hand over `make=lambda num_hiddens, num_heads, dropout: {name}(…)`."
+        )
+        raise NotYetError(tr(told, name=name, takes=takes)) from None
+
+
+def is_empty(function: Any) -> bool:
+    """Return whether a function does nothing: its body is ``pass``, dots, a docstring or a NotImplementedError."""
+    idle = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE", "POP_TOP", "COPY_FREE_VARS"}
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
+
+
+def parameters_of(function: Callable) -> list[str]:
+    """Return the names of a function's required parameters, and of those for valid lengths or a head mask."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ["*inputs"]
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return [*(p.name for p in named if p.default is p.empty), "*inputs"]
+    return [p.name for p in named if p.default is p.empty or re.search("len|head_mask", p.name)]
+
+
+def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:
+    """Describe an error in a sentence: what failed, the error, the learner's line, and a hint if there is one.
+
+    The result is a ``MistakeError`` that knows which part the hint, or else ``about``, names.
+    """
+    said = ": ".join(filter(None, error)).rstrip(".")
+    seen = f"{said} at “{line}”" if line else said
+    hints = [
+        (tr(hint, *found.groups(), call=call), part)
+        for pattern, (hint, part) in UNFINISHED.items()
+        if (found := re.search(pattern, seen))
+    ]
+    told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
+    hint, part = hints[0] if hints else ("", about)
+    return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
+
+
+def by_name(layer: Any) -> Sequence[Any]:
+    """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
+    if hasattr(layer, "matrices"):
+        return layer.matrices()
+    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
+    if missing:
+        linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
+        names = linear if len(linear) == 4 else ["…"] * 4
+        told = (
+            "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
+            "`matrices=lambda layer: ({names})`."
+        )
+        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
+        raise NotYetError(tr(told, **words), "init")
+    return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
+
+
+def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
+    """Convert ``W``, which is a linear module, a pair or a tensor of ``layer``, to a pair (weight, bias)."""
+    if isinstance(W, nn.Module):
+        return getattr(W, "weight", W), getattr(W, "bias", None)
+    if isinstance(W, tuple | list) and len(W) == 2:
+        return W[0], W[1]
+    return W, bias_beside(W, layer) if isinstance(W, Tensor) else None
+
+
+def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
+    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
+    ``W`` may be a part of a larger weight.
+    """
+    parameters = dict(layer.named_parameters())
+    for name, whole in parameters.items():
+        bias = parameters.get(f"{name.removesuffix('weight')}bias")
+        if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
+            continue
+        turned = W.stride(0) == 1 < whole.stride(0)  # (input, output), handed over as (output, input)
+        by_columns = turned or len(bias) != len(whole)
+        first = W.storage_offset() % whole.stride(0) if by_columns else W.storage_offset() // whole.stride(0)
+        return bias[first : first + (W.shape[1] if by_columns and not turned else len(W))]
+    return None
+
+
+def storage_of(X: Tensor) -> int:
+    """Return the memory address of a tensor's storage, which all views of the tensor share."""
+    return X.untyped_storage().data_ptr()
+
+
+def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
+    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
+    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
+
+
+def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+    """Raise a MistakeError if a layer has changed its ``inputs`` in place; ``before`` holds copies of them."""
+    if not all(torch.equal(*both) for both in zip(inputs, before, strict=True)):
+        raise MistakeError(tr("The layer changes what it is given in place, which spoils the caller's tensor."))

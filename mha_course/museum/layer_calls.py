@@ -1,0 +1,169 @@
+"""The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from mha_course.checking.comparing import Result
+from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
+from mha_course.language import tr
+from mha_course.models.training import seeded
+from mha_course.museum.handed_layer import HandedLayer, in_words, refuse_changed
+from mha_course.museum.wrong_attention import attention
+
+STAGES: dict[
+    str, list[tuple]
+] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
+    "one head": [(1, 2, 3, 1, 2, None, 1), (2, 4, 4, 1, 3, None, 1)],
+    "several heads": [(1, 3, 3, 2, 2, None, 1), (2, 5, 5, 3, 2, None, 1), (2, 6, 6, 4, 2, None, 1)],
+    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 3, None, 1)],
+    "padding": [(2, 3, 3, 1, 2, [3, 1], 1), (3, 4, 4, 2, 2, [4, 2, 3], 1), (3, 4, 4, 4, 2, [1, 4, 2], 1)],
+    "a second call with other lengths": [(2, 3, 3, 2, 2, [3, 1], 1), (3, 4, 4, 2, 2, [1, 4, 2], 1)],
+    "padding and large scores": [(2, 3, 3, 2, 2, [2, 1], 150)],
+    "large scores": [(1, 3, 3, 2, 2, None, 30)],
+    "many keys": [(1, 300, 300, 2, 3, None, 1)],
+}
+SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
+
+
+def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
+    """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
+    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+
+
+def causal(trial: tuple) -> tuple:
+    """Return a test case, a tuple of arguments of attention, with later keys masked for each query."""
+    queries, keys, values, allowed, *others = trial
+    seen = torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(keys.shape[1] - queries.shape[1])
+    return queries, keys, values, allowed & seen, *others
+
+
+def transposed(trial: tuple) -> tuple:
+    """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
+    return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
+
+
+class LayerCalls:
+    """Call a learner's layer on all test cases, in groups such as one head or padding, and hold the outcomes.
+
+    Attributes:
+        stages: name of a stage → its calls.
+        got: the same names → what came of each call.
+        shares: whether heads share keys and values.
+        may_be_in_out: whether the matrices may be stored as (input, output).
+    """
+
+    def __init__(self, handed: HandedLayer) -> None:
+        self.handed = handed
+        self.stages = {name: calls for name, calls in self.all_stages() if calls}
+        outcomes = iter(run_safely(self.example, [numbers for calls in self.stages.values() for numbers in calls]))
+        self.got = {name: [next(outcomes) for _ in calls] for name, calls in self.stages.items()}
+        every = [outcome for stage in self.got.values() for outcome in stage]
+        for outcome in every:
+            if outcome.error:
+                raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
+        self.shares = any(outcome.value[3][0] < outcome.value[0][8] for outcome in every)
+        self.may_be_in_out = all(outcome.value[3][1] for outcome in every)
+
+    def all_stages(self) -> Iterable[tuple[str, list[tuple]]]:
+        """Return the calls that this kind of layer can get, by what is special about them."""
+        for name, calls in STAGES.items():
+            if not self.handed.masks and ("padding" in name or "lengths" in name):
+                continue
+            for number, shared in enumerate(SHARED):
+                if number < 3 - self.handed.num_inputs or (number == 2 and "more keys" in name):
+                    continue
+                if number > 3 - self.handed.num_inputs and "keys" in name:
+                    continue
+                label = name if number == 3 - self.handed.num_inputs else f"{name}, {shared}"
+                yield label, [tried for call in calls if (tried := self.with_heads(call, number, name))]
+
+    def with_heads(self, call: tuple, shared: int, name: str) -> tuple | None:
+        """Return a call with a number of heads for which the layer can be made."""
+        batch_size, num_queries, num_keys, num_heads, *others = call
+        if num_heads not in self.handed.heads:
+            if num_heads == 1:
+                return None
+            num_heads = max(self.handed.heads)
+        num_queries = num_keys if shared == 2 else num_queries
+        return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
+
+    def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
+        """Return the arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
+        layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
+        queries, keys, values = (
+            scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
+        )
+        keys = queries if shared == 2 else keys
+        values = keys if shared else values
+        lengths = torch.tensor(lengths or [num_keys] * batch_size)
+        allowed = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
+        W, given, groups = self.handed.matrices(layer, num_heads)
+        trial = (queries, keys, values, allowed, *W, num_heads, given)
+        about = groups, self.handed.stores_in_out(layer)
+        before = [X.clone() for X in trial[:3]]
+        try:
+            with torch.no_grad():
+                if again:
+                    self.handed.output(layer, [queries, keys, values], lengths.flip(0).clamp(max=num_keys - 1))
+                output, _ = self.handed.output(layer, [queries, keys, values], lengths)
+        except (MistakeError, NotYetError):
+            raise
+        except Exception as error:
+            return trial, None, (error_in_words(error), line_of(error)), about
+        refuse_changed(trial[:3], before)
+        return trial, output, None, about
+
+    def results(self, *changes: Callable[[tuple], tuple]) -> dict[str, list[Result]]:
+        """Return what each call gave beside what the formula gives, with the call read in another way."""
+        found: dict[str, list[Result]] = {}
+        for name, outcomes in self.got.items():
+            found[name] = []
+            for trial, output, error, _ in (outcome.value for outcome in outcomes):
+                for change in changes:
+                    trial = change(trial)
+                got = Outcome(output) if error is None else Outcome(None, *error)
+                found[name].append(Result(trial, got, formula(*trial)))
+        return found
+
+    def is_random(self) -> bool:
+        """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
+        layer = self.handed.build(max(self.handed.heads), 3)
+        X, lengths = [torch.randn(2, 4, 3 * max(self.handed.heads))] * 3, torch.full((2,), 4)
+
+        def differs(*seeds: int) -> bool:
+            outputs = []
+            for seed in seeds:
+                with torch.no_grad(), seeded(seed):
+                    outputs.append(self.handed.output(layer, X, lengths)[0])
+            return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
+
+        return differs(1, 2, 3) and not differs(1, 1, 1)
+
+    def without_gradient(self) -> list[str]:
+        """Parameters and inputs that no gradient reaches in training."""
+        layer = self.handed.build(max(self.handed.heads), 2).train()
+        size = 2 * max(self.handed.heads)
+        X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
+        output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
+        found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
+        found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
+        if not output.requires_grad:
+            return ["anything"]
+        output.square().sum().backward()
+        most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
+        return [
+            name
+            for name, x in found
+            if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
+        ]  # a bias of keys changes no weight
+
+    def gated(self) -> tuple:
+        """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
+        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
+        layer = self.handed.build(max(self.handed.heads), 3)
+        W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
+        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
+        with torch.no_grad():
+            output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
+        return (*trial[:4], *W, *trial[8:9], given), gates, output

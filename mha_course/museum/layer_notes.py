@@ -1,0 +1,234 @@
+"""What is good to know of a right layer, and no mistake: dropout, empty rows, reported weights, biases, the output."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.checking.comparing import first_difference
+from mha_course.checking.running import error_in_words
+from mha_course.checking.wording import kind_of
+from mha_course.language import sentences, tr
+from mha_course.museum.handed_layer import HandedLayer
+from mha_course.museum.wrong_attention import attention
+
+PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows")
+RATE = 0.25  # of the dropout that is tried
+EXAMPLES = 1000  # whose weights are dropped
+NO_DROPOUT = "`dropout` has no effect."
+
+
+@dataclass(frozen=True)
+class Note:
+    """Hold a remark on one property of a learner's layer: which property, whether it is as asked, and a sentence."""
+
+    topic: str
+    kept: bool
+    text: str
+
+
+def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, ...]) -> list[Note]:
+    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each."""
+    heads = max(handed.heads)
+    layer = handed.build(heads, 2, RATE)
+    with torch.no_grad():
+        notes = [on_output(handed, layer, "output" in asked), on_dropout(handed, layer, causal, in_out)]
+        notes += [on_empty_rows(handed, layer)] if handed.masks else []
+        notes += [on_weights(handed, layer, causal, in_out)]
+        notes += [on_lengths(handed)] if "no_lengths" in asked else []
+        notes += [on_bias(handed)] if "bias" in asked else []
+    named = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name]
+    unread = [name for name in named if name in handed.unread(layer)]
+    if unread:
+        names = ", ".join(unread[:4])
+        told = "Biases that `matrices` does not read were set to 0 ({names}): give (weight, bias)."
+        notes.append(Note("", True, tr(told, names=names)))
+    return notes
+
+
+def sequences(handed: HandedLayer, batch_size: int, number: int, size: int) -> list[Tensor]:
+    """Return random queries, keys and values for a layer, some the same tensor if it takes fewer than three."""
+    X = [torch.randn(batch_size, number, size) for _ in range(3)]
+    return [X[0], X[min(1, handed.num_inputs - 1)], X[handed.num_inputs - 1]]
+
+
+def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
+    """Return a note on whether a layer's call returns a single tensor, the same each time in eval mode."""
+    X, lengths = sequences(handed, 2, 3, hidden(layer, handed)), torch.tensor([3, 2])
+    layer.eval()
+    got, again = handed.call(layer, X, lengths), handed.output(layer, X, lengths)[0]
+    first = handed.output(layer, X, lengths)[0]
+    if not torch.allclose(first, again, equal_nan=True):
+        return Note("output", False, tr("In evaluation, the same call gives another output each time."))
+    if first.dtype != X[0].dtype:
+        told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
+        return Note("output", False, told)
+    is_kept = isinstance(got, Tensor) or not asked
+    return Note("output", is_kept, "" if is_kept else tr("A call returns {given}, not one tensor.", given=kind_of(got)))
+
+
+def hidden(layer: Any, handed: HandedLayer) -> int:
+    """Return the size of the last axis of a layer's output, ``num_hiddens``."""
+    return len(handed.pairs(layer)[3][0])
+
+
+def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
+    """Return a note on what a layer outputs for an example without a valid key: zeros, NaN or an average."""
+    layer.eval()
+    X, W = sequences(handed, 2, 3, hidden(layer, handed)), handed.pairs(layer)[3]
+    try:
+        output = handed.output(layer, X, torch.tensor([3, 0]))[0][1]
+    except Exception as error:
+        told = tr("An example without a valid key raises {error}.", error=type(error).__name__)
+        return Note("empty_rows", False, told)
+    nothing = torch.zeros(()) if W[1] is None else W[1]
+    if torch.allclose(output.float(), nothing.float().expand_as(output), atol=1e-6):
+        return Note("empty_rows", True, tr("An example without a valid key gets zeros."))
+    if output.isnan().any():
+        return Note("empty_rows", False, tr("An example without a valid key gets NaN."))
+    return Note("empty_rows", False, tr("An example without a valid key gets an average of its padding."))
+
+
+def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
+    """Return a note on the attention weights that a layer stores: missing, averaged over heads, or after dropout."""
+    X, lengths = sequences(handed, 3, 5, hidden(layer, handed)), torch.tensor([5, 3, 4])
+    num_heads = max(handed.heads)
+    _, told = handed.output(layer.eval(), X, lengths)
+    if not isinstance(told, Tensor):
+        return Note("weights", False, tr("It reports no weights: `attention_weights` is not there."))
+    right = right_weights(handed, layer, X, lengths, causal, in_out)
+    averaged = told.dim() == 3 and told.shape == right.mean(1).shape
+    if averaged and first_difference(told, right.mean(1)) is None:
+        return Note("weights", False, tr("The weights that it reports are averaged over the heads."))
+    if told.shape != right.shape:
+        words = {"own": tuple(told.shape), "right": tuple(right.shape)}
+        said = "The weights that it reports have the shape {own} instead of {right}, (batch, heads, queries, keys)."
+        return Note("weights", False, tr(said, **words))
+    if first_difference(told, right):
+        return Note("weights", False, tr("The weights that it reports are not those of the formula."))
+    X = sequences(handed, 3, 50, hidden(layer, handed))
+    _, dropped = handed.output(layer.train(), X, torch.full((3,), 50))
+    zeros = (dropped == 0).double().mean() if isinstance(dropped, Tensor) else torch.zeros(())
+    if zeros - (0.5 * causal) > 0.1:
+        return Note("weights", False, tr("The weights that it reports are those after dropout."))
+    return Note("weights", num_heads > 0, "")
+
+
+def right_weights(
+    handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, causal: bool, in_out: bool
+) -> Tensor:
+    """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
+    matrices, given, _ = handed.matrices(layer, max(handed.heads))
+    matrices = [W.T for W in matrices] if in_out else matrices
+    number = X[1].shape[1]
+    allowed = torch.ones(len(X[0]), 1, 1, number, dtype=torch.bool)
+    if handed.masks:
+        allowed = (torch.arange(number) < lengths[:, None])[:, None, None]
+    if causal:
+        allowed = allowed & torch.ones(X[0].shape[1], number, dtype=torch.bool).tril()
+    queries, keys, values = X
+    W_q, W_k, W_v, W_o = matrices
+    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, max(handed.heads), **given, only_weights=True)
+
+
+def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
+    """Return a note on where a layer applies dropout (weights, output, both or nowhere), and at which rate."""
+    size, lengths = hidden(layer, handed), torch.full((EXAMPLES,), 2)
+    num_heads = max(handed.heads)
+    matrices, given, _ = handed.matrices(layer, num_heads)
+    W_v, W_o = (W.T.double() if in_out else W.double() for W in matrices[2:])
+    b_v, b_o = (torch.as_tensor(given[name]).double() for name in ("b_v", "b_o"))
+    chosen = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.double)  # (key, feature): each tells of both keys
+    memory = ((chosen.repeat(1, num_heads) - b_v) @ torch.linalg.pinv(W_v).T).float().expand(EXAMPLES, -1, -1)
+    X = sequences(handed, 1, 2, size)
+    X = [
+        memory if handed.num_inputs == 1 else 0.1 * X[0].expand(EXAMPLES, -1, -1),
+        X[1].expand(EXAMPLES, -1, -1),
+        memory,
+    ]
+    X[1] = memory if handed.num_inputs < 3 else X[1]
+    right = handed.output(layer.eval(), X, lengths)[0].double()
+    once = handed.output(layer.train(), X, lengths)[0].double()
+    if torch.equal(once, right):
+        return Note("dropout", False, tr(NO_DROPOUT))
+    kept = once.abs() > 1e-9
+    if kept.double().mean() < 0.85:
+        alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
+        both = tr("Dropout acts on the output and on the weights.")
+        return Note("dropout", False, tr("Dropout acts on the output.") if alone else both)
+    heads = ((once - b_o) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
+    weights = right_weights(handed, layer, X, lengths, causal, in_out).double()
+    factors = heads @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
+    if wrong := in_what_way(factors, weights > 0.02):
+        return Note("dropout", False, tr("Dropout acts on the weights: {how}.", how=wrong))
+    return Note("dropout", True, tr("Dropout acts on the weights."))
+
+
+def in_what_way(factors: Tensor, sure: Tensor) -> str:
+    """Describe what is wrong with dropout, given its ``factors`` on attention weights; "" if nothing is wrong."""
+    kept = factors.abs() > 0.02
+    if not sure.any():
+        return ""
+    factor = factors[kept & sure].median().item() if (kept & sure).any() else math.nan
+    if not torch.allclose(factors[kept & sure], torch.tensor(factor, dtype=torch.double), rtol=0.02):
+        return tr("but some are neither dropped nor multiplied by what all others are")
+    share, due = 1 - kept[sure].double().mean().item(), 1 / (1 - RATE)
+    for axis, name in enumerate(("examples", "heads", "queries", "keys")):
+        both = sure & sure.roll(1, axis)
+        by_chance = share**2 + (1 - share) ** 2
+        same = (kept == kept.roll(1, axis))[both].double()
+        if factors.shape[axis] > 1 and len(same) > 100 and same.mean() > (1 + by_chance) / 2:
+            return tr("those of different {axis} are dropped together", axis=tr(name))
+    error = 5 * math.sqrt(RATE * (1 - RATE) / sure.sum().item())
+    if abs(share - RATE) > error:
+        words = {"share": f"{share:.0%}", "rate": f"{RATE:.0%}"}
+        return tr("{share} of them are dropped where {rate} is asked for", **words)
+    if abs(factor - due) > 0.01:
+        words = {"own": f"{factor:.3f}", "right": f"{due:.3f}"}
+        return tr("those that are kept are multiplied by {own} instead of {right}", **words)
+    return ""
+
+
+def on_lengths(handed: HandedLayer) -> Note:
+    """Return a note on whether a layer can be called without valid lengths, and then masks nothing."""
+    layer = handed.build(max(handed.heads), 2)
+    X = sequences(handed, 2, 3, hidden(layer, handed))
+    try:
+        without = handed.output(layer, X, None)[0]
+    except Exception as error:
+        told = ": ".join(filter(None, error_in_words(error))).rstrip(".")
+        needed = tr("Without lengths, valid_lens is None.")
+        needed = tr("Give valid_lens the default None.") if "missing" in told else needed
+        raises = tr("A call without valid_lens raises {error}.", error=told)
+        return Note("no_lengths", False, sentences([raises, needed]))
+    same = torch.allclose(without, handed.output(layer, X, torch.tensor([3, 3]))[0], atol=1e-5)
+    return Note("no_lengths", same, "" if same else tr("Without valid_lens, some keys are masked."))
+
+
+def on_bias(handed: HandedLayer) -> Note:
+    """Return a note on whether ``bias=True`` gives a learner's layer biases that it uses, and the default none."""
+    num_heads = max(handed.heads)
+    try:
+        layer = handed.build(num_heads, 2, bias=True)
+    except TypeError as error:
+        return Note("bias", False, tr("With `bias=True` the layer cannot be made: {error}.", error=error))
+    for made, wanted in ((layer, True), (handed.build(num_heads, 2), False)):
+        has = [b is not None for _, b in handed.pairs(made)[:4]]
+        wrong = [name for name, b in zip(("W_q", "W_k", "W_v", "W_o"), has, strict=True) if b != wanted]
+        if wrong:
+            if wanted:
+                told = "With `bias=True`, {names} has no bias."
+                told = told if len(wrong) == 1 else "With `bias=True`, {names} have no bias."
+            else:
+                told = "Without `bias`, {names} has a bias."
+                told = told if len(wrong) == 1 else "Without `bias`, {names} have a bias."
+            return Note("bias", False, tr(told, names=", ".join(wrong)))
+    X = sequences(handed, 2, 4, hidden(layer, handed))
+    matrices, given_biases, _ = handed.matrices(layer, num_heads)
+    allowed = torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    W_q, W_k, W_v, W_o = matrices
+    right = attention(X[0], X[1], X[2], allowed, W_q, W_k, W_v, W_o, num_heads, **given_biases)
+    same = first_difference(handed.output(layer, X, torch.tensor([4, 4]))[0], right) is None
+    return Note("bias", same, "" if same else tr("With `bias=True`, the output is not the formula's."))

@@ -1,0 +1,312 @@
+"""Charts: curves of a regression, of a parameter, of a training run, of heads cut; ranks of heads."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from mha_course.pictures.heat_maps import grid_shape, labels
+from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
+from mha_course.pictures.shared_with_js import bound, weight_colours
+from mha_lib.heads.coalitions import mean_ranks
+
+LINE, LETTER = 0.065, 0.0115  # how high a line of letters is in a chart and how wide a letter, as shares of the chart
+TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends
+# Shade and dash of the lines in one chart: the first is the accent. Colours are for queries, keys, values and weights.
+LINES = (("#20232b", "-"), ("#5a5e68", "--"), ("#7d818b", "-."), ("#9a9da5", ":"))
+
+
+def regression_curves(
+    x_train: Tensor,
+    y_train: Tensor,
+    x: Tensor,
+    curves: Mapping[str, Tensor],
+    *,
+    truth: Tensor | None = None,
+    x_label: str = "x",
+    y_label: str = "y",
+    points: str = "keys and values",
+    caption: str | None = None,
+) -> Picture:
+    """Draw training points, several fitted regression curves, and optionally the true function, in one chart.
+
+    Args:
+        x_train, y_train: (n,), the dots.
+        x: (m,), where the curves are known.
+        curves: name → (m,), at most four; NaN leaves a hole.
+        truth: (m,), the function without noise; each curve's distance from it is then measured.
+        x_label, y_label: what the axes show, with units.
+        points: what the dots are called.
+        caption: what to notice; left out, the reading.
+
+    The distance is the root mean square over those x at which every curve has a prediction.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    known = {} if truth is None else {"truth": truth}
+    check_curves("x", x, {**known, **curves})
+    check_curves("x_train", x_train, {"y_train": y_train})
+    figure = empty_figure(3.4)
+    panel = figure.subplots()
+    for name, curve in known.items():
+        panel.plot(x.tolist(), curve.tolist(), color="0.75", linewidth=5, label=name)
+    panel.plot(x_train.tolist(), y_train.tolist(), "o", color="0.35", markersize=4, label=points)
+    for name, curve, colour, style in styled(curves):
+        panel.plot(x.tolist(), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    finish_axes(panel, x_label, y_label)
+    what = ", ".join([f"{len(x_train)} {points}", *known, *curves])
+    return Picture(figure, what, read_ranges(curves) if truth is None else read_distances(truth, curves), caption)
+
+
+def read_ranges(curves: Mapping[str, Tensor]) -> str:
+    """Return a text description of a chart: the lowest and the highest value of each curve."""
+    known = {name: curve[~curve.isnan()] for name, curve in curves.items()}
+    ends = [f"{name} {_range(curve)}" for name, curve in known.items()]
+    return f"From lowest to highest: {'; '.join(ends)}." if ends else "No curve yet."
+
+
+def _range(curve: Tensor) -> str:
+    low, high = (signed(end.item()) for end in curve.aminmax())
+    return f"{low} everywhere" if low == high else f"{low} to {high}"
+
+
+def read_distances(truth: Tensor, curves: Mapping[str, Tensor]) -> str:
+    """Return a text description of a chart: each curve's root mean square distance from ``truth``."""
+    if not curves:
+        return "No curve yet."
+    everywhere = ~torch.stack([curve.isnan() for curve in curves.values()]).any(dim=0)
+    distances = [f"{name} {(curve - truth)[everywhere].square().mean().sqrt():.2f}" for name, curve in curves.items()]
+    where = "" if everywhere.all() else f", at the {everywhere.sum()} of {len(truth)} points where all predict"
+    return f"Distance from the truth (root mean square{where}): {'; '.join(distances)}."
+
+
+def draw_pooling(
+    points: tuple[Tensor, Tensor], weights: Tensor, curve: tuple[Tensor, Tensor], query: float, units: tuple[str, str]
+) -> Canvas:
+    """Draw data points coloured by their attention weight for ``query``, the fitted curve, and the weights as a strip.
+
+    Args:
+        points, curve: x and y of each, rising in x.
+        weights: the query's, one for each point.
+        query: its x.
+        units: what x and y are counted in, with a space in front.
+    """
+    (xs, ys), (low, high) = points, (curve[0][0].item(), curve[0][-1].item())
+    bottom, top = ys.min().item(), ys.max().item()
+    width, height, left = 600, 250, 40
+    canvas = Canvas(left + width, height + 62)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (x - low) / (high - low) * width
+        return across, height - (y - bottom) / ((top - bottom) or 1) * height
+
+    for x in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)[1:-1]:
+        canvas.text(place(x, 0)[0], height + 44, f"{x:g}{units[0]}".replace("-", "−"), size=11, anchor="ma")
+    for y in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(bottom, top)[1:-1]:
+        canvas.line([place(low, y), place(high, y)], colour="edge", thickness=0.5)
+        canvas.text(left - 6, place(0, y)[1], f"{y:g}{units[1]}".replace("-", "−"), size=11, anchor="rm")
+    fills = weight_colours((weights / TOP).clamp(max=1).numpy())
+    for x, y, weight, fill in zip(xs.tolist(), ys.tolist(), weights.tolist(), fills, strict=True):
+        (across, up), size = place(x, y), 5 + 14 * weight**0.5
+        box = across - size / 2, up - size / 2, size, size
+        canvas.box(*box, fill=tuple(fill), line="soft", radius=size / 2)
+        canvas.box(across - 3, height + 14, 6, 22, fill=tuple(fill))
+    through = [place(x, y) for x, y in zip(*(part.tolist() for part in curve), strict=True)]
+    canvas.line(through, colour="value", thickness=3)
+    canvas.line([place(query, bottom), place(query, top)], colour="query", thickness=2)
+    return canvas
+
+
+def training_curves(
+    steps: Sequence[int], curves: Mapping[str, Sequence[float]], *, y_label: str, caption: str | None = None
+) -> Picture:
+    """Draw curves of one or more numbers, such as losses, over the steps of a training run.
+
+    Args:
+        steps: (n,), the steps at which they are known.
+        curves: name → n numbers, at most four.
+        y_label: what the numbers are, with their unit.
+        caption: what to notice; left out, each curve's first and last number, which the alt text says in any case.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    tensors = {name: torch.as_tensor(curve) for name, curve in curves.items()}
+    check_curves("steps", torch.as_tensor(steps), tensors)
+    figure = empty_figure(2.9)
+    panel = figure.subplots()
+    for name, curve, colour, style in styled(tensors):
+        panel.plot(list(steps), curve.tolist(), color=colour, linestyle=style, linewidth=2, label=name)
+    panel.set_ylim(bottom=0)
+    finish_axes(panel, "training step", y_label)
+    ends = "; ".join(f"{name} {curve[0]:.2f} → {curve[-1]:.2f}" for name, curve in tensors.items())
+    what = f"{y_label} from training step {steps[0]} to {steps[-1]}: {', '.join(curves)}"
+    return Picture(figure, what, f"First and last: {ends}.", caption)
+
+
+def pruning_curves(curves: Mapping[str, Tensor], best: Tensor, random: Tensor, worst: Tensor) -> Picture:
+    """Draw accuracy against the number of heads kept, for several orders of removal, between best and worst sets.
+
+    Args:
+        curves: name of the order → (N + 1,), accuracy with 0, 1, …, N heads kept; at most four.
+        best, random, worst: (N + 1,), accuracy of the best sets of that size, of all sets on average, of the worst.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    check_curves("best", best, {"random": random, "worst": worst, **curves})
+    sizes = list(range(len(best)))
+    figure = empty_figure(3.6)
+    panel = figure.subplots()
+    ends = worst.tolist(), best.tolist()
+    panel.fill_between(sizes, *ends, facecolor="0.9", edgecolor="0.45")
+    panel.plot(sizes, random.tolist(), color="0.45", linestyle=(0, (1, 2)), linewidth=2, label="random sets, mean")
+    for name, curve, colour, style in styled(curves):
+        panel.plot(sizes, curve.tolist(), color=colour, linestyle=style, linewidth=2, marker=".", label=name)
+    panel.set_xticks(sizes)
+    panel.set_ylim(max(0, worst.min().item() - 0.05), 1.03)
+    name_axes(panel, "heads kept", "accuracy")
+    _name_where_they_part(panel, {"worst sets": worst, "random sets, mean": random, **curves, "best sets": best})
+    means = {"best sets": best, **curves, "random sets": random, "worst sets": worst}
+    what = f"Accuracy with 0 to {sizes[-1]} heads kept, by {', '.join(curves)}, between the best and the worst sets"
+    reading = "; ".join(f"{name} {curve.mean():.2f}" for name, curve in means.items())
+    return Picture(figure, what, f"Mean over 0 to {sizes[-1]} heads kept: {reading}.")
+
+
+def head_ranks(
+    importances: Mapping[str, Tensor], block_names: Sequence[str], *, columns: int = 3, caption: str | None = None
+) -> Picture:
+    """Draw a table for each importance measure, with the rank of every head in its cells; 1 is the most important.
+
+    Args:
+        importances: name of the measure → (num_blocks, num_heads). Equals share the mean of their ranks.
+        block_names: one a block.
+        caption: what to notice; left out, the reading.
+
+    Raises:
+        ValueError: the measures differ in shape, or there are not as many names as blocks.
+    """
+    num_blocks, num_heads = shape = next(iter(importances.values())).shape
+    for name, importance in importances.items():
+        if importance.shape != shape:
+            raise ValueError(f"{name} must have the shape of the others, {tuple(shape)}, got {tuple(importance.shape)}")
+    names = labels("block_names", block_names, num_blocks)
+    rows, columns = grid_shape(len(importances), columns)
+    left, cell, top = max(font(40).getlength(name) / 4 for name in names) + 8, 34, 20
+    width, height = cell * num_heads + 20, top + cell * num_blocks + 12
+    canvas, first = Canvas(left + columns * width - 20, rows * height + 40), []
+    canvas.text(left, rows * height + 22, "1, dark: the most important head", size=11)
+    for number, (name, importance) in enumerate(importances.items()):
+        places, x, y = mean_ranks(importance), left + number % columns * width, number // columns * height
+        canvas.text(x, y + 12, name, size=11, anchor="ls", colour="text")
+        for block, row in enumerate(places.tolist()):
+            if number % columns == 0:
+                canvas.text(left - 6, y + top + (block + 0.5) * cell, names[block], size=10, anchor="rm")
+            for head, place in enumerate(row):
+                grey = round(40 + 205 * (place - 1) / max(places.numel() - 1, 1))
+                corner = x + cell * head, y + top + cell * block
+                canvas.box(*corner, cell - 2, cell - 2, fill=(grey, grey, grey), radius=3)
+                ink = "white" if grey < 118 else "black"
+                canvas.text(corner[0] + 16, corner[1] + 16, f"{place:g}", size=10, anchor="mm", colour=ink)
+        for head in range(num_heads if number + columns >= len(importances) else 0):
+            middle = x + (head + 0.5) * cell, y + top + num_blocks * cell + 2
+            canvas.text(*middle, f"head {head}" if head == 0 else str(head), size=10, anchor="ma")
+        (block, head), *others = (places == places.min()).nonzero().tolist()
+        leader = f"{1 + len(others)} heads alike" if others else f"{names[block]}, head {head}"
+        first.append(f"{name}: {leader}")
+    what = f"Ranks of {num_blocks} × {num_heads} heads by {len(importances)} measures of importance"
+    return Picture(canvas, what, "In the first place, by " + "; ".join(first) + ".", caption)
+
+
+def empty_figure(height: float) -> Figure:
+    """Return an empty figure of this height in inches, as wide as a page, whose words keep away from its edges."""
+    return Figure(figsize=(7.2, height), layout=ConstrainedLayoutEngine(w_pad=PAD / INCH))
+
+
+def check_curves(name: str, x: Tensor, curves: Mapping[str, Tensor]) -> None:
+    """Raise a ``ValueError`` unless every curve has the shape of ``x``, which the message calls ``name``."""
+    for curve_name, curve in curves.items():
+        if curve.shape != x.shape:
+            raise ValueError(
+                f"{curve_name} must have one value for each of {name}, which is {tuple(x.shape)}; "
+                f"got {tuple(curve.shape)}"
+            )
+
+
+def styled(curves: Mapping[str, Tensor]) -> list[tuple[str, Tensor, str, str]]:
+    """Assign a colour and a line style to each curve, and return tuples (name, values, colour, line style)."""
+    if len(curves) > len(LINES):
+        raise ValueError(f"curves must be at most {len(LINES)}, got {len(curves)}: {list(curves)}")
+    return [(name, curve, *style) for (name, curve), style in zip(curves.items(), LINES, strict=False)]
+
+
+def name_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Set the axis labels of a matplotlib chart, and hide its top and right frame lines."""
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _name_where_they_part(panel: Axes, curves: Mapping[str, Tensor]) -> None:
+    """Write each name below its rising curve to the right, or above it to the left, where most room is around it."""
+    (low, high), count = panel.get_ylim(), len(next(iter(curves.values())))
+    line, letter = LINE * (high - low), LETTER * count
+    x = np.linspace(0, count - 1, 20 * count)
+    every = np.stack([np.interp(x, range(count), curve.tolist()) for curve in curves.values()])
+    taken: list[tuple[float, float, float]] = []  # from where to where names stand, and how high
+    for name, curve in curves.items():
+        rooms: dict[tuple[float, float, float, int], float] = {}
+        for at, side in itertools.product(range(count), (1, -1)):
+            start, y = at + side * 0.15, curve[at].item() - side * 0.6 * line
+            end = start + side * letter * len(name)
+            place = start, end, y, side
+            left, right = min(start, end), max(start, end)
+            is_free = left >= 0 and right <= count - 1 and low + line / 2 <= y <= high - line / 2
+            others = [abs(y - height) for first, last, height in taken if left < last and first < right]
+            beside = np.abs(every[:, (x >= left) & (x <= right)] - y)
+            apart = min(abs(float(curve[at] - other[at])) for label, other in curves.items() if label != name)
+            room = min(0.4 * line, beside.min(initial=np.inf), *others)
+            rooms[place] = room + min(apart, 2 * line) / 4 if is_free else -1.0
+        start, end, y, side = max(rooms, key=lambda place: rooms[place])
+        taken.append((min(start, end), max(start, end), y))
+        words = panel.text(start, y, name, fontsize=9, va="center", ha="left" if side > 0 else "right")
+        words.set_path_effects([withStroke(linewidth=3, foreground="white")])
+
+
+def finish_axes(panel: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes of a matplotlib line chart, and write each line's name at its right end instead of a legend."""
+    name_axes(panel, x_label, y_label)
+    handles, names = panel.get_legend_handles_labels()
+    low, high = panel.get_ylim()
+    found = [(*_end_of(handle), name) for handle, name in zip(handles, names, strict=True)]
+    found.sort(key=lambda end: end[0][1])
+    heights = [(y - low) / (high - low) for (_, y), *_ in found]
+    for i in range(1, len(found)):  # no name on another: each is pushed up by the one below it
+        heights[i] = max(heights[i], heights[i - 1] + LINE)
+    for i in reversed(range(len(found))):  # and down again, where the highest stands above the chart
+        heights[i] = min(heights[i], 1.02 if i == len(found) - 1 else heights[i + 1] - LINE)
+    for (end, colour, name), height in zip(found, heights, strict=True):
+        thread = {"arrowstyle": "-", "color": colour, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
+        words = panel.annotate(name, end, (1.04, height), textcoords="axes fraction", va="center", arrowprops=thread)
+        words.set(fontsize=9, annotation_clip=False)
+
+
+def _end_of(handle: Any) -> tuple[tuple[float, float], Any]:
+    """Where a line, a line with error bars or a band ends on the right, and its colour."""
+    if isinstance(handle, PolyCollection):
+        corners = np.asarray(handle.get_paths()[0].vertices)
+        last = corners[corners[:, 0] == corners[:, 0].max()]
+        return (last[0, 0], last[:, 1].mean()), handle.get_edgecolor()[0]
+    line = handle[0] if isinstance(handle, tuple) else handle
+    points = np.stack([np.asarray(values, float) for values in line.get_data()], axis=1)
+    return tuple(points[~np.isnan(points).any(axis=1)][-1]), line.get_color()

@@ -1,0 +1,384 @@
+"""Heat maps of attention weights: on a grid, over an image, over words, beside their scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_course.language import listed, tr
+from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
+from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
+from mha_course.rounding import first_largest
+
+MOST_LABELS = 20
+FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
+TITLE, GAP, SCALE_HEIGHT = 18, 18, 30  # pixels above a map, between maps, and for the scale below them
+WORD, LINE = 14, 48  # letters of a word in a box, and from one line of boxes to the next
+
+
+def heatmaps(
+    weights: Tensor,
+    *,
+    valid_lens: Tensor | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+    titles: Sequence[str] | None = None,
+    columns: int = 4,
+    numbers: bool = False,
+    scale: str = "attention weight",
+    top: float = 1,
+    every: tuple[int, int] | None = None,
+    caption: str | None = None,
+) -> Picture:
+    """Draw attention weights as heat maps, one for each head, with one scale from 0 to 1 and masked cells hatched.
+
+    >>> heatmaps(torch.tensor([[0.9, 0.1], [0.5, 0.5]]))
+    Heat maps of attention weights, 1 × (2 queries × 2 keys). head 0: query 0 puts most weight, 0.90, on key 0.
+
+    Args:
+        weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
+        valid_lens: the example's own: None, a scalar, or (num_queries,); keys beyond it are hatched.
+        query_labels, key_labels: names of the tokens; left out, their numbers.
+        titles: one a panel; left out, "head 0", "head 1", …
+        columns: panels in a row.
+        numbers: whether each weight is written into its cell, with two digits.
+        scale: what the colours show, a noun in the singular: "mask" for a drawn mask.
+        top: where the scale ends, above 0; larger weights have its colour.
+        every: (rows, columns): one query in so many, and one key, has its name written; left out, at most 20 have.
+        caption: what to notice; left out, the largest weight of each panel, which the alt text says in any case.
+
+    Raises:
+        ValueError: ``weights`` has another rank or no head, ``valid_lens`` another shape, ``columns`` is below 1, or
+            there are not as many labels or titles as they name.
+    """
+    weights = one_example(weights)
+    num_heads, num_queries, num_keys = weights.shape
+    query_labels = labels("query_labels", query_labels, num_queries)
+    key_labels = labels("key_labels", key_labels, num_keys)
+    numbered = [tr("head {head}", head=head) for head in range(num_heads)]
+    titles = labels("titles", numbered if titles is None else titles, num_heads)
+    masked = masked_keys(valid_lens, num_queries, num_keys)
+    _, columns = grid_shape(num_heads, columns)
+    widest_side = max(room_for(columns, beside(query_labels)), MOST_LABELS) * max(num_queries / max(num_keys, 1), 1)
+    longest = max(num_queries, num_keys)
+    largest = 250 if num_heads > 1 else max(250, min(640, 420 * longest / max(num_queries, 1)))
+    side = min(largest, widest_side, max(150, (38 if numbers else 20) * longest))
+    names, masks = (query_labels, key_labels), [masked] * num_heads
+    canvas = draw_maps(
+        list(weights), titles, columns, side, masks, names, numbers=numbers, scale=scale, top=top, every=every
+    )
+    sizes = {"heads": num_heads, "queries": num_queries, "keys": num_keys}
+    what = (
+        tr("Heat maps of attention weights, {heads} × ({queries} queries × {keys} keys)", **sizes)
+        if scale == "attention weight"
+        else f"Heat maps of {scale}s, {num_heads} × ({num_queries} queries × {num_keys} keys)"
+    )
+    return Picture(canvas, what, read_strongest(weights, titles, query_labels, key_labels), caption)
+
+
+def masked_keys(valid_lens: Tensor | None, num_queries: int, num_keys: int) -> Tensor:
+    """Return a Boolean tensor (num_queries, num_keys), True where a key is beyond its query's valid length."""
+    lengths = torch.as_tensor(num_keys if valid_lens is None else valid_lens).cpu()
+    if lengths.shape not in ((), (1,), (num_queries,)):
+        raise ValueError(
+            f"valid_lens must be those of one example, a scalar or ({num_queries},), got {tuple(lengths.shape)}; "
+            "pick an example first, for example valid_lens[0]"
+        )
+    return torch.arange(num_keys) >= lengths.expand(num_queries)[:, None]
+
+
+def draw_maps(
+    maps: Sequence[Tensor],
+    titles: Sequence[str],
+    columns: int,
+    side: float,
+    masks: Sequence[Tensor | None] = (),
+    names: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    *,
+    numbers: bool = False,
+    scale: str = "attention weight",
+    top: float = 1,
+    every: tuple[int, int] | None = None,
+) -> Canvas:
+    """Draw attention maps as heat maps on one canvas, ``columns`` in a row, each with a longer side of ``side`` pixels.
+
+    ``names`` are those of queries and keys, written beside the outer maps; ``numbers`` are written into the
+    cells, ``scale`` beside the scale, which ends at ``top``. ``every`` is how many rows and columns share one name.
+    """
+    masks, (queries, keys) = masks or [None] * len(maps), names
+    cells = [side / max(*one.shape, 1) for one in maps]
+    left = beside(queries)
+    longest = max((font(40, name).getlength(name) / 4 for name in keys), default=0)
+    step, key_step = every or (-(-max(len(queries), len(keys), 1) // MOST_LABELS),) * 2
+    is_upright = bool(keys) and longest + 3 > cells[0] * key_step
+    below = (longest + 8 if is_upright else 16) if keys else 0
+    widths = [one.shape[1] * cell for one, cell in zip(maps, cells, strict=True)]
+    pitch = max(*widths, *(font(40, title).getlength(title) / 4 for title in titles)) + GAP
+    heights = [one.shape[0] * cell for one, cell in zip(maps, cells, strict=True)]
+    rows = [max(heights[start : start + columns]) for start in range(0, len(maps), columns)]
+    width = max(left + min(columns, len(maps)) * pitch - GAP, left + 340 if keys else 300)
+    canvas = Canvas(width, sum(rows) + TITLE * len(rows) + (len(rows) - 1) * GAP / 2 + below + SCALE_HEIGHT + 8)
+    for number, (one, title, cell, masked) in enumerate(zip(maps, titles, cells, masks, strict=True)):
+        row, column = divmod(number, columns)
+        x, y = left + column * pitch, sum(rows[:row]) + TITLE * (row + 1) + row * GAP / 2
+        canvas.heat_map(x, y, cell, one, title=title, masked=masked, numbers=numbers, top=top)
+        if column == 0:
+            for i in range(0, len(queries), step):
+                canvas.text(left - 6, y + (i + 0.5) * cell, queries[i], size=10, anchor="rm", colour="query")
+        for i in range(0, len(keys) if number + columns >= len(maps) else 0, key_step):
+            _name_key(canvas, x + (i + 0.5) * cell, y + heights[number] + 4, keys[i], is_upright)
+    y = canvas.height - 2 * PAD - SCALE_HEIGHT + 6
+    canvas.scale(left, y, marks=() if top == 1 else ((0, "0"), (1, short(top))))
+    name = tr("attention weight") if scale == "attention weight" else scale
+    canvas.text(left + 176, y + 4, name, size=10, anchor="lm")
+    if keys:
+        canvas.text(left + 176, y + 18, tr("rows: queries"), size=10, anchor="lm", colour="query")
+        canvas.text(left + 256, y + 18, tr("columns: keys"), size=10, anchor="lm", colour="key")
+    return canvas
+
+
+def beside(queries: Sequence[str]) -> float:
+    """Return the width in pixels of the query names beside a heat map, with the gap after them."""
+    return max((font(40, name).getlength(name) / 4 for name in queries), default=-8) + 8
+
+
+def room_for(columns: int, left: float = 0) -> float:
+    """Return how wide a map may be so that ``columns`` of them, ``left`` pixels from the left, fit a page."""
+    return (PAGE - 2 * PAD - left + GAP) / columns - GAP
+
+
+def _name_key(canvas: Canvas, x: float, y: float, name: str, is_upright: bool) -> None:
+    """A key's name below its column, whose middle is at x."""
+    if is_upright:
+        canvas.upright(x, y, name, colour="key")
+    else:
+        canvas.text(x, y, name, size=10, anchor="ma", colour="key")
+
+
+def read_strongest(weights: Tensor, titles: Sequence[str], queries: Sequence[str], keys: Sequence[str]) -> str:
+    """Return a description of attention maps: the query and key of the largest weight in each of the first four.
+
+    Of weights that are told alike, the first one, row by row, is named.
+    """
+    if not weights.numel():
+        return tr("There are no weights.")
+    parts, queries, keys = [], told_apart(queries), told_apart(keys)
+    for title, matrix in list(zip(titles, weights, strict=True))[:4]:
+        query, key = divmod(first_largest(matrix), matrix.shape[1])
+        crossed = int(matrix.isnan().sum())
+        holes = tr(" ({count} of {total} weights are NaN)", count=crossed, total=matrix.numel()) if crossed else ""
+        told = {"title": title, "query": queries[query], "key": keys[key], "weight": signed(matrix[query, key].item())}
+        most = (
+            tr("{title}: query {query} puts most weight, {weight}, on key {key}", **told)
+            if title
+            else tr("Query {query} puts most weight, {weight}, on key {key}", **told)
+        )
+        parts.append(listed([most, holes], ""))
+    links = listed([*parts, "…"] if len(weights) > 4 else parts, "; ")
+    return links if len(weights) > 4 else tr("{sentence}.", sentence=links)
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Return the names in quotes, each that occurs more than once with its position; a position itself stays bare."""
+    every = [str(name) for name in names]
+    return [
+        name
+        if name == str(at)
+        else tr("“{name}”", name=name)
+        if every.count(name) == 1
+        else tr("“{name}” (position {at})", name=name, at=at)
+        for at, name in enumerate(every)
+    ]
+
+
+def draw_over_image(
+    image: Tensor,
+    weights: Tensor,
+    titles: Sequence[str],
+    columns: int,
+    side: float,
+    top: float,
+    name: str,
+    query_patch: tuple[int, int] | None,
+) -> Canvas:
+    """Draw an image and, for each head, a heat map of its attention weights over the image's patches.
+
+    There are ``columns`` maps in a row, with a scale from 0 to ``top``.
+
+    A map is ``side`` pixels on its longer side. On the maps the ink is an outline, since colour shows the weights.
+    """
+    num_heads, patch_rows, patch_columns = weights.shape
+    ink, cell = image / image.max().clamp(min=1e-12), side / max(patch_rows, patch_columns)
+    rows, beside = -(-num_heads // columns), 1.5 * side + 2 * GAP
+    step, pitch = cell * patch_rows + TITLE + GAP / 2, cell * patch_columns + GAP
+    canvas = Canvas(beside + columns * pitch - GAP, max(rows * step, TITLE + 1.5 * side + 12 + SCALE_HEIGHT))
+    pixel, large = 1.5 * cell * patch_rows / len(ink), 1.5 * cell
+    canvas.text(0, 12, name, size=10, anchor="ls")
+    for (row, column), darkness in np.ndenumerate(ink.numpy()):
+        grey = round(245 - 225 * float(darkness))
+        canvas.box(pixel * column, TITLE + pixel * row, pixel, pixel, fill=(grey, grey, grey))
+    for number, (title, grid) in enumerate(zip(titles, weights, strict=True)):
+        x, y = beside + number % columns * pitch, TITLE + number // columns * step
+        canvas.heat_map(x, y, cell, grid / (top or 1), title=title)
+        unit = cell * patch_rows / len(ink)
+        for (x1, y1), (x2, y2) in ink_outline(ink):
+            canvas.line([(x + unit * x1, y + unit * y1), (x + unit * x2, y + unit * y2)], colour="text", thickness=1.5)
+        _outline_query(canvas, x, y, cell, query_patch)
+    _outline_query(canvas, 0, TITLE, large, query_patch)
+    canvas.scale(0, TITLE + 1.5 * side + 10, 120, ((0, "0"), (1, f"{top:.2f}")))
+    return canvas
+
+
+def _outline_query(canvas: Canvas, x: float, y: float, patch: float, place: tuple[int, int] | None) -> None:
+    if place is not None:
+        row, column = place
+        canvas.box(x + column * patch, y + row * patch, patch, patch, line="query", thickness=3)
+
+
+def word_width(word: str) -> float:
+    """Return the width in pixels of the box that is drawn around a word."""
+    return font(2 * WORD).getlength(word) / 2 + 14
+
+
+def in_lines(widths: Sequence[float], y: float, *, gap: float = 4, pitch: float = LINE) -> list[tuple[float, float]]:
+    """Return the upper left corners (x, y) of boxes in lines no wider than a page.
+
+    The first line is at ``y``; ``gap`` stands between two boxes, ``pitch`` is from one line to the next.
+    """
+    corners: list[tuple[float, float]] = []
+    x = 0.0
+    for width in widths:
+        if x and x + width > PAGE - 2 * PAD:
+            x, y = 0.0, y + pitch
+        corners.append((x, y))
+        x += width + gap
+    return corners
+
+
+def write_words(
+    canvas: Canvas, words: Sequence[str], shades: np.ndarray, corners: Sequence[tuple[float, float]], query: int
+) -> None:
+    """Draw words in boxes with the colours ``shades`` and these corners, with a frame around word ``query``."""
+    for i, (word, (x, y)) in enumerate(zip(words, corners, strict=True)):
+        frame, width = "query" if i == query else None, word_width(word)
+        canvas.box(x, y, width, 30, fill=tuple(shades[i]), line=frame, thickness=2, radius=6)
+        ink = "white" if is_dark(shades[i]) else "black"
+        canvas.text(x + width / 2, y + 15, word, size=WORD, anchor="mm", colour=ink)
+
+
+def draw_words(
+    words: Sequence[str], weights: Tensor, query: int, head: tuple[int, int], titles: tuple[str, str]
+) -> Canvas:
+    """Draw a sentence shaded by one head's attention from word ``query``, with arcs, and every head's weights below.
+
+    Args:
+        words: n of them, in as many lines as they need.
+        weights: of all heads from the chosen word, (num_layers, num_heads, n).
+        query: which word looks.
+        head: (layer, head) of the head that is shown in large.
+        titles: a large one and a small one.
+    """
+    own, rows = weights[head].numpy(), weight_colours(weights.numpy())  # (layers, heads, words, 3)
+    fills = [tuple(fill) for fill in rows[head]]
+    widths = [word_width(word) for word in words]
+    middles = [x + width / 2 for (x, _), width in zip(in_lines(widths, 0), widths, strict=True)]
+    far = [abs(middle - middles[query]) for middle in middles]
+    corners = in_lines(widths, 0.2 * max(far) + 56)
+    right, below = max(x + width for (x, _), width in zip(corners, widths, strict=True)), corners[-1][1] + 48
+    canvas = Canvas(right, below + 22 * len(rows))
+    canvas.text(0, 0, titles[0], size=17, colour="text")
+    canvas.text(0, 26, titles[1])
+    for i in own.argsort():
+        if i != query and own[i] >= FAINT:
+            start, end = [(middles[place], corners[place][1]) for place in (query, i)]
+            canvas.bow(start, end, 0.2 * far[i] + 6, colour=fills[i], thickness=1 + 6 * float(own[i]))
+    write_words(canvas, words, rows[head], corners, query)
+    strip = (canvas.width - 2 * PAD - 54) / len(rows[0])
+    for layer, strips in enumerate(rows):
+        y = below + 22 * layer
+        canvas.text(0, y + 8, tr("layer {layer}", layer=layer), size=10, anchor="lm")
+        for number, shades in enumerate(strips):
+            x, cell = 54 + number * strip, (strip - 6) / len(shades)
+            for i, fill in enumerate(shades):
+                canvas.box(x + i * cell, y, cell, 16, fill=tuple(fill))
+            if (layer, number) == head:
+                canvas.box(x - 3, y - 3, strip, 22, line="text", thickness=2, radius=4)
+    return canvas
+
+
+def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the outline of the dark pixels of an image (height, width), as a list of edges ((x, y), (x, y))."""
+    dark = torch.nn.functional.pad((ink > 0.5).int(), (1, 1, 1, 1))  # (height + 2, width + 2)
+    upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
+    lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
+    return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
+
+
+def one_example(weights: Tensor) -> Tensor:
+    """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU."""
+    if weights.dim() not in (2, 3):
+        raise ValueError(
+            "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
+            f"got {tuple(weights.shape)}; pick an example first, for example weights[0]"
+        )
+    if weights.dim() == 3 and not len(weights):
+        raise ValueError(f"weights must hold at least one head, got {tuple(weights.shape)}")
+    return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
+
+
+def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
+    """Return ``given`` as a list of ``count`` labels, or if it is None the default labels ``stem`` + 0, 1, 2, …."""
+    if given is not None and len(given) != count:
+        raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
+    return [f"{stem}{i}" for i in range(count)] if given is None else list(given)
+
+
+def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
+    """Return numbers of rows and columns for a grid of ``count`` panels with at most ``most_columns`` in a row."""
+    if most_columns < 1:
+        raise ValueError(f"columns must be at least 1, got {most_columns}")
+    rows = -(-count // most_columns)
+    return rows, -(-count // rows)
+
+
+def draw_numbers(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    cell: float,
+    numbers: Tensor,
+    title: str,
+    *,
+    masked: Tensor | None = None,
+    are_weights: bool = False,
+    colour: str = "soft",
+) -> None:
+    """Draw a matrix on ``canvas`` under a title, as cells with the numbers written in them, masked cells hatched."""
+    canvas.text(x, y - 6, title, size=10, anchor="ls", colour=colour)
+    digits = next((n for n in (2, 1) if widest(numbers, n) <= cell - 4), 0)
+    for row, cells in enumerate(numbers.tolist()):
+        for column, value in enumerate(cells):
+            is_masked, text = masked is not None and bool(masked[row, column]), signed(value, digits)
+            place = x + cell * column, y + cell * row
+            _write(canvas, *place, cell, value, text, is_weight=are_weights, is_masked=is_masked)
+
+
+def widest(numbers: Tensor, digits: int) -> float:
+    """Return the width in pixels of the longest of ``numbers`` when written with ``digits`` decimals."""
+    return max((font(44).getlength(signed(value, digits)) / 4 for value in numbers.flatten().tolist()), default=0)
+
+
+def _write(
+    canvas: Canvas, x: float, y: float, cell: float, value: float, text: str, *, is_weight: bool, is_masked: bool
+) -> None:
+    """A cell with its number, hatched where its key is masked."""
+    fill = weight_colours(np.nan_to_num(value)) if is_weight else None
+    canvas.box(x, y, cell - 2, cell - 2, fill="card" if fill is None else tuple(fill), radius=3)
+    dark = fill is not None and is_dark(fill)
+    if is_masked:
+        for share in (0.5, 1.0):
+            line = [(x, y + share * (cell - 2)), (x + share * (cell - 2), y)]
+            canvas.line(line, colour="edge" if dark else "soft", thickness=0.5)
+    canvas.text(x + cell / 2 - 1, y + cell / 2 - 1, text, size=11, anchor="mm", colour="white" if dark else "black")

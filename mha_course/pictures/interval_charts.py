@@ -1,0 +1,102 @@
+"""Charts of figures with their intervals, beside what chance gives: a ranking, and curves."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from mha_course.language import listed, tr
+from mha_course.pictures.charts import LINES, check_curves, empty_figure, finish_axes, styled
+from mha_course.pictures.picture import Picture
+
+Interval = tuple[float, float, float]  # mean, lower end, upper end
+
+
+def ranking_chart(
+    rows: Mapping[str, Interval],
+    chance: tuple[float, float],
+    *,
+    x_label: str,
+    x_range: tuple[float, float] | None = None,
+    chance_label: str = "random",
+    caption: str | None = None,
+) -> Picture:
+    """Draw means with their intervals as rows of a chart, and the range of a random baseline as a grey band.
+
+    Args:
+        rows: name → mean, lower and upper end; drawn in this order from the top.
+        chance: the ends of the band.
+        x_label: what is measured, with its unit.
+        x_range: ends of the axis, for charts that are compared; left out, those of the rows.
+
+    Raises:
+        ValueError: there is no row, or a mean lies outside of its interval.
+    """
+    if not rows:
+        raise ValueError("rows must hold at least one row, got none")
+    for name, (mean, low, high) in rows.items():
+        if not low <= mean <= high:
+            raise ValueError(f"rows: the mean of {name!r} must lie in its interval, got {mean} and {low} to {high}")
+    figure = empty_figure(0.27 * len(rows) + 0.9)
+    panel = figure.subplots()
+    panel.axvspan(*chance, facecolor="0.88", edgecolor="0.6")
+    top = panel.get_xaxis_transform()  # where 1 is the upper end of the chart
+    panel.text(sum(chance) / 2, 1, chance_label, transform=top, ha="center", va="bottom", fontsize=9)
+    colour, _ = LINES[0]
+    for place, (mean, low, high) in enumerate(rows.values()):
+        panel.plot([low, high], [place, place], color=colour, linewidth=2)
+        panel.plot([mean], [place], "o", color=colour, markersize=5)
+    panel.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xlabel(x_label)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.grid(axis="y", color="0.93")
+    panel.set_axisbelow(True)
+    panel.set_xlim(x_range)
+    reading = "; ".join("{} {:.2f} ({:.2f} to {:.2f})".format(name, *row) for name, row in rows.items())
+    band = f"{chance_label} {chance[0]:.2f} to {chance[1]:.2f}"
+    return Picture(figure, f"{x_label}, with intervals", f"{reading}; {band}.", caption)
+
+
+def curves_and_chance(
+    x: Sequence[float],
+    curves: Mapping[str, Tensor],
+    errors: Mapping[str, Tensor] | None,
+    chance: tuple[Sequence[float], Tensor, Tensor],
+    *,
+    x_label: str,
+    y_label: str,
+    caption: str | None = None,
+) -> Picture:
+    """Draw curves, optionally with error bars, and a grey band for the range of a random baseline.
+
+    Args:
+        x: where the curves are known.
+        curves, errors: name → one value for each x, and half the length of its interval; at most four. Errors that
+            were not measured are None.
+        chance: where the band is known, its lower and its upper end there.
+
+    Raises:
+        ValueError: lengths do not match, or there are more than four curves.
+    """
+    for name, curve in curves.items():
+        bars = {f"the error of {name}": errors[name]} if errors else {}
+        check_curves("x", curve.new_tensor(list(x)), {name: curve, **bars})
+    places, low, high = chance
+    figure = empty_figure(3.6)
+    panel = figure.subplots()
+    random = tr("random orders")
+    panel.fill_between(places, low.tolist(), high.tolist(), facecolor="0.88", edgecolor="0.6", label=random)
+    for name, curve, colour, style in styled(curves):
+        lengths = errors[name].tolist() if errors else None
+        panel.errorbar(
+            list(x), curve.tolist(), lengths, color=colour, linestyle=style, linewidth=2, capsize=3, marker=".",
+            label=name,
+        )  # fmt: skip
+    panel.set_xticks(list(x))
+    finish_axes(panel, x_label, y_label)
+    ends = {name: f" ± {errors[name][-1]:.2f}" if errors else "" for name in curves}
+    last = listed((f"{name} {curve[-1]:.2f}{ends[name]}" for name, curve in curves.items()), "; ")
+    words = {"x": x[-1], "curves": last, "low": f"{low[-1]:.2f}", "high": f"{high[-1]:.2f}"}
+    reading = tr("At {x}: {curves}; random orders {low} to {high}.", **words)
+    words = {"y": y_label, "x": x_label, "curves": listed(curves)}
+    return Picture(figure, tr("{y} by {x}: {curves}, and random orders", **words), reading, caption)

@@ -1,0 +1,220 @@
+"""One trained layer, live: its own projections, split into more or fewer heads."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import traitlets
+from torch import Tensor
+
+from mha_course.language import Said, english, sentences, tr
+from mha_course.models.shipped import shipped_model
+from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, grid_shape, labels, masked_keys, room_for
+from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
+from mha_course.pictures.picture import Canvas, signed
+from mha_course.pictures.token_words import token_words
+from mha_course.rounding import first_largest, rounded
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.models.tasks import find_task
+from mha_lib.models.transformer import Encoder
+
+MOST_HEADS = 25
+NAMES = "query_names", "key_names"
+
+
+class LayerExplorer(LivePicture):
+    """Show the attention maps of a layer in a widget, with sliders for ``num_heads`` and ``valid_lens``.
+
+    With another number of heads the layer's projections are split anew, and not trained anew.
+
+    Args:
+        layer: its W_q and W_k are used; it is left as it is.
+        queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
+        query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
+        first: first values of the attributes.
+
+    Attributes:
+        num_heads: one of the divisors of the layer's size, up to 25.
+        valid_lens: how many keys count, for each example; a tensor will do, it reads as a list.
+        example, head, cell: the sequence that is shown, and what of it in large; cells are counted row by row.
+            Left out, head and cell are where one head's weight exceeds most that of all others.
+
+    Raises:
+        ValueError: queries or keys have a shape that does not fit, or there are not as many names as tokens.
+    """
+
+    module = "layer_explorer"
+
+    num_heads, valid_lens = choice(traitlets.Int()), choice(traitlets.Any())
+    example = Place(lambda self: len(self.tensors[0]))
+    head = Place(lambda self: self.num_heads)
+    cell = Place(lambda self: self.tensors[0].shape[1] * self.tensors[1].shape[1])
+
+    def __init__(
+        self,
+        layer: MultiHeadAttention,
+        queries: Tensor,
+        keys: Tensor,
+        *,
+        query_names: Sequence[Sequence[str]] | None = None,
+        key_names: Sequence[Sequence[str]] | None = None,
+        **first: Any,
+    ):
+        for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
+            if X.dim() != 3 or X.shape[-1] != projection.in_features or not X.numel():
+                size = projection.in_features
+                raise ValueError(f"{name} must have shape (batch, tokens, {size}), got {tuple(X.shape)}")
+        if len(queries) != len(keys):
+            raise ValueError(f"queries and keys must have one batch size, got {len(queries)} and {len(keys)}")
+        self.layer, self.tensors = layer, (queries.detach(), keys.detach())
+        tensors = {"W_q": layer.W_q.weight, "W_k": layer.W_k.weight, "queries": queries, "keys": keys}
+        biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
+        self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
+        most = min(self.num_hiddens, MOST_HEADS)
+        self.divisors = [heads for heads in range(1, most + 1) if self.num_hiddens % heads == 0]
+        data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
+            "num_hiddens": self.num_hiddens,
+            "divisors": self.divisors,
+            "trained": layer.num_heads,
+            "sizes": [len(queries), queries.shape[1], num_keys],
+            "query_names": names_of("query_names", query_names, queries),
+            "key_names": names_of("key_names", key_names, keys),
+        }
+        first = {"num_heads": layer.num_heads, "valid_lens": [num_keys] * len(keys), **first}
+        super().__init__(tr("Heads of one layer"), data, **first)
+        if not {"head", "cell"} & set(first):
+            self.head, self.cell = self._standing_out()
+
+    @classmethod
+    def of_lookups(cls, **first: Any) -> "LayerExplorer":
+        """Layer 0 of the model of the look-ups that ships, on two held-out sequences, the second with 8 valid keys."""
+        model, batch = cast(Encoder, shipped_model("lookups")), find_task("lookups").held_out
+        pairs = [token_words(find_task("lookups"), batch, example)[0] for example in range(2)]
+        names = dict(zip(("query_names", "key_names"), zip(*pairs, strict=True), strict=True))
+        with torch.no_grad():
+            X = model.embedding(batch.inputs[:2])
+        return cls(
+            model.attentions[0],
+            X,
+            X,
+            **names,
+            **{"valid_lens": [12, 8], "example": 1, "head": min(5, first.get("num_heads", 6) - 1), "cell": 51, **first},
+        )
+
+    @traitlets.validate("num_heads")
+    def _validate_num_heads(self, proposal):
+        if proposal["value"] not in self.divisors:
+            refuse("num_heads", f"one of {self.divisors}, which divide {self.num_hiddens}", proposal["value"])
+        return proposal["value"]
+
+    @traitlets.validate("valid_lens")
+    def _validate_valid_lens(self, proposal):
+        batch, num_keys = self.tensors[1].shape[:2]
+        return checked_lengths(proposal["value"], batch, num_keys, f"{batch} whole numbers from 0 to {num_keys}")
+
+    @traitlets.observe("num_heads")
+    def _stay_among_the_heads(self, change):
+        self.head = min(self.head, change["new"] - 1)
+
+    def _standing_out(self) -> tuple[int, int]:
+        """Find the head and the cell whose weight exceeds most that of every other head."""
+        with torch.random.fork_rng(devices=()):  # the layer that computes them is made of random numbers at first
+            weights = torch.from_numpy(rounded(self.weights()[self.example].flatten(1), 4))
+        lead = weights.sort(dim=0, descending=True).values
+        cell = first_largest(lead[0] - lead[1] if len(lead) > 1 else lead[0])
+        return first_largest(weights[:, cell]), cell
+
+    def weights(self) -> Tensor:
+        """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
+        queries, keys = self.tensors
+        layer = MultiHeadAttention(
+            self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None,
+            query_size=queries.shape[-1], key_size=keys.shape[-1], value_size=keys.shape[-1],
+        )  # fmt: skip
+        layer.W_q, layer.W_k = self.layer.W_q, self.layer.W_k
+        with torch.no_grad():
+            layer(queries, keys, keys, torch.tensor(self.valid_lens))
+        return layer.attention_weights
+
+    def draw(self) -> tuple[Canvas, str, str]:
+        """Draw the maps of all heads on the chosen sequence."""
+        weights, length = self.weights()[self.example], self.valid_lens[self.example]
+        num_heads, num_queries, num_keys = weights.shape
+        masks = [masked_keys(torch.tensor(length), num_queries, num_keys)] * num_heads
+        names = self.data["query_names"][self.example], self.data["key_names"][self.example]
+        columns, side = fitting(num_heads, num_queries, num_keys, beside(names[0]))
+        titles = [tr("head {head}", head=head) for head in range(num_heads)]
+        canvas = draw_maps(list(weights), titles, columns, side, masks, names)
+        query, key = divmod(self.cell, num_keys)
+        for (x, y), (cell, _) in canvas.maps.items():
+            canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
+        largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
+        words = {
+            "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
+            "size": self.num_hiddens // num_heads,
+            "example": self.example,
+            "valid": length,
+        }
+        state = (
+            tr("{heads} of {size} features; sequence {example} has 1 valid key.", **words)
+            if length == 1
+            else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
+        )
+        most = tr("Largest weight of each head: {weights}.", weights=largest)
+        claim = sentences([tr("{sentence}.", sentence=self._claim(weights)), self._beside(weights)])
+        caption = sentences([claim, tr("This cell is framed in every head.")])
+        return canvas, sentences([claim, state, most, tr("Hatched keys are masked.")]), caption
+
+    def _claim(self, weights: Tensor) -> str:
+        """The live picture's headline: how much of the query's weight the head gives to the key of the chosen cell."""
+        at, length = divmod(self.cell, weights.shape[2]), self.valid_lens[self.example]
+        names = [self.data[which][self.example][place] for which, place in zip(NAMES, at, strict=True)]
+        query, key = (
+            f"{letter}{name}" if name == str(place) else f"“{name}”"
+            for letter, name, place in zip("qk", names, at, strict=True)
+        )
+        if not length:
+            return without_stars(tr("With no valid key, every weight of every head is *0*"))
+        if at[1] >= length:
+            return without_stars(tr("*No head* attends to {key}: it is masked", key=key))
+        told = {"head": self.head, "query": query, "key": key, "share": signed(100 * weights[self.head][at].item(), 0)}
+        return without_stars(tr("Head {head}: {query} attends to {key} with *{share} %* of its weight", **told))
+
+    def _beside(self, weights: Tensor) -> str:
+        """What the other heads give to the same key; empty where that says nothing."""
+        at, others = divmod(self.cell, weights.shape[2]), len(weights) - 1
+        if not others or at[1] >= self.valid_lens[self.example]:
+            return ""
+        most = weights[[h for h in range(len(weights)) if h != self.head], at[0], at[1]].max()
+        told = {"others": others, "share": signed(100 * most.item(), 0)}
+        if others == 1:
+            return tr("In the other head: {share} %.", **told)
+        return tr("In the {others} other heads: at most {share} %.", **told)
+
+
+def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:
+    """Return how many maps stand in a row, and their longer side, so that they fit a page and their names each other.
+
+    ``left`` is the room of the queries' names, in pixels.
+    """
+    most = max(num_queries, num_keys)
+    side = max(130, 11 * min(most, MOST_LABELS))
+    wide = next((columns for columns in range(6, 1, -1) if room_for(columns, left) >= side * num_keys / most), 1)
+    _, columns = grid_shape(num_heads, wide)
+    return columns, min(side, room_for(columns, left) * most / num_keys)
+
+
+def without_stars(message: str) -> str:
+    """Return a message without the stars around what the page writes in bold."""
+    return Said(message.replace("*", ""), english(message).replace("*", ""))
+
+
+def names_of(what: str, names: Sequence[Sequence[str]] | None, X: Tensor) -> list[list[str]]:
+    """Check the token names of each sequence in X and return them; if None, return the tokens' positions as names.
+
+    Raises:
+        ValueError: there is not one list for each sequence, or not one name for each token.
+    """
+    batch, tokens = X.shape[:2]
+    given = labels(what, names or [None] * batch, batch)
+    return [[str(name) for name in labels(what, own, tokens)] for own in given]

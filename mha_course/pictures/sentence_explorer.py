@@ -1,0 +1,131 @@
+"""A real sentence and real heads, live: choose a word and see where every head of MiniLM looks from there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import traitlets
+
+from mha_course.language import listed, tr
+from mha_course.language import sentences as as_text
+from mha_course.models.pretrained import NAMED_HEADS, PACKAGE, MiniLM, SentenceMaps, kept_maps, minilm
+from mha_course.pictures.heat_maps import draw_words
+from mha_course.pictures.live import LivePicture, OwnText, Place, pack_uint8
+from mha_course.pictures.picture import Canvas, signed
+from mha_course.rounding import first_largest
+
+MOST_TOKENS = 40  # what a page shows without growing too long
+
+
+class SentenceExplorer(LivePicture):
+    """Show in a widget the attention weights of a chosen word of a sentence in all heads of a model.
+
+    For learners who want to meet heads that do something one can name, before any formula. Where MiniLM is installed,
+    the page asks for sentences of the reader's own.
+
+    Args:
+        sentences: where every head looks in each of them, as ``MiniLM.maps`` gives it, or heads made by hand; left out,
+            the twelve sentences that ship with the library.
+        named: names of heads by (layer, head), from 0.
+        model: from ``minilm()``; left out, the installed one is loaded when the page first asks.
+        title: what is seen, for screen readers; left out, the heads of a sentence model.
+        first: first values of the attributes.
+
+    Attributes:
+        example: which of the sentences is shown, where ``text`` is empty.
+        text: a sentence of one's own, at most 40 tokens with [CLS] and [SEP].
+        query: the word that looks, counted from 0 with [CLS].
+        layer, head: the head whose weights colour the words.
+
+    Raises:
+        ValueError: there is no sentence, or the models of two sentences have other numbers of layers or heads.
+    """
+
+    module = "sentence_explorer"
+
+    example = Place(lambda self: len(self.maps))
+    text = OwnText()
+    query = Place(lambda self: len(self.shown().tokens))
+    layer = Place(lambda self: self.maps[0].weights.shape[0])
+    head = Place(lambda self: self.maps[0].weights.shape[1])
+
+    def __init__(
+        self,
+        sentences: Sequence[SentenceMaps] | None = None,
+        *,
+        named: Mapping[tuple[int, int], str] = NAMED_HEADS,
+        model: MiniLM | None = None,
+        title: str | None = None,
+        **first: Any,
+    ):
+        self.maps, self.named = list(kept_maps() if sentences is None else sentences), dict(named)
+        shapes = {tuple(one.weights.shape[:2]) for one in self.maps}
+        if len(shapes) != 1:
+            raise ValueError(f"sentences must be of one model, with as many layers and heads, got {sorted(shapes)}")
+        ((layers, heads),) = shapes
+        self._model, self._own = model, dict[str, SentenceMaps]()
+        data = {
+            **packed(self.maps),
+            "named": [{"layer": layer, "head": head, "name": tr(name)} for (layer, head), name in named.items()],
+            "layers": layers,
+            "heads": heads,
+            "can_ask": sentences is None and (model is not None or PACKAGE.is_there()),
+        }
+        super().__init__(title or tr("Where the heads of a sentence model look"), data, **first)
+
+    @traitlets.observe("example", "text")
+    def _stay_among_the_words(self, _change: Any) -> None:
+        self.query = min(self.query, len(self.shown().tokens) - 1)
+
+    def shown(self) -> SentenceMaps:
+        """Return the sentence that is shown."""
+        return self._own[self.text] if self.text else self.maps[self.example]
+
+    def read(self, text: str) -> SentenceMaps:
+        """Return where the heads of MiniLM look in a sentence, in 255ths as the kept ones are; it is remembered."""
+        if text not in self._own:
+            self._model = self._model or minilm()
+            one = self._model.maps(text)
+            if not 3 <= len(one.tokens) <= MOST_TOKENS:
+                got = f"{len(one.tokens) - 2} between [CLS] and [SEP]"
+                raise ValueError(f"text must have from 1 to {MOST_TOKENS - 2} tokens, got {got}")
+            in_255ths = (255 * one.weights).round() / 255  # as they travel: page and still picture tell the same
+            self._own[text] = replace(one, weights=in_255ths)
+        return self._own[text]
+
+    def reply(self, question: dict[str, Any], share: Callable[[float], None]) -> dict[str, Any]:
+        """Return where the heads look in ``text``."""
+        found = packed([self.read(question["text"])])
+        return {**found.pop("sentences")[0], **found}
+
+    def page_data(self) -> dict[str, Any]:
+        """As for every picture, and a sentence of one's own."""
+        state = super().page_data()
+        if self.text:
+            state["state"]["data"] = self.data | packed([*self.maps, self.shown()])
+        return state
+
+    def draw(self) -> tuple[Canvas, str, str]:
+        one = self.shown()
+        weights, name = one.weights[:, :, self.query], self.named.get((self.layer, self.head))
+        own = weights[self.layer, self.head]
+        most, head = first_largest(own), tr("Layer {layer}, head {head}", layer=self.layer, head=self.head)
+        looks = f"“{one.tokens[self.query]}” → “{one.tokens[most]}” ({signed(own[most].item())})"
+        titles = looks, listed([head, tr(name)], ": ") if name else head
+        canvas = draw_words(one.tokens, weights, self.query, (self.layer, self.head), titles)
+        shown = ", ".join(f"{word} {signed(weight)}" for word, weight in zip(one.tokens, own.tolist(), strict=True))
+        alt = [
+            f"{one.sentence}.",
+            tr("{sentence}.", sentence=listed([head, looks])),
+            tr("All weights: {weights}.", weights=shown),
+        ]
+        hint = tr("Darker is more weight; below, all heads from the same word.")
+        return canvas, as_text(alt), as_text([tr("{sentence}.", sentence=listed([head, looks], ": ")), hint])
+
+
+def packed(maps: Sequence[SentenceMaps]) -> dict[str, Any]:
+    """Pack sentences with their attention weights into a dictionary of bytes and tokens that the widget reads."""
+    return {
+        "weights": b"".join(pack_uint8(one.weights) for one in maps),
+        "sentences": [{"text": one.sentence, "tokens": list(one.tokens)} for one in maps],
+    }

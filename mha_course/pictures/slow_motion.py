@@ -1,0 +1,103 @@
+"""One number in slow motion, live: q · k, ÷ √d, mask, softmax, × v, each number beside what it is made of."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.pictures.heat_maps import TITLE, draw_numbers
+from mha_course.pictures.live import LivePicture, Numbers, Place
+from mha_course.pictures.picture import Canvas, signed
+from mha_lib.attention import DotProductAttention
+
+MOST = 6
+CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between tables, and before the keys' names
+QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
+KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.0, -0.5, 0.5, 1.0]]
+VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
+
+
+class DotProductStepper(LivePicture):
+    """Show scaled dot-product attention for one query step by step in a widget, with every number.
+
+    For learners who want to follow the formula once by hand.
+
+    Args:
+        queries, keys, values: (num_queries, d), (num_keys, d) and (num_keys, value_size), each size at most 6; left
+            out, three queries and four keys of four numbers.
+        first: first values of the attributes.
+
+    Attributes:
+        numbers: "queries", "keys" and "values", as lists; they can be changed, and their shapes stay.
+        query: whose row is computed.
+        valid_len: how many keys count.
+        step: 0 to 4, for q · k, ÷ √d, mask, softmax and × v.
+
+    Raises:
+        ValueError: the shapes do not fit together.
+    """
+
+    module = "slow_motion"
+
+    numbers = Numbers()
+    query = Place(lambda self: len(self.numbers["queries"]))
+    valid_len = Place(lambda self: len(self.numbers["keys"]) + 1)
+    step = Place(lambda _: 5)
+
+    def __init__(
+        self, queries: Tensor | None = None, keys: Tensor | None = None, values: Tensor | None = None, **first: Any
+    ):
+        given = zip((queries, keys, values), (QUERIES, KEYS, VALUES), strict=True)
+        Q, K, V = (torch.tensor(own) if X is None else X.detach().float() for X, own in given)
+        fits = all(X.dim() == 2 and X.numel() for X in (Q, K, V)) and Q.shape[1] == K.shape[1] and len(K) == len(V)
+        if not fits or max(*Q.shape, *K.shape, *V.shape) > MOST:
+            raise ValueError(
+                f"queries, keys and values must have shapes (n, d), (m, d) and (m, v), each size at most {MOST}, "
+                f"got {tuple(Q.shape)}, {tuple(K.shape)} and {tuple(V.shape)}"
+            )
+        numbers = {"queries": Q, "keys": K, "values": V}
+        self.shapes = {name: tuple(X.shape) for name, X in numbers.items()}
+        super().__init__(
+            "Attention in slow motion", {}, **{"numbers": numbers, "valid_len": len(K), "step": 3, **first}
+        )
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values as they are now."""
+        queries, keys, values = (torch.tensor(self.numbers[name]) for name in self.shapes)
+        return queries, keys, values
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """What torch makes of the present state: the query's weights (num_keys,) and its output (value_size,)."""
+        queries, keys, values = (X[None] for X in self.tensors)
+        attention = DotProductAttention()
+        output = attention(queries[:, self.query : self.query + 1], keys, values, torch.tensor([self.valid_len]))
+        return attention.attention_weights[0, 0], output[0, 0]
+
+    def draw(self) -> tuple[Canvas, str, str]:
+        (queries, keys, values), (weights, output) = self.tensors, self.result()
+        query, (size, width), n = queries[self.query], (keys.shape[1], values.shape[1]), len(keys)
+        scores, hatched = (keys @ query)[:, None], torch.arange(n)[:, None] >= self.valid_len
+        scaled, root = scores / size**0.5, f"÷ √{size}"
+        steps = {"q · k": scores, root: scaled, "mask": scaled.masked_fill(hatched, -torch.inf)}
+        low, at_values = 2 * TITLE + CELL, LEFT + size * CELL + 5 * GAP + 4 * CELL
+        canvas = Canvas(at_values + width * CELL, low + n * CELL + TITLE + CELL)
+        draw_numbers(canvas, LEFT, TITLE, CELL, query[None], f"query {self.query}", colour="query")
+        draw_numbers(canvas, LEFT, low, CELL, keys, "keys", colour="key")
+        for i in range(n):
+            canvas.text(LEFT - 6, low + (i + 0.5) * CELL, f"k{i}", size=10, anchor="rm", colour="key")
+        x = LEFT + size * CELL + GAP
+        for name, numbers in steps.items():
+            draw_numbers(canvas, x, low, CELL, numbers, name, masked=hatched if name == "mask" else None)
+            x += CELL + GAP
+        draw_numbers(canvas, x, low, CELL, weights[:, None], "softmax", masked=hatched, are_weights=True)
+        draw_numbers(canvas, at_values, low, CELL, values, "values", colour="value")
+        draw_numbers(canvas, at_values, low + n * CELL + TITLE, CELL, output[None], "output", colour="value")
+        shown = _row(weights)
+        state = f"Query {self.query}, {self.valid_len} of {n} keys count"
+        caption = f"The output, {_row(output)}, is the values' average by weight."
+        return canvas, f"{state}: weights {shown}; output {_row(output)}.", caption
+
+
+def _row(numbers: Tensor) -> str:
+    return ", ".join(map(signed, numbers.tolist()))

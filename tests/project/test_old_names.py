@@ -1,0 +1,168 @@
+"""A notebook saved when all was in mha_lib still runs: old imports lead to mha_course, with one warning.
+
+Each script is a process of its own, since a warning comes once and an import is kept.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mha_lib import old_names
+
+ROOT = Path(__file__).resolve().parents[2]
+# What the notebooks imported in version 0.2.0, a line of each kind.
+SAVED = """
+import mha_lib.exercises
+import mha_lib.pictures
+import mha_lib.museum
+import mha_lib.checking
+from mha_lib import MultiHeadAttention, exercises, heads, language, masked_softmax, merge_heads, models, pictures
+from mha_lib.attention import ScoredAttention, causal, converters, rule_matrix, shape_trace
+from mha_lib.attention.converters import as_torch, from_torch
+from mha_lib.exercises.setup_check import check_setup
+from mha_lib.heads import load_results
+from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
+from mha_lib.heads.interactions import frozen_downstream_costs
+from mha_lib.heads.kept_results import LanguageModelResults, SmallModelResults
+from mha_lib.models import find_task, finetune, shipped_model, with_layer
+from mha_lib.models import induction, positional, pretrained
+from mha_lib.models import load_transformers, smollm2_of_transformers
+from mha_lib.models import right_words, shipped_recurrent, torch_decoder_layer, train_neighbours, train_one_head
+from mha_lib.models.pretrained import SentenceMaps
+from mha_lib.models.transformer import TokenEmbedding
+from mha_lib.museum import bugs, decoding_layer, decoding_tests, edge_cases, editable_layer, layer_tests
+"""
+SAME = """
+import mha_course.exercises.whole_layer, mha_course.heads.seeds, mha_course.models.smollm2
+assert mha_lib.exercises is mha_course.exercises and pictures is mha_course.pictures and language is mha_course.language
+assert mha_lib.museum is mha_course.museum and mha_lib.checking is mha_course.checking
+assert heads.plant_heads is mha_course.heads.plant_heads and heads.sweep is mha_course.heads.seeds.sweep
+assert models.trained is mha_course.models.trained and shipped_model is mha_course.models.shipped_model
+import mha_lib.exercises.whole_layer, mha_lib.models.smollm2
+assert mha_lib.exercises.whole_layer is mha_course.exercises.whole_layer
+assert mha_lib.models.smollm2 is mha_course.models.smollm2
+"""
+
+
+def run(script, **env):
+    """What a script prints, and what it says on stderr."""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | env, capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_every_import_of_a_saved_notebook_runs_with_one_warning():
+    out, err = run(f"{SAVED}{SAME}\nprint('done')")
+    assert out == "done\n"
+    [told] = [line for line in err.splitlines() if "Warning" in line]
+    assert told.startswith("<string>:2: FutureWarning: mha_lib.exercises has moved: write `from mha_course import")
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("from mha_lib import pictures", "from mha_course import pictures"),
+        ("from mha_lib.models import shipped_model", "from mha_course.models import shipped_model"),
+        ("import mha_lib.models.training", "from mha_course.models import training"),
+        ("from mha_lib import heads; heads.load_results('births')", "from mha_course.heads import load_results"),
+        ("from mha_lib.museum.layer_check import check_layer", "from mha_course import museum"),
+    ],
+)
+def test_the_warning_names_the_new_import_at_the_line_of_the_old_one(old, new):
+    _, err = run(f"import torch\n\n{old}")
+    assert err.startswith("<string>:3: FutureWarning: ") and f"write `{new}`" in err and err.count("Warning") == 1
+
+
+def test_what_did_not_move_gives_no_warning_and_loads_nothing_of_the_course():
+    script = """
+import sys
+from mha_lib import MultiHeadAttention, heads
+from mha_lib.models import find_task
+heads.leave_one_out, heads.of, find_task("lookups")
+print(hasattr(heads, "no_such_name"), [name for name in sys.modules if name.startswith("mha_course")])
+"""
+    assert run(script) == ("False []\n", "")
+
+
+@pytest.fixture
+def without_course(tmp_path):
+    """What a script begins with where mha_lib is installed, and mha_course is not."""
+    (tmp_path / "mha_lib").symlink_to(ROOT / "mha_lib")
+    have_it = "pathlib.Path(folder or '.', 'mha_course').exists()"
+    return f"import pathlib, sys; sys.path = [{str(tmp_path)!r}, *(folder for folder in sys.path if not {have_it})]\n"
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("from mha_lib import exercises", "from mha_course import exercises"),
+        ("import mha_lib.pictures", "from mha_course import pictures"),
+        ("from mha_lib.models import trained", "from mha_course.models import trained"),
+        ("from mha_lib.heads.seeds import sweep", "from mha_course.heads import seeds"),
+    ],
+)
+def test_without_the_course_the_error_names_the_new_import_and_the_command(without_course, old, new):
+    _, err = run(f"{without_course}import mha_lib\n{old}")
+    last = err.splitlines()[-1]
+    assert last.startswith("ImportError: mha_lib.") and f"`{new}`" in last and "`pip install mha-course`" in last
+
+
+def test_without_the_course_the_library_works(without_course):
+    script = "from mha_lib import MultiHeadAttention, heads\nprint(heads.of.__name__, hasattr(heads, 'no_such_name'))"
+    assert run(without_course + script) == ("of False\n", "")
+
+
+def test_all_that_is_said_to_have_moved_is_there():
+    script = "\n".join(f"from mha_course.{room} import {', '.join(names)}" for room, names in old_names.GONE.items())
+    assert run(script) == ("", "")
+
+
+@pytest.mark.slow
+def test_what_a_learner_has_predicted_solved_and_written_is_found_by_old_names_and_new(tmp_path):
+    kept = {
+        "first guess": {"text": "one head is enough"},
+        "transpose_qkv": {"tries": 3, "solved": True},
+        "the layer of notebook 00": {"text": LAYER},
+    }
+    path = tmp_path / ".cache" / "mha_lib" / "progress.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    for package in ("mha_lib", "mha_course"):
+        script = f"""
+from {package} import exercises
+from {package}.checking import kept_work
+print(exercises.my_layer().__doc__, kept_work.kept()["transpose_qkv"], kept_work.kept()["first guess"]["text"])
+"""
+        out, _ = run(script, HOME=str(tmp_path), MHA_PROGRESS="", MHA_SOLUTIONS="")
+        assert out == "Mine. {'tries': 3, 'solved': True} one head is enough\n"
+
+
+LAYER = '''class Mine(nn.Module):
+    """Mine."""
+
+    def __init__(self, num_hiddens, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout = nn.Dropout(dropout)
+        self.W_q = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_k = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_v = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)
+
+    def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
+        Q, K, V = (
+            W(X).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+        )
+        scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+        self.attention_weights = masked_softmax(scores, valid_lens)
+        heads = self.dropout(self.attention_weights) @ V
+        if head_mask is not None:
+            heads = heads * head_mask[..., None, None]
+        return self.W_o(heads.transpose(1, 2).flatten(start_dim=2))
+'''
