@@ -130,7 +130,7 @@ class SmolLM2(Encoder):
         blocks = {f"layer {number}": cast(Block, RotaryBlock()) for number in range(NUM_LAYERS)}
         Transformer.__init__(self, blocks, NUM_HIDDENS, VOCAB_SIZE)
         # Not drawn at random: on the meta device torch would first import its compiler, for a second.
-        self.embedding = nn.Embedding.from_pretrained(torch.empty(VOCAB_SIZE, NUM_HIDDENS), freeze=False)
+        self.embedding: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(VOCAB_SIZE, NUM_HIDDENS), freeze=False)
         self.output = nn.Sequential(
             nn.RMSNorm(NUM_HIDDENS, eps=EPSILON), nn.Linear(NUM_HIDDENS, VOCAB_SIZE, bias=False)
         )

@@ -9,7 +9,7 @@ A plan says which heads stay: ``{"layer 0": [0, 3], "layer 1": []}``. Blocks tha
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +66,10 @@ class HeadlessAttention(nn.Module):
         return self._weights
 
 
-def prune(model: Transformer, plan: Plan, means: Sequence[Tensor] | None = None) -> Transformer:
+AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
+
+
+def prune(model: AnyTransformer, plan: Plan, means: Sequence[Tensor] | None = None) -> AnyTransformer:
     """Return a copy of the model that keeps only the heads in ``plan``, a dictionary of head numbers by block name.
 
     The heads that stay keep their order.
