@@ -283,7 +283,7 @@ def by_confidence(model: SmolLM2) -> dict:
     ``on position 0``: each head's mean weight there; ``spearman``: how confidence over all keys agrees with it.
     """
     batch, test = seen(model), judged(model)
-    found = {"zeros": {}, "means": {}}
+    found: dict[str, dict] = {"zeros": {}, "means": {}}
     by_name = {"all keys": (), "without position 0": (0,)}
     orders = {name: heads.confidence(model, batch, TASK, leave_out) for name, leave_out in by_name.items()}
     on_first = torch.stack([weights[..., 0].mean(dim=(0, 2)) for weights in model.attention_weights])
@@ -316,7 +316,8 @@ def speed(model: SmolLM2) -> dict:
         found[str(cut)] = {
             "pruned": torch.tensor(ratios)[:, 0].median(),
             "masked": torch.tensor(ratios)[:, 1].median(),
-            "numbers": sum(each.numel() for each in pruned.parameters()) - pruned.embedding.weight.numel(),
+            "numbers": sum(each.numel() for each in pruned.parameters())
+            - pruned.get_parameter("embedding.weight").numel(),
             "pruned against masked": change,
         }
     return found

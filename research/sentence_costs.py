@@ -102,7 +102,12 @@ def shares_of_markers(model: MiniLM, sentences: Sequence[str]) -> dict[str, list
     found: dict[str, list[Tensor]] = {"weight": [], "length": []}
     for sentence in sentences:
         values: list[Tensor] = []
-        with values_changed(model, lambda V, values=values: values.append(V[0]) or V):
+
+        def keep(V: Tensor, values: list[Tensor] = values) -> Tensor:
+            values.append(V[0])
+            return V
+
+        with values_changed(model, keep):
             vectors(model, [sentence])
         weight, length = [], []
         for attention, V in zip(model.attentions, values, strict=True):
