@@ -43,6 +43,7 @@ from mha_lib import heads
 from mha_lib.heads.ablation import eval_mode
 from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_lib.models.tasks import Batch
+from mha_lib.models.transformer import Transformer
 from research import real_cuts as cuts
 from research.kept import kept_file, rounded, write_compact
 from research.next_word import five_others
@@ -326,16 +327,16 @@ def speed(model: SmolLM2) -> dict:
     return found
 
 
-def num_parameters(model: SmolLM2) -> int:
+def num_parameters(model: Transformer) -> int:
     """How many numbers the model has; the table of tokens, which embeds and predicts, once."""
-    return sum(each.numel() for each in model.parameters()) - model.embedding.weight.numel()
+    return sum(each.numel() for each in model.parameters()) - model.get_parameter("embedding.weight").numel()
 
 
-def num_products(model: SmolLM2, num_tokens: int) -> int:
+def num_products(model: Transformer, num_tokens: int) -> int:
     """Multiplications for each token of a row: one for each number of each matrix, and those with keys and values."""
-    in_matrices = sum(each.numel() for each in model.parameters() if each.dim() == 2) - model.embedding.weight.numel()
+    matrices = (each for name, each in model.named_parameters() if each.dim() == 2 and name != "embedding.weight")
     num_features = sum(layer.num_heads * layer.head_size for layer in model.attentions if layer.num_heads)
-    return in_matrices + 2 * num_tokens * num_features
+    return sum(each.numel() for each in matrices) + 2 * num_tokens * num_features
 
 
 PARTS: dict[str, Callable[[SmolLM2], dict]] = {

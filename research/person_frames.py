@@ -55,8 +55,7 @@ def right_in(model: MiniLM, frame: str) -> tuple[float, float]:
         row = A[1 + words.index(pronoun), 1 : 1 + len(words)]
         largest.append(row.argmax() == words.index(meant))
         ahead.append(row[words.index(meant)] > row[words.index(wrong)])
-    first, second = (torch.stack(each).double().mean().item() for each in (largest, ahead))
-    return first, second
+    return torch.stack(largest).double().mean().item(), torch.stack(ahead).double().mean().item()
 
 
 def main() -> None:

@@ -316,7 +316,8 @@ def speed(model: SmolLM2) -> dict:
         found[str(cut)] = {
             "pruned": torch.tensor(ratios)[:, 0].median(),
             "masked": torch.tensor(ratios)[:, 1].median(),
-            "numbers": sum(each.numel() for each in pruned.parameters()) - pruned.embedding.weight.numel(),
+            "numbers": sum(each.numel() for each in pruned.parameters())
+            - pruned.get_parameter("embedding.weight").numel(),
             "pruned against masked": change,
         }
     return found

@@ -103,11 +103,11 @@ def shares_of_markers(model: MiniLM, sentences: Sequence[str]) -> dict[str, list
     for sentence in sentences:
         values: list[Tensor] = []
 
-        def seen(V: Tensor, values: list[Tensor] = values) -> Tensor:
+        def keep(V: Tensor, values: list[Tensor] = values) -> Tensor:
             values.append(V[0])
             return V
 
-        with values_changed(model, seen):
+        with values_changed(model, keep):
             vectors(model, [sentence])
         weight, length = [], []
         for attention, V in zip(model.attentions, values, strict=True):

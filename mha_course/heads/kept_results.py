@@ -50,8 +50,9 @@ def load_results(name: str) -> dict | list:
             measured on the language model SmolLM2, part by part, as the functions of ``research/real_heads.py`` say.
             "next_word": what that model says next on texts that nobody chose, with heads cut, as
             ``research/next_word.py`` says. "fresh_texts": claims about it on texts that no measure saw, part by part,
-            as ``research/fresh_texts.py`` says. "sinks": for each first token of ``research/sinks.py``, how much weight
-            that model puts on the first position.
+            as ``research/fresh_texts.py`` says. "sinks": how much weight that model puts on the first position
+            behind each of the "first tokens", and on "copies" of one word, and what "windows" cost, as
+            ``research/sinks.py`` says.
 
     Raises:
         ValueError: no such results are kept; the message lists those that are.
