@@ -20,10 +20,10 @@ from mha_lib.pictures.mask_explorer import MaskExplorer
 from mha_lib.pictures.mixture_triangle import mixture_triangle
 from mha_lib.pictures.named_tables import NamedTable
 from mha_lib.pictures.next_word_explorer import NextWordExplorer
-from mha_lib.pictures.num_heads_explorer import NumHeadsExplorer
 from mha_lib.pictures.packed_texts_explorer import PackedTextsExplorer
 from mha_lib.pictures.paged_cache_stepper import PagedCacheStepper
 from mha_lib.pictures.picture import Picture
+from mha_lib.pictures.ring_explorer import RingExplorer
 from mha_lib.pictures.scrubber import TrainingScrubber
 from mha_lib.pictures.sentence_explorer import SentenceExplorer
 from mha_lib.pictures.slow_motion import DotProductStepper
