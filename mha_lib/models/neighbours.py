@@ -39,9 +39,7 @@ class NeighbourModel(nn.Module):
         hidden = [nn.Linear(size, read_out_size), nn.ReLU()] if read_out_size else []
         self.read_out = nn.Sequential(*hidden, nn.Linear(read_out_size or size, num_messages * NUM_LETTERS))
 
-    def forward(
-        self, letters: Tensor, valid_lens: Tensor | None = None, head_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, letters: Tensor, valid_lens: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
         """(batch, n) integers → (batch, n, num_messages, NUM_LETTERS), a logit for each letter.
 
         Args:

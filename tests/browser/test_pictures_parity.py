@@ -143,8 +143,11 @@ def test_the_ring_computes_torchs_numbers_and_autograds_gradients(page, heads, v
 
 TRAIN_RING = """
 ([heads, seed, letters]) => new Promise((done) => {
-    const kept = [], hear = (one) => (kept.push([one.step, one.accuracy, one.isSliced ?? false]), one.step === 400 && done(kept));
-    code.train({ numHeads: heads, seed, test: Uint8Array.from(letters) }, hear);
+    const kept = [];
+    code.train({ numHeads: heads, seed, test: Uint8Array.from(letters) }, ({ step, accuracy, isSliced = false }) => {
+        kept.push([step, accuracy, isSliced]);
+        if (step === 400) done(kept);
+    });
 })
 """
 

@@ -50,7 +50,9 @@ export function linear({ rows, columns: size, data: x }, { rows: outputs, data: 
         d += one * w[at + 3 * size];
       }
       [sums[0], sums[1], sums[2], sums[3]] = [a, b, c, d];
-      for (let k = 0; k < 4 && out + k < outputs; k++) Y.data[row * outputs + out + k] = sums[k] + (bias ? bias.data[out + k] : 0);
+      for (let k = 0; k < 4 && out + k < outputs; k++) {
+        Y.data[row * outputs + out + k] = sums[k] + (bias ? bias.data[out + k] : 0);
+      }
     }
   }
   return Y;

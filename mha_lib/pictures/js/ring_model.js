@@ -1,6 +1,16 @@
 // models/neighbours.py in the browser: its forward pass, its gradients by hand, and its training, in a worker.
 
-import { attentionWeights, indexOfLargest, lengthFor, linear, matrix, mix, rowOf, rowsOf, softmax } from "./attention.js";
+import {
+  attentionWeights,
+  indexOfLargest,
+  lengthFor,
+  linear,
+  matrix,
+  mix,
+  rowOf,
+  rowsOf,
+  softmax,
+} from "./attention.js";
 import { inSlices } from "./elements.js";
 
 export const RING = 12, ALPHABET = 10, SHIFTS = [1, -1, 2, -2]; // how many letters before its reader each answer stands
@@ -19,9 +29,11 @@ const shapesOf = (size) => [
 /** Parameters by name, as views of the numbers that hold them all. */
 export function laid(flat, size = FEATURES) {
   let start = 0;
-  return Object.fromEntries(shapesOf(size).map(([name, rows, columns]) => {
-    return [name, matrix(rows, columns, flat.subarray(start, start += rows * columns))];
-  }));
+  return Object.fromEntries(
+    shapesOf(size).map(([name, rows, columns]) => {
+      return [name, matrix(rows, columns, flat.subarray(start, start += rows * columns))];
+    }),
+  );
 }
 
 /** Logits and all that they are made of, for rows of letters one after the other; weights [row][head]. */
@@ -57,7 +69,8 @@ export function* countRight(parameters, letters, numHeads, valid, gates) {
   const some = 16 * RING;
   let right = 0;
   for (let start = 0; start < letters.length; start += some) {
-    const rows = letters.subarray(start, start + some), answers = answersOf(forward(parameters, rows, numHeads, valid, gates));
+    const rows = letters.subarray(start, start + some),
+      answers = answersOf(forward(parameters, rows, numHeads, valid, gates));
     for (let i = 0; i < rows.length; i++) {
       if (SHIFTS.every((_, message) => answers[i * SHIFTS.length + message] === dueAt(rows, i, message))) right++;
     }
@@ -105,7 +118,8 @@ function backAttention(dC, { Q, K, V, weights }, numHeads) {
           mean += weight * (dWeights[key] = sum);
         }
         for (let key = 0; key < RING; key++) {
-          const to = (example * RING + key) * size + head * width, score = data[row + key] * (dWeights[key] - mean) * scale;
+          const to = (example * RING + key) * size + head * width,
+            score = data[row + key] * (dWeights[key] - mean) * scale;
           for (let i = 0; i < width; i++) {
             dq[from + i] += score * k[to + i];
             dk[to + i] += score * q[from + i];
@@ -119,7 +133,9 @@ function backAttention(dC, { Q, K, V, weights }, numHeads) {
 
 /** Add to `gradients`, laid as the parameters, those of the mean cross-entropy of all answers, and return the loss. */
 export function backward(parameters, gradients, letters, numHeads) {
-  const made = forward(parameters, letters, numHeads), { X, C, Y, logits } = made, count = letters.length * SHIFTS.length;
+  const made = forward(parameters, letters, numHeads),
+    { X, C, Y, logits } = made,
+    count = letters.length * SHIFTS.length;
   const dLogits = matrix(logits.rows, logits.columns);
   let loss = 0;
   for (let i = 0; i < count; i++) {
@@ -137,7 +153,9 @@ export function backward(parameters, gradients, letters, numHeads) {
   const inputs = backAttention(dC, made, numHeads).map((dY, i) => back(dY, X, `attention.W_${"qkv"[i]}.weight`));
   const tokens = gradients["embedding.tokens.weight"].data, positions = gradients["embedding.positions"].data;
   for (let i = 0; i < X.data.length; i++) {
-    const row = Math.floor(i / X.columns), feature = i % X.columns, gradient = inputs[0].data[i] + inputs[1].data[i] + inputs[2].data[i];
+    const row = Math.floor(i / X.columns),
+      feature = i % X.columns,
+      gradient = inputs[0].data[i] + inputs[1].data[i] + inputs[2].data[i];
     tokens[letters[row] * X.columns + feature] += gradient;
     positions[row % RING * X.columns + feature] += gradient;
   }
@@ -158,7 +176,9 @@ function randomOf(seed) {
 function fresh(random) {
   const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
   const uniform = () => (2 * random() - 1) / Math.sqrt(FEATURES);
-  const drawnBy = shapesOf(FEATURES).map(([name, rows, columns]) => [name.startsWith("embedding") ? normal : uniform, rows * columns]);
+  const drawnBy = shapesOf(FEATURES).map((
+    [name, rows, columns],
+  ) => [name.startsWith("embedding") ? normal : uniform, rows * columns]);
   return Float32Array.from(drawnBy.flatMap(([draw, count]) => Array.from({ length: count }, draw)));
 }
 
@@ -186,11 +206,37 @@ export function* training({ numHeads, seed, test }) {
 /** All that `training` needs, as the text of a worker: it cannot import its neighbours. */
 function workerText() {
   const numbers = { RING, ALPHABET, SHIFTS, STEPS, EVERY, BATCH, RATE, FEATURES, READ_OUT };
-  const ours = { shapesOf, laid, forward, dueAt, answersOf, countRight, backLinear, backAttention, backward, randomOf, fresh };
-  const parts = { matrix, rowOf, rowsOf, lengthFor, softmax, linear, attentionWeights, mix, indexOfLargest, ...ours, training };
+  const ours = {
+    shapesOf,
+    laid,
+    forward,
+    dueAt,
+    answersOf,
+    countRight,
+    backLinear,
+    backAttention,
+    backward,
+    randomOf,
+    fresh,
+  };
+  const parts = {
+    matrix,
+    rowOf,
+    rowsOf,
+    lengthFor,
+    softmax,
+    linear,
+    attentionWeights,
+    mix,
+    indexOfLargest,
+    ...ours,
+    training,
+  };
   const lines = Object.entries(numbers).map(([name, value]) => `const ${name} = ${JSON.stringify(value)};`);
   lines.push(...Object.entries(parts).map(([name, part]) => `const ${name} = ${part};`));
-  return `${lines.join("\n")}\nonmessage = ({ data }) => { for (const one of training(data)) one && postMessage(one); };`;
+  return `${
+    lines.join("\n")
+  }\nonmessage = ({ data }) => { for (const one of training(data)) one && postMessage(one); };`;
 }
 
 /** Train in a worker, or in slices where a page allows none: `hear(kept)` at each kept step. Returns what ends it. */
@@ -204,7 +250,8 @@ export function train(options, hear) {
   const slices = () => stop = inSlices(heard());
   let stop;
   try {
-    const address = URL.createObjectURL(new Blob([workerText()], { type: "text/javascript" })), worker = new Worker(address);
+    const address = URL.createObjectURL(new Blob([workerText()], { type: "text/javascript" })),
+      worker = new Worker(address);
     worker.onmessage = ({ data }) => hear(data);
     worker.onerror = (event) => (event.preventDefault(), slices());
     worker.postMessage(options);
