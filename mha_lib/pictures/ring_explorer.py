@@ -58,10 +58,10 @@ class RingExplorer(LivePicture):
     def __init__(self, model: torch.nn.Module | None = None, **first: Any):
         self.models = {heads: trained_neighbours(heads) for heads in HEAD_COUNTS} if model is None else _own(model)
         self.num_hiddens = self.models[next(iter(self.models))].attention.num_hiddens
-        self.test = tuple(part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS)))
+        self.test, self.truth = (part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS)))
         tensors = {f"{n}.{name}": part for n, one in self.models.items() for name, part in one.state_dict().items()}
         data = pack(tensors, halves=model is None) | {
-            "test": bytes(self.test[0].flatten().tolist()),
+            "test": bytes(self.test.flatten().tolist()),
             "counts": [heads for heads in HEAD_COUNTS if self.num_hiddens % heads == 0],
             "ranges": [] if model else _ranges(),
             "names": [tr(name) for name in NAMES],
@@ -128,7 +128,7 @@ class RingExplorer(LivePicture):
         """Return the share of letters in 64 held-out rows with all four neighbours right, ``more_off`` switched off."""
         gates = self.gates()
         gates[list(more_off)] = 0
-        return accuracy(self.model(), *self.test, self.valid_lens, gates)
+        return accuracy(self.model(), self.test, self.truth, self.valid_lens, gates)
 
     @torch.no_grad()
     def look(self) -> tuple[Tensor, Tensor]:
@@ -238,16 +238,17 @@ class RingExplorer(LivePicture):
 @functools.cache
 def _ranges() -> list[list[float]]:
     """For each number of heads the least and the largest accuracy of all seeds, and that of the model that ships."""
-    test = [part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS))]
+    test, truth = (part[:TEST_ROWS] for part in held_out_rows(len(SHIFTS)))
     ends = {heads: [end.item() for end in seeds.aminmax()] for heads, seeds in accuracy_by_seed().items()}
-    return [[*own, accuracy(trained_neighbours(heads), *test)] for heads, own in ends.items()]
+    return [[*own, accuracy(trained_neighbours(heads), test, truth)] for heads, own in ends.items()]
 
 
 def _own(model: torch.nn.Module) -> dict[int, Any]:
     """Return a model by its number of heads; raise a ValueError if it is none for this task."""
     need = "a NeighbourModel for four letters with a linear read-out"
     try:
-        num_heads, size = model.attention.num_heads, model.attention.num_hiddens
+        attention: Any = model.attention
+        num_heads, size = attention.num_heads, attention.num_hiddens
         with torch.random.fork_rng(devices=()):
             needed = NeighbourModel(num_heads, num_hiddens=size).state_dict()
         given = model.state_dict()
