@@ -19,7 +19,7 @@ ROW = re.compile(r"^\| (\d\d) \| \[(.*?)\]\(notebooks/(\w+)\.ipynb\) \| (.*?) \|
 IMAGE = re.compile(r'<img alt="(.*?)".*?src="data:image/(\w+).*?;base64,(.*?)"', re.DOTALL)
 # Which of its pictures a notebook shows, counted from 0; one that is not here shows its first, if it has any.
 ON_THE_CARD = {"00": 2, "01": 6, "02": 4, "03": 5, "05": 1, "06": 3, "07": 1, "09": 1, "10": 1, "11": 3}
-KINDS = (pictures.NumHeadsExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
+KINDS = (pictures.RingExplorer.module, pictures.SentenceExplorer.module)  # of the front page's live pictures
 CARD = """::::{{grid-item-card}} {number} · {title}
 :link: {stem}
 :link-type: doc{picture}
@@ -75,7 +75,7 @@ def cards(stories, folder):
 
 def live_pictures():
     """The live pictures of the front page, as what Sphinx reads: how many heads it takes, and a sentence."""
-    shown = {"heads": pictures.NumHeadsExplorer(), "sentence": pictures.SentenceExplorer(query=9, layer=1, head=3)}
+    shown = {"heads": pictures.RingExplorer(), "sentence": pictures.SentenceExplorer(query=9, layer=1, head=3)}
     return {
         key: f"```{{raw}} html\n{one.still().html(key)}{live.state_of(key, one.page_data())}\n```"
         for key, one in shown.items()

@@ -30,7 +30,7 @@ ELSEWHERE = notebooks.NOTEBOOKS / "elsewhere"  # not run here: shown as they are
 PAGES = ("QUESTIONS.md", "GLOSSARY.md", "TEACHING.md")  # beside the notebooks
 FOLDED = "folded:"
 SOURCE = address.files(address.project())
-SHARED_IMAGE = "num_heads_shared.png"
+SHARED_IMAGE = "ring_shared.png"
 ON_A_PAGE = re.compile(r'`exercises\.page\("(\w+)"\)`')  # a call that writes a page, which the site has
 CELL = re.compile(r"\]\(\w+\.ipynb#cell-id=([\w-]+)\)")  # a link to a cell, as JupyterLab follows it
 

@@ -73,7 +73,7 @@ def of_tables():
     from mha_course.exercises import setup_check, transposing
     from mha_course.models import pretrained
     from mha_course.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
-    from mha_course.pictures import drawing, num_heads_explorer
+    from mha_course.pictures import drawing, ring_explorer
 
     yield verdict, verdict.SIGNS.values()
     yield running, [running.NO_LIMIT]
@@ -87,7 +87,7 @@ def of_tables():
     yield handed_layer, [*handed_layer.KINDS.values(), *(hint for hint, _ in handed_layer.UNFINISHED.values())]
     yield wrong_attention, [text for text, _ in wrong_attention.wrong_attentions()]
     yield pretrained, pretrained.NAMED_HEADS.values()
-    yield num_heads_explorer, num_heads_explorer.NAMES
+    yield ring_explorer, ring_explorer.NAMES
     yield drawing, drawing.words("multi_head_attention")
     for exercise in map(exercises.COURSE.get, OF_NOTEBOOK_00):
         module = sys.modules[exercise.__module__]

@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import nn
 
 import mha_course
-from mha_course.models.heads_needed import FILE, SEEDS, measure_heads_needed
+from mha_course.models.heads_needed import FILE, SEEDS, train_heads_needed
 from mha_course.models.induction import held_out_repeats
 from mha_course.models.neighbours import STEPS as NEIGHBOURS_STEPS
 from mha_course.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
@@ -40,7 +40,7 @@ def main() -> None:
         model, name = train_positional(kind, SEED, STEPS_TO_SHIP), places_name(kind)
         right = round(right_letters(model, held_out_repeats()).float().mean().item(), 4)
         figures[name] = ship(name, model, STEPS_TO_SHIP, {"right_letters": right})
-    (FOLDER / FILE).write_bytes(save(measure_heads_needed()))
+    (FOLDER / FILE).write_bytes(save(train_heads_needed()))
     figures["neighbours"] = {"seeds": list(SEEDS), "steps": NEIGHBOURS_STEPS, "torch": torch.__version__.split("+")[0]}
     print("neighbours", figures["neighbours"])
     # What notebook 02 says of more training; this model does not ship.

@@ -1,7 +1,7 @@
 """One head against several, where each token has several things to tell: small enough to be trained while one waits.
 
-A row of random letters goes in, and each token names letters near it: the one before it, the one after it, the second
-before, the second after; the row is closed to a ring. The model is one attention and a read-out, nothing else.
+A row of random letters goes in, and each token predicts letters near it: the one before it, the one after it, the
+second before, the second after; the row is closed to a ring. The model is one attention and a read-out, nothing else.
 """
 
 from dataclasses import dataclass
@@ -24,27 +24,32 @@ class NeighbourModel(nn.Module):
     """Predict letters near each token of a row of letters: embedding, one attention layer, one output network.
 
     Args:
-        num_heads: number of heads, which share 24 hidden units.
-        num_messages: how many letters each token names, from 1 to 4.
+        num_heads: number of heads, which share the hidden units.
+        num_messages: how many letters each token predicts, from 1 to 4.
         read_out_size: hidden units of the read-out; 0 makes it linear.
+        num_hiddens: number of hidden units.
     """
 
-    def __init__(self, num_heads: int, num_messages: int, read_out_size: int = 0):
+    def __init__(
+        self, num_heads: int, num_messages: int = 4, read_out_size: int = 0, *, num_hiddens: int = NUM_HIDDENS
+    ):
         super().__init__()
-        self.num_messages, size = num_messages, NUM_HIDDENS
+        self.num_messages, size = num_messages, num_hiddens
         self.embedding = TokenEmbedding(NUM_LETTERS, NUM_TOKENS, size)
         self.attention = MultiHeadAttention(size, num_heads, query_size=size, key_size=size, value_size=size)
         hidden = [nn.Linear(size, read_out_size), nn.ReLU()] if read_out_size else []
         self.read_out = nn.Sequential(*hidden, nn.Linear(read_out_size or size, num_messages * NUM_LETTERS))
 
-    def forward(self, letters: Tensor, valid_lens: Tensor | None = None) -> Tensor:
+    def forward(self, letters: Tensor, valid_lens: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
         """(batch, n) integers → (batch, n, num_messages, NUM_LETTERS), a logit for each letter.
 
         Args:
             valid_lens: (batch,), how many keys are valid in each row; left out, all are.
+            head_mask: gates on the heads' outputs, (num_heads,) or (batch, num_heads); 0 switches a head off.
         """
         X = self.embedding(letters)
-        return self.read_out(self.attention(X, X, X, valid_lens)).unflatten(-1, (self.num_messages, NUM_LETTERS))
+        Y = self.attention(X, X, X, valid_lens, head_mask)
+        return self.read_out(Y).unflatten(-1, (self.num_messages, NUM_LETTERS))
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from mha_course.pictures.mask_explorer import MaskExplorer
 from mha_course.pictures.mixture_triangle import mixture_triangle
 from mha_course.pictures.named_tables import NamedTable
 from mha_course.pictures.next_word_explorer import NextWordExplorer
-from mha_course.pictures.num_heads_explorer import NumHeadsExplorer
 from mha_course.pictures.packed_texts_explorer import PackedTextsExplorer
 from mha_course.pictures.paged_cache_stepper import PagedCacheStepper
 from mha_course.pictures.picture import Picture
+from mha_course.pictures.ring_explorer import RingExplorer
 from mha_course.pictures.scrubber import TrainingScrubber
 from mha_course.pictures.sentence_explorer import SentenceExplorer
 from mha_course.pictures.slow_motion import DotProductStepper

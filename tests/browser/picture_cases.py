@@ -61,7 +61,7 @@ CASES = {
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
     "dates": lambda: pictures.HeadExplorer(model("dates"), "dates", example=1, query=2, layer=2),
     "layer": lambda: pictures.LayerExplorer.of_lookups(head=1, cell=7),
-    "num heads": lambda: pictures.NumHeadsExplorer(num_heads=3, valid_lens=9),
+    "ring": lambda: pictures.RingExplorer(num_heads=3, valid_lens=9),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(valid_len=2),
     "kernel": lambda: pictures.KernelExplorer(
@@ -160,7 +160,7 @@ async text => {
 def load(page, *modules):
     """Make all functions of modules and of those that they import callable as ``code.name``."""
     text = re.sub(r"^export ", "", "\n".join(map(bundle, modules)), flags=re.MULTILINE)
-    names = re.findall(r"^(?:function|const|class) (\w+)", text, re.MULTILINE)
+    names = re.findall(r"^(?:function\*?|const|class) (\w+)", text, re.MULTILINE)
     page.evaluate(LOAD, f"{text}\nexport {{ {', '.join(names)} }};")
 
 

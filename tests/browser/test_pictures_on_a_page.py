@@ -13,6 +13,7 @@ from turns import LONG, by_turns
 from mha_course import pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
+from mha_course.pictures import ring_explorer
 from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
@@ -31,7 +32,8 @@ def live(page, tmp_path):
     for shown in opened:
         shown.heard.end()
         assert shown.heard.errors == []
-        assert shown.heard.requests == [shown.path.as_uri()]
+        own = [request for request in shown.heard.requests if not request.startswith("blob:")]  # a page's worker
+        assert own == [shown.path.as_uri()]
 
 
 @pytest.mark.parametrize("name", by_turns(CASES, 4))
@@ -88,53 +90,99 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         assert f"In the 3 other heads: at most {100 * others:.0f} %." in headline
 
 
-def test_bars_maps_and_answers_are_those_that_are_kept(live):
-    explorer = pictures.NumHeadsExplorer(num_heads=2, valid_lens=12)
+WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
+
+
+def test_the_ring_tells_pythons_figures_on_every_state(live):
+    explorer = pictures.RingExplorer(num_heads=4)
     page = live(explorer)
-    page.section.get_by_role("button", name="6 heads:").click()
-    page.section.get_by_label("valid_lens").press("ArrowLeft")
+    section, says = page.section, lambda: page.section.locator(".looks").inner_text().replace("\xa0", " ")
+
+    def agrees(start):
+        page.looks()
+        right = explorer.accuracy()
+        told = ring_explorer.percent(right)
+        assert says().startswith(start) and f": {told} right" in says(), says()
+        assert section.locator(".ring-middle b").inner_text() == told
+        shown = section.locator(".ring-head").evaluate_all(WEIGHT_OF_HEADS)
+        for head, (on, lost) in enumerate(shown):
+            is_off = head in explorer.off
+            assert on == str(not is_off).lower()
+            assert lost == ("off" if is_off else ring_explorer.percent(right - explorer.accuracy(head)))
+        _, answers = explorer.look()
+        row = torch.tensor(["abcdefghij".index(letter) for letter in explorer.letters])
+        due = torch.stack([row.roll(shift) for shift in (2, 1, -1, -2)], dim=1)
+        dots = section.locator("circle").evaluate_all("nodes => nodes.map(node => node.classList[0])")
+        assert [dot == "right" for dot in dots] == (answers[:, [2, 0, 1, 3]] == due).flatten().tolist()
+
+    agrees("4 heads, one for each neighbour")
+    section.get_by_role("switch").nth(1).click()
+    explorer.off = [1]
+    agrees("3 of 4 heads are on")
+    section.get_by_role("slider", name="valid_lens").press("ArrowLeft")
+    section.get_by_role("switch").nth(1).click()
+    explorer.off, explorer.valid_lens = [], 11
+    agrees("11 of 12 keys are valid")
+    section.get_by_role("slider", name="valid_lens").press("End")
+    section.get_by_label("split into").select_option("2")
+    explorer.valid_lens, explorer.split_into = 12, 2
+    agrees("2 heads, split from weights trained as 4 heads")
+    section.locator(".ring-letter").nth(5).press("a")
+    explorer.letters = explorer.letters[:5] + "a" + explorer.letters[6:]
+    section.get_by_role("button", name="6 heads:").click()
+    explorer.num_heads, explorer.split_into = 6, 0
+    agrees("6 heads of 4 features")
+    section.locator(".ring-letter").nth(5).press("k")
+    assert "“k” is not one of the letters a to j" in page.reading()
+    agrees("6 heads of 4 features")
+
+
+def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
+    page = live(pictures.RingExplorer(num_heads=1))
+    page.section.get_by_role("button", name="train here").click()
     page.looks()
-    explorer.num_heads, explorer.valid_lens = 6, 11
-    shown = page.section.locator(".head-map .cell").evaluate_all(
-        "cells => cells.map(cell => +cell.style.getPropertyValue('--w'))"
-    )
-    torch.testing.assert_close(torch.tensor(shown).view(6, 12, 12), explorer.weights(), atol=6e-4, rtol=0)
-    kept = explorer.kept[4, 6]
-    answers = page.section.locator(".named-letters tr:nth-child(n + 2)").evaluate_all(NAMED_LETTERS)
-    messages = ["one before", "one after", "two before", "two after"]
-    assert [row[0] for row in answers] == ["two before", "one before", "one after", "two after"]
-    for name, *cells in answers:
-        message = messages.index(name)
-        for i, (letter, mark) in enumerate(cells):
-            answer = kept.answers[11, i, message].item()
-            due = explorer.letters[(i - (1, -1, 2, -2)[message]) % 12]
-            assert letter == "abcdefghij"[answer] and (mark == "wrong") == (letter != due)
-    rights = [kept.accuracy[0, 11].item() for kept in (explorer.kept[4, heads] for heads in (1, 2, 3, 4, 6, 8, 12))]
-    heights = page.section.locator(".heads-bar").evaluate_all(
-        "bars => bars.map(bar => +bar.style.getPropertyValue('--own'))"
-    )
-    assert heights == pytest.approx(rights, abs=1e-3)
-    headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
-    assert f"{100 * rights[4]:.0f} % right" in headline
+    course = page.section.locator(".ring-course")
+    assert "trained here and now: step 400 of 400" in course.inner_text()
+    assert page.section.locator(".curve-of.gated").get_attribute("d").count("L") == 100
+    last = page.looks()
+    page.section.get_by_role("slider", name="training step").press("Home")
+    assert page.looks() != last and "step 0 of 400" in course.inner_text()
 
 
-NAMED_LETTERS = """
-rows => rows.map(({ cells: [name, ...cells] }) =>
-    [name.textContent, ...cells.map(cell => [cell.textContent, cell.className])])
-"""
+def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
+    page.emulate_media(reduced_motion="no-preference")
+    try:
+        shown = live(pictures.RingExplorer())
+        for words in ("1 head for four neighbours:", "4 heads"):
+            shown.section.locator(".looks", has_text=words).wait_for(timeout=120_000)
+        shown.section.locator(".looks", has_text="4 heads, one for each neighbour: 100").wait_for(timeout=120_000)
+    finally:
+        page.emulate_media(reduced_motion="reduce")
 
 
-def test_the_number_of_heads_and_its_maps_are_on_one_screen(live):
-    page = live(pictures.NumHeadsExplorer(), width=735 + 24)
-    for letters in ("2 letters", "4 letters"):
-        page.section.get_by_role("button", name=letters).click()
-        for heads in page.section.locator(".heads-bar").all():
-            heads.click()
-            for key in ("Home", "ArrowRight", "End"):
-                page.section.get_by_label("valid_lens").press(key)
-                page.looks()
-                box = page.section.bounding_box()
-                assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+@pytest.mark.parametrize("width", [735, 366])
+def test_the_ring_keeps_its_height_under_the_hand(live, width):
+    page, heights = live(pictures.RingExplorer(), width=width + 24), set()
+
+    def note():
+        page.looks()
+        box = page.section.bounding_box()
+        assert round(box["width"]) == width and (width < 735 or box["height"] <= 640)
+        heights.add(box["height"])
+
+    for bar in page.section.locator(".heads-bar").all():
+        bar.click()
+        note()
+    page.section.get_by_role("switch").first.click()
+    note()
+    page.section.get_by_role("slider", name="valid_lens").press("ArrowLeft")
+    note()
+    page.section.get_by_label("split into").select_option("2")
+    note()
+    page.section.locator(".ring-letter").nth(5).press("z")
+    note()
+    assert max(heights) - min(heights) <= 4
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from picture_cases import NEXT_FRAME, LivePage, born, load, model, points, score
 from torch.nn import functional as F
 
 from mha_course import pictures
+from mha_course.models.neighbours import NeighbourModel, draw_rows, held_out_rows
 from mha_course.pictures import birth_explorer
 from mha_course.pictures.live import pack
 from mha_course.pictures.picture import short
@@ -105,6 +106,62 @@ def test_heads_of_a_layer(page):
             },
         )
         torch.testing.assert_close(torch.tensor(found).float(), layer.attention_weights.flatten(), atol=1e-5, rtol=0)
+
+
+RING_MODEL = """
+({ parameters, shapes, letters, heads, valid, gates }) => {
+    const named = code.unpack({ parameters: bytes(parameters), shapes }), row = Uint8Array.from(letters);
+    const { weights, logits } = code.forward(named, row, heads, valid, gates);
+    const slopes = code.laid(new Float32Array(Object.values(named).reduce((sum, { data }) => sum + data.length, 0)));
+    const loss = code.backward(named, slopes, row, heads);
+    const flat = Object.fromEntries(Object.entries(slopes).map(([name, { data }]) => [name, [...data]]));
+    return [[...logits.data], weights.flatMap((own) => own.flatMap(({ data }) => [...data])), loss, flat];
+}
+"""
+
+
+@pytest.mark.parametrize(("heads", "valid"), [(1, 12), (4, 7), (12, 1)])
+def test_the_ring_computes_torchs_numbers_and_autograds_gradients(page, heads, valid):
+    torch.manual_seed(heads)
+    net = NeighbourModel(heads)
+    letters, truth = draw_rows(3, 4, torch.Generator().manual_seed(valid))
+    gates, packed = torch.rand(heads), pack(net.state_dict())
+    load(page, "ring_model.js")
+    asked = {"parameters": base64.b64encode(packed["parameters"]).decode(), "shapes": packed["shapes"]}
+    asked |= {"letters": letters.flatten().tolist(), "heads": heads, "valid": valid, "gates": gates.tolist()}
+    logits, weights, loss, slopes = page.evaluate(RING_MODEL, asked)
+    with torch.no_grad():
+        expected = net(letters, torch.full((3,), valid), gates)
+    own = net.attention.attention_weights
+    torch.testing.assert_close(torch.tensor(logits), expected.flatten(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.tensor(weights).float(), own.flatten(), atol=1e-5, rtol=0)
+    by_torch = F.cross_entropy(net(letters).flatten(0, 2), truth.flatten())
+    by_torch.backward()
+    assert loss == pytest.approx(by_torch.item(), abs=1e-5)
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(torch.tensor(slopes[name]), parameter.grad.flatten(), atol=1e-4, rtol=0)
+
+
+TRAIN_RING = """
+([heads, seed, letters]) => new Promise((done) => {
+    const kept = [];
+    code.train({ numHeads: heads, seed, test: Uint8Array.from(letters) }, ({ step, accuracy, isSliced = false }) => {
+        kept.push([step, accuracy, isSliced]);
+        if (step === 400) done(kept);
+    });
+})
+"""
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 11))])
+def test_four_heads_learn_in_the_browser_what_one_does_not(page, seed):
+    load(page, "ring_model.js")
+    letters = held_out_rows(4)[0][:64].flatten().tolist()
+    four = page.evaluate(TRAIN_RING, [4, seed, letters])
+    assert [step for step, _, _ in four] == list(range(0, 401, 4)) and not any(sliced for *_, sliced in four)
+    assert four[0][1] < 0.01 and four[-1][1] >= 0.99
+    if seed < 3:
+        assert page.evaluate(TRAIN_RING, [1, seed, letters])[-1][1] < 0.02
 
 
 PLACES = """

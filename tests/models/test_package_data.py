@@ -16,7 +16,7 @@ READERS = {  # a file of the library, and what reads it
     **{f"heads/results/{name}.json": f"load_results('{name}')" for name in COMMANDS},
     "models/sentences/maps.safetensors": "pretrained.kept_maps()",
     "models/weights/figures.json": "shipped.shipped_figures('dates')",
-    "models/weights/neighbours.safetensors": "heads_needed.heads_needed()",
+    "models/weights/neighbours.safetensors": "heads_needed.accuracy_by_seed()",
     "models/weights/dates.safetensors": "shipped.shipped_model('dates')",
 }
 SCRIPT = """

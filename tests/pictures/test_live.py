@@ -16,6 +16,8 @@ from PIL import Image
 
 from mha_course import models, pictures
 from mha_course.models import pretrained
+from mha_course.models.heads_needed import trained_neighbours
+from mha_course.models.neighbours import NeighbourModel, held_out_rows
 from mha_course.pictures.live import MODULES, bundle, pack
 from mha_course.pictures.shared_with_js import colours, weight_colours
 from mha_lib.models.tasks import find_task
@@ -146,12 +148,14 @@ PLACES = {
             ("query", 2.5, "query must be between 0 and 2"),
         ],
     ),
-    "num heads": (
-        pictures.NumHeadsExplorer,
+    "ring": (
+        pictures.RingExplorer,
         [
             ("num_heads", 5, r"num_heads must be one of \[1, 2, 3, 4, 6, 8, 12\], got 5"),
-            ("num_letters", 3, r"num_letters must be one of \[2, 4\], got 3"),
-            ("valid_lens", 13, "valid_lens must be between 0 and 12, got 13"),
+            ("split_into", 5, r"split_into must be one of \[0, 1, 2, 3, 4, 6, 8, 12\], got 5"),
+            ("off", [4], r"off must be different heads from 0 to 3, got \[4\]"),
+            ("valid_lens", 13, "valid_lens must be between 1 and 12, got 13"),
+            ("letters", "abcdefghijkl", "letters must be 12 letters of abcdefghij, got 'abcdefghijkl'"),
             ("query", 12, "query must be between 0 and 11"),
         ],
     ),
@@ -267,7 +271,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
     still = picture.still()
     assert Image.open(io.BytesIO(still.png)).width == 2 * still.width
     assert still.alt.startswith(picture.title) and re.search(r"\d", still.alt) and still.caption
-    assert len(still.png) < 25_000
+    assert len(still.png) < 36_000  # most have less than 25,000; the ring has many curves
 
 
 @pytest.mark.parametrize(
@@ -319,6 +323,11 @@ def test_all_pictures_have_a_still_one_with_words(name):
             "run must be of a model without keys_from_before",
         ),
         (lambda: pictures.BirthExplorer(born(), alphabet="abc"), "alphabet must hold 64 different letters, got 'abc'"),
+        (
+            lambda: pictures.RingExplorer(find_task("lookups").model()),
+            "model must be a NeighbourModel for four letters with a linear read-out, got Encoder",
+        ),
+        (lambda: pictures.RingExplorer(NeighbourModel(2, 3)), "must be a NeighbourModel for four letters"),
         (lambda: pictures.SentenceExplorer([]), "sentences must be of one model"),
     ],
 )
@@ -357,6 +366,29 @@ def test_the_still_of_births_tells_the_loss_of_its_row_without_the_heads_that_ar
     assert re.search(r"\d of 21 letters right", still.caption)
     unlike = "".join(chr(97 + i) for i in range(26)) + "ABCDEFG"
     assert "no piece of this row comes again" in pictures.BirthExplorer(run, letters=unlike).still().alt
+
+
+def test_the_ring_tells_what_its_model_does_trained_split_and_with_heads_off():
+    explorer = pictures.RingExplorer(num_heads=4, valid_lens=12)
+    (letters, truth), model = held_out_rows(4), trained_neighbours(4)
+
+    def right(model, gates):
+        with torch.no_grad():
+            named = model(letters[:64], None, gates).argmax(dim=-1)
+        return (named == truth[:64]).all(dim=-1).double().mean().item()
+
+    assert explorer.accuracy() == right(model, torch.ones(4)) > 0.99
+    lost = right(model, torch.ones(4)) - right(model, torch.tensor([1.0, 0, 1, 1]))
+    assert f"head 1 {explorer.jobs()[1]}, {100 * lost:.0f} %" in explorer.still().alt
+    explorer.off = [1]
+    assert explorer.accuracy() == right(model, torch.tensor([1.0, 0, 1, 1]))
+    explorer.split_into = 1
+    assert explorer.off == [] and explorer.heads == 1
+    split = NeighbourModel(1)
+    split.load_state_dict(model.state_dict())
+    assert explorer.accuracy() == right(split, torch.ones(1)) < 0.1
+    own = pictures.RingExplorer(model)
+    assert (own.num_heads, own.accuracy()) == (4, right(model, torch.ones(4)))
 
 
 def test_the_page_of_twenty_steps_stays_small(tmp_path):

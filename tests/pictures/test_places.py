@@ -11,6 +11,7 @@ from matplotlib.text import Text
 
 from mha_course import pictures
 from mha_course.models import train_on_repeats
+from mha_course.models.neighbours import NeighbourModel
 from mha_course.pictures.heat_maps import FAINT, draw_over_image, draw_words
 from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
 from mha_lib.models.tasks import find_task
@@ -48,8 +49,9 @@ CANVASES = {
     "digits": lambda: pictures.HeadExplorer(find_task("digits").model(), query=6),
     "look-ups": lambda: pictures.HeadExplorer(find_task("lookups").model(), "lookups"),
     "layer": lambda: pictures.LayerExplorer.of_lookups(),
-    "num heads": lambda: pictures.NumHeadsExplorer(),
-    "num heads, twelve": lambda: pictures.NumHeadsExplorer(num_heads=12, num_letters=2, valid_lens=5),
+    "ring": lambda: pictures.RingExplorer(),
+    "ring, twelve": lambda: pictures.RingExplorer(num_heads=12, valid_lens=5, off=[0, 11]),
+    "ring of a model": lambda: pictures.RingExplorer(NeighbourModel(8, num_hiddens=48)),
     "transpose": lambda: pictures.TransposeStepper(num_heads=3, step=2),
     "masks": lambda: pictures.MaskExplorer(40 * random(8), valid_len=3, shift=-3_000_000),
     "kernel": kernel,

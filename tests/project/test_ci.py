@@ -52,7 +52,7 @@ def test_all_stages_pass_where_nobody_knows_what_has_changed(run):
 
 
 REST = {  # what is not run every time, in its turn, and a file that only it sees well
-    "test-browsers": "mha_course/pictures/js/cells.js",
+    "test-browsers": "mha_lib/pictures/js/cells.js",
     "test-book-pins": "environment.yml",
     "test-elsewhere": "notebooks/elsewhere/jax.ipynb",
     "wheel": "pyproject.toml",

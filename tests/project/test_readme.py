@@ -1,5 +1,6 @@
 """What the README says is there, and its code runs."""
 
+import json
 import re
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import torch
 
 from mha_course import models
 from mha_lib.heads import leave_one_out
+from tools import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -92,3 +94,10 @@ def test_every_make_command_of_the_readme_exists():
 def test_links_to_files_resolve():
     for target in re.findall(r"\]\((?!https?:)(.*?)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_images_say_what_the_pictures_say_today():
+    """If not: .venv/bin/python -m tools.readme_picture."""
+    assert json.loads(readme_picture.WORDS.read_text(encoding="utf-8")) == readme_picture.words()
+    films = list(readme_picture.FOLDER.glob("*.webp"))
+    assert len(films) == 2 and all(film.stat().st_size <= readme_picture.MOST_BYTES for film in films)

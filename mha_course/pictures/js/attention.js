@@ -35,16 +35,24 @@ export function unpack({ parameters, shapes, halves }) {
   }));
 }
 
-/** X Wᵀ + b, as torch.nn.Linear: (n, in), (out, in), (out) -> (n, out). */
-export function linear(X, weight, bias) {
-  const Y = matrix(X.rows, weight.rows);
-  for (let row = 0; row < X.rows; row++) {
-    const x = rowOf(X, row);
-    for (let out = 0; out < weight.rows; out++) {
-      const w = out * weight.columns;
-      let sum = bias ? bias.data[out] : 0;
-      for (let i = 0; i < x.length; i++) sum += x[i] * weight.data[w + i];
-      Y.data[row * weight.rows + out] = sum;
+/** X Wᵀ + b, as torch.nn.Linear: (n, in), (out, in), (out) -> (n, out). Four outputs at a time, which is faster. */
+export function linear({ rows, columns: size, data: x }, { rows: outputs, data: w }, bias) {
+  const Y = matrix(rows, outputs), sums = new Float64Array(4);
+  for (let row = 0; row < rows; row++) {
+    for (let out = 0; out < outputs; out += 4) {
+      const start = out * size;
+      let a = 0, b = 0, c = 0, d = 0;
+      for (let i = 0; i < size; i++) {
+        const one = x[row * size + i], at = start + i; // beyond the last output there is nothing, and no sum of it is kept
+        a += one * w[at];
+        b += one * w[at + size];
+        c += one * w[at + 2 * size];
+        d += one * w[at + 3 * size];
+      }
+      [sums[0], sums[1], sums[2], sums[3]] = [a, b, c, d];
+      for (let k = 0; k < 4 && out + k < outputs; k++) {
+        Y.data[row * outputs + out + k] = sums[k] + (bias ? bias.data[out + k] : 0);
+      }
     }
   }
   return Y;

@@ -1,0 +1,509 @@
+// The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
+
+import { bytesOf, rowOf, unpack } from "./attention.js";
+import { button, drawn, element, heed, inSlices, parts, picture, roving, set, times, tr } from "./elements.js";
+import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
+
+const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136; // of a drawing 400 wide
+const LEVELS_OF_CHORDS = 6, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight, and from which weight there is a chord, and its head's number
+const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4; // up to which a colour tells a head
+const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900;
+
+/** Where a token stands, `far` radii from the middle. */
+function placeOf(token, far = 1) {
+  const angle = 2 * Math.PI * token / RING - Math.PI / 2;
+  return [CENTRE + far * RADIUS * Math.cos(angle), CENTRE + far * RADIUS * Math.sin(angle)];
+}
+const pointOf = (token, far) => placeOf(token, far).map((x) => x.toFixed(1)).join(",");
+
+/** The chord of a weight; those of several heads lie side by side. */
+function chordOf(query, key, head, heads) {
+  const aside = 0.045 * (head - (heads - 1) / 2) / Math.max(1, heads / 6), around = (key - query + RING + 6) % RING - 6;
+  if (!around) {
+    return `M${pointOf(query)}C${pointOf(query - .9, .62 + aside)} ${pointOf(query + .9, .62 + aside)} ${
+      pointOf(query)
+    }`;
+  }
+  return `M${pointOf(query)}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
+}
+
+/** A share as text, with a decimal near 0 and near 1. */
+function percentOf(share) {
+  const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
+  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
+}
+
+export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
+  const { counts, ranges, names } = data, kept = unpack(data), test = bytesOf(data.test), isOwn = !ranges.length;
+  const size = kept[`${state.num_heads}.embedding.positions`].columns,
+    isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const shipped = (heads) =>
+    Object.fromEntries(
+      Object.entries(kept).flatMap(([name, part]) =>
+        name.startsWith(`${heads}.`) ? [[name.slice(`${heads}.`.length), part]] : []
+      ),
+    );
+  const parametersOf = Object.fromEntries(
+    [...new Set(Object.keys(kept).map((name) => parseInt(name)))].map((heads) => [heads, shipped(heads)]),
+  );
+  const runs = {}, shownAt = {}, found = new Map(); // what was trained here, by heads; which step is shown; accuracies by state
+  let acting = null,
+    busy = null,
+    seed = 1,
+    stopTraining = () => {},
+    stopJudging = () => {},
+    judged = "",
+    note = "",
+    strands = [],
+    last = {},
+    isSliced = false;
+
+  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
+  const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
+  const letterAt = (i) => tr("{letter} (position {i})", { letter: state.letters[i], i });
+
+  // training
+  function begin(heads, then = () => {}) {
+    const run = runs[heads] = [];
+    halt();
+    busy = heads;
+    stopTraining = train({ numHeads: heads, seed: seed++, test }, (one) => {
+      if (!one.step) run.length = 0;
+      [isSliced, shownAt[heads]] = [one.isSliced, run.push(one) - 1];
+      if (one.step === STEPS) (halt(), then());
+      repaint();
+    });
+    repaint();
+  }
+  function halt() {
+    stopTraining();
+    busy = null;
+  }
+  /** A choice of the reader's, which ends the opening. */
+  const pick = (values) => ([acting, note] = [null, ""], choose(values));
+  function touch(heads) {
+    pick({ num_heads: heads, split_into: 0, off: [] });
+    if (!isStill && busy !== heads && runOf(heads)?.at(-1).step !== STEPS) begin(heads);
+  }
+  const scrub = (step) => {
+    const run = runOf(trained());
+    if (run && !busy) shownAt[trained()] = Math.min(Math.max(step, 0), run.length - 1);
+    repaint();
+  };
+
+  // the ring
+  const tokens = times(RING, (i) => {
+    const enter = () => point({ query: i }),
+      type = (event) => event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey && write(i, event);
+    const node = button("", () => pick({ query: i }), { class: "ring-letter", onpointerenter: enter, onkeydown: type });
+    const [x, y] = placeOf(i);
+    return set(node, { "--x": x / CENTRE / 2, "--y": y / CENTRE / 2 });
+  });
+  function write(i, event) {
+    const letter = event.key.toLowerCase(), { letters } = state;
+    if (letter === " ") return;
+    event.preventDefault();
+    if (LETTERS_OF_RING.includes(letter)) {
+      return pick({ letters: letters.slice(0, i) + letter + letters.slice(i + 1), query: i });
+    }
+    note = tr("“{letter}” is not one of the letters a to j.", { letter });
+    repaint();
+  }
+  roving(tokens, RING, (i) => pick({ query: i }));
+  const chords = drawn("g"),
+    near = drawn("g"),
+    rim = drawn("path", { class: "rim" }),
+    rest = drawn("path", { class: "rim rest" });
+  const dots = times(RING * SHIFTS.length, (i) => {
+    const [x, y] = placeOf(Math.floor(i / SHIFTS.length) + .18 * (i % SHIFTS.length - 1.5), 1.215);
+    return drawn("circle", { cx: x, cy: y, r: 4.6 });
+  });
+  const marks = times(RING, (key) => {
+    const [x, y] = placeOf(key, .74);
+    return drawn("text", { class: "mark", x, y });
+  });
+  const drawing = drawn(
+    "svg",
+    { viewBox: "0 0 400 400", "aria-hidden": true },
+    rest,
+    rim,
+    chords,
+    near,
+    ...dots,
+    ...marks,
+  );
+  const share = element("b"),
+    middle = element("p", { class: "ring-middle" }, share, element("small", {}, tr("all four right")));
+  const knob = element("div", {
+    class: "ring-knob",
+    role: "slider",
+    tabindex: 0,
+    "aria-label": "valid_lens",
+    "aria-valuemin": 1,
+    "aria-valuemax": RING,
+  });
+  const length = element("span", { class: "ring-length" }),
+    legend = element("span", { class: "ring-legend" }, tr("dots: its four neighbours, filled where right"));
+  const ring = element(
+    "div",
+    { class: "ring", onpointerleave: () => point(null) },
+    drawing,
+    middle,
+    ...tokens,
+    knob,
+    length,
+    legend,
+  );
+  const keyed = (node, act) =>
+    node.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity }[event.key];
+      if (by) (event.preventDefault(), act(by));
+    });
+  const measure = (valid) => pick({ valid_lens: Math.min(Math.max(valid, 1), RING) });
+  keyed(knob, (by) => measure(state.valid_lens + by));
+  set(knob, { onpointerdown: (event) => knob.setPointerCapture(event.pointerId) });
+  set(knob, {
+    onpointermove: ({ buttons, clientX, clientY }) => {
+      if (!buttons) return;
+      const { left, top, width, height } = ring.getBoundingClientRect();
+      const turn = Math.atan2(clientX - left - width / 2, top + height / 2 - clientY) / 2 / Math.PI;
+      const valid = Math.round((turn + 1) % 1 * RING + .5);
+      if (Math.abs(valid - state.valid_lens) < RING / 2) measure(valid); // the end does not jump over the start
+    },
+  });
+
+  // the heads
+  const heads = element("div", { class: "ring-heads", onpointerleave: () => point(null) });
+  let cards = [];
+  function rebuild(count) {
+    const path = (width, level, dash) =>
+      drawn("path", { "--w": (level + .5) / LEVELS_OF_CHORDS, "--wide": width, ...dash });
+    strands = times(count, (head) => {
+      const dash = [{}, { "stroke-dasharray": "9 5" }, { "stroke-dasharray": "2 4" }][Math.floor(head / MANY_HEADS)];
+      const group = (width) =>
+        drawn(
+          "g",
+          { class: "strand", "--own": `var(--ring-${head % MANY_HEADS})` },
+          ...times(LEVELS_OF_CHORDS, (level) => path(width, level, dash)),
+        );
+      return {
+        all: group(count > MANY_HEADS ? 3.5 : 5),
+        own: group(count > MANY_HEADS ? 6 : 10),
+        mini: group(13),
+        lines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, count)),
+        miniLines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)),
+      };
+    });
+    chords.replaceChildren(...strands.map(({ all }) => all));
+    near.replaceChildren(...strands.map(({ own }) => own));
+    set(ring, { class: count > MANY_HEADS ? "ring many" : "ring" });
+    cards = times(count, (head) => {
+      const job = element("span"), worth = element("i");
+      const flip = () =>
+        pick({ off: state.off.includes(head) ? state.off.filter((one) => one !== head) : [...state.off, head] });
+      const map = element(
+        "span",
+        { class: "mini" },
+        drawn("svg", { viewBox: "40 40 320 320", "aria-hidden": true }, strands[head].mini),
+        worth,
+      );
+      const top = element("span", { class: "head-name" }, element("b", {}, String(head)), " ", job);
+      const node = button([top, map], flip, {
+        class: "ring-head",
+        role: "switch",
+        "--own": `var(--ring-${head % MANY_HEADS})`,
+        onpointerenter: () => point({ head }),
+      });
+      return { job, worth, node };
+    });
+    set(heads, { "--columns": count < 5 ? Math.min(count, 2) : count < 12 ? 3 : 4 });
+    heads.replaceChildren(...cards.map(({ node }) => node));
+  }
+  const headsTitle = element("p", { class: "title" }, tr("Heads. Inside: accuracy lost without it"));
+  const options = { 0: tr("as trained"), ...Object.fromEntries(counts.map((count) => [count, manyHeads(count)])) };
+  const split = controls({
+    split_into: {
+      label: tr("the same weights, split into"),
+      options,
+      read: () => String(state.split_into),
+      write: (value) => ({ split_into: Number(value), off: [] }),
+    },
+  }, { class: "controls ring-split" });
+  const right = element("div", { class: "ring-right" }, headsTitle, heads, split);
+
+  // how many heads, and the training
+  const bars = counts.map((count, i) => {
+    const words = element("span"), fill = element("i", { class: "fill" }), range = element("i", { class: "range" });
+    const node = button(
+      [words, element("span", { class: "ground-of" }, fill, range), element("b", {}, String(count))],
+      () => touch(count),
+      { class: "heads-bar" },
+    );
+    const [least, most, kept] = ranges[i] ?? [0, 0, 0];
+    return { count, words, least, most, kept, node: set(node, { "--least": least, "--most": most }) };
+  });
+  roving(bars.map(({ node }) => node), counts.length);
+  const barsTitle = element("p", { class: "title" }, tr("num_heads: accuracy (line: five seeds)"));
+  const chart = element("div", {}, barsTitle, element("div", { class: "heads-bars" }, ...bars.map(({ node }) => node)));
+  const lines = Object.fromEntries(counts.map((count) => [count, drawn("path")])),
+    marker = drawn("path", { class: "now" });
+  const curves = drawn(
+    "svg",
+    { viewBox: "0 0 100 40", preserveAspectRatio: "none" },
+    drawn("path", { class: "ends", d: "M0,3H100M0,37H100" }),
+    ...Object.values(lines),
+    marker,
+  );
+  const scale = ["100 %", "0"].map((text) => element("span", {}, text));
+  const scrubber = element(
+    "div",
+    {
+      class: "loss named",
+      role: "slider",
+      tabindex: 0,
+      "aria-label": tr("training step"),
+      "aria-valuemin": 0,
+      "aria-valuemax": STEPS,
+    },
+    curves,
+    ...scale,
+  );
+  heed(scrubber, (at) => scrub(Math.round(at * ((runOf(trained())?.length ?? 1) - 1))));
+  keyed(scrubber, (by) => scrub((shownAt[trained()] ?? 0) + by));
+  const go = button(
+      "",
+      () => (acting = null, busy ? (halt(), repaint()) : (choose({ split_into: 0, off: [] }), begin(state.num_heads))),
+    ),
+    when = element("span", { class: "title" });
+  const course = element("div", { class: "ring-course" }, element("p", {}, go, when), scrubber);
+  const below = element("div", { class: "ring-below", hidden: isOwn ? "" : null }, chart, course);
+
+  /** How good the shown heads are, and then what each is worth. */
+  function* judge(key, parameters, count, gates) {
+    const rate = function* (open) {
+      return (yield* countRight(parameters, test, count, state.valid_lens, open)) / test.length;
+    };
+    const own = found.get(key) ?? { right: yield* rate(gates), worth: [] };
+    found.set(key, own);
+    repaint();
+    for (const head of gates.keys()) {
+      if (gates[head] && own.worth[head] === undefined) {
+        own.worth[head] = own.right - (yield* rate(gates.with(head, 0)));
+      }
+    }
+    own.isDone = true;
+    repaint();
+  }
+
+  /** What a head attends to, by its mean weights on the four neighbours, and whether it is one alone. */
+  function jobOf({ data: weights }, hasWords) {
+    const means = SHIFTS.map((shift) =>
+      times(RING, (i) => weights[i * RING + (i - shift + RING) % RING] / RING).reduce((a, b) => a + b)
+    );
+    const most = Math.max(...means),
+      named = SHIFTS.flatMap((_, i) => means[i] >= Math.max(LEAST_JOB, most / 2) ? [i] : []);
+    const isOne = named.length === 1 && most >= .5;
+    return {
+      words: isOne && hasWords ? names[named[0]] : named.map((i) => SIGNS_OF[i]).join(" ") || tr("spread"),
+      only: isOne ? named[0] : null,
+    };
+  }
+
+  function paint() {
+    const own = trained(),
+      run = runOf(own),
+      kept = run?.[shownAt[own]],
+      isSplit = state.split_into && acting === null,
+      count = isSplit ? state.split_into : own;
+    if (busy && busy !== own) halt();
+    if (strands.length !== count) rebuild(count);
+    const parameters = kept ? kept.laid ??= laid(kept.flat, size) : parametersOf[own],
+      valid = state.valid_lens,
+      isActing = acting !== null;
+    const off = isActing ? [] : state.off,
+      gates = times(count, (head) => off.includes(head) ? 0 : 1),
+      row = Uint8Array.from(state.letters, (letter) => LETTERS_OF_RING.indexOf(letter));
+    const made = forward(parameters, row, count, valid, gates), weights = made.weights[0], answers = answersOf(made);
+    const isPlain = !off.length && valid === RING && !isSplit,
+      key = [own, kept ? `${kept.step}/${runs[own].seed ??= seed}` : "", count, valid, off].join();
+    if (kept && isPlain && !found.has(key)) found.set(key, { right: kept.accuracy, worth: [] });
+    const known = found.get(key);
+    if (judged !== key + busy && !(known?.isDone)) {
+      stopJudging();
+      judged = key + busy;
+      if (!busy || !known) stopJudging = inSlices(judge(key, parameters, count, gates), known ? 60 : 0);
+    }
+    set(share, { "aria-busy": busy || !known?.isDone ? true : null });
+
+    const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.head;
+    strands.forEach(({ all, own, mini, lines, miniLines }, head) => {
+      const texts = [all, own, mini].map(() => times(LEVELS_OF_CHORDS, () => "")), { data: shares } = weights[head];
+      shares.forEach((weight, i) => {
+        if (weight < LEAST_CHORD) return;
+        const level = Math.min(Math.floor(weight * LEVELS_OF_CHORDS), LEVELS_OF_CHORDS - 1),
+          query = Math.floor(i / RING);
+        if (gates[head]) texts[query === focus ? 1 : 0][level] += lines[i];
+        texts[2][level] += miniLines[i];
+      });
+      [all, own, mini].forEach((group, which) => texts[which].forEach((d, level) => set(group.children[level], { d })));
+      const dim = lit !== undefined && lit !== head;
+      for (const group of [all, own]) group.classList.toggle("dim", dim);
+    });
+    marks.forEach((mark, key) => {
+      const named = strands.flatMap((_, head) =>
+        gates[head] && rowOf(weights[head], focus)[key] >= NAMED_CHORD ? [head] : []
+      );
+      set(mark, { text: count > MANY_HEADS ? named.join(" ") : "" });
+    });
+    tokens.forEach((token, i) => {
+      set(token, {
+        text: state.letters[i],
+        "aria-pressed": i === state.query,
+        "aria-label": tr("{letter}, position {i}", { letter: state.letters[i], i }),
+      });
+      token.classList.toggle("pointed", i === focus);
+      token.classList.toggle("masked", i >= valid);
+    });
+    const isRight = (token, message) => answers[token * SHIFTS.length + message] === dueAt(row, token, message);
+    dots.forEach((dot, i) =>
+      set(dot, { class: isRight(Math.floor(i / SHIFTS.length), ORDER_OF_DOTS[i % SHIFTS.length]) ? "right" : "wrong" })
+    );
+    const arc = (from, to) =>
+      from === to
+        ? ""
+        : `M${pointOf(from - .5, 1.36)}` + times(8, (i) =>
+          `A${1.36 * RADIUS},${1.36 * RADIUS} 0 0 1 ${pointOf(from - .5 + (to - from) * (i + 1) / 8, 1.36)}`).join("");
+    set(rim, { d: arc(0, valid) });
+    set(rest, { d: arc(valid, RING) });
+    const [x, y] = placeOf(valid - .5, 1.36);
+    set(knob, {
+      "--x": x / CENTRE / 2,
+      "--y": y / CENTRE / 2,
+      "aria-valuenow": valid,
+      "aria-valuetext": `${valid} / ${RING}`,
+    });
+    set(length, { text: `valid_lens ${valid}` });
+
+    const jobs = weights.map((one) => jobOf(one, count <= MANY_HEADS));
+    cards.forEach(({ job, worth, node }, head) => {
+      const lost = known?.worth[head];
+      set(job, { text: jobs[head].words });
+      set(worth, { text: off.includes(head) ? tr("off") : lost === undefined || busy ? "" : percentOf(lost) });
+      set(node, {
+        "aria-checked": !off.includes(head),
+        "aria-label": tr("head {head}: {job}. Accuracy lost without it: {lost}", {
+          head,
+          job: jobs[head].words,
+          lost: worth.textContent || "?",
+        }),
+      });
+    });
+    bars.forEach(({ count: heads, words, least, most, kept, node }) => {
+      const here = runOf(heads)?.at(-1).accuracy, bar = percentOf(here ?? kept);
+      set(words, { text: bar });
+      set(node, { "--own": here ?? kept, "aria-pressed": heads === own });
+      set(node, {
+        "aria-label": tr("{heads}: {share}, five seeds {least} to {most}", {
+          heads: manyHeads(heads),
+          share: bar,
+          least: percentOf(least),
+          most: percentOf(most),
+        }),
+      });
+      node.classList.toggle("here", here !== undefined);
+    });
+    for (const [heads, line] of Object.entries(lines)) {
+      const points = (runs[heads] ?? []).map(({ step, accuracy }) =>
+        `${(100 * step / STEPS).toFixed(1)},${(37 - 34 * accuracy).toFixed(1)}`
+      );
+      set(line, {
+        d: points.length ? `M${points.join("L")}` : "",
+        class: Number(heads) === own ? "curve-of gated" : "curve-of",
+      });
+    }
+    set(marker, { d: kept ? `M${100 * kept.step / STEPS},0V40` : "" });
+    set(scrubber, { "aria-valuenow": kept?.step ?? STEPS, "aria-disabled": !run || busy !== null });
+    set(go, { text: busy ? `❚❚ ${tr("stop")}` : `▶ ${tr("train here")}` });
+    set(when, {
+      text: kept
+        ? tr("trained here and now: step {step} of {steps}", { step: kept.step, steps: STEPS })
+        : tr("trained in PyTorch, {steps} steps", { steps: STEPS }),
+    });
+
+    if (known) tell({ own, count, isSplit, off, valid, right: known.right, jobs, step: kept?.step });
+    const predicted = ORDER_OF_DOTS.map((message) => {
+      const answer = LETTERS_OF_RING[answers[focus * SHIFTS.length + message]],
+        due = LETTERS_OF_RING[dueAt(row, focus, message)];
+      return answer === due ? answer : tr("{answer} (not {due})", { answer, due });
+    });
+    const read = tr("From {query}, two before to two after: {answers}.", {
+      query: letterAt(focus),
+      answers: predicted.join(", "),
+    });
+    const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
+    say(
+      [note || read, slow, tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j.")]
+        .filter(Boolean).join(" "),
+    );
+  }
+
+  function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
+    const told = {
+      heads: manyHeads(count),
+      trained: manyHeads(own),
+      share: percentOf(right),
+      size: size / count,
+      on: count - off.length,
+      count,
+      valid,
+      keys: RING,
+      step,
+    };
+    const isShared = count === SHIFTS.length &&
+      new Set(jobs.map(({ only }) => only).filter((one) => one !== null)).size === count;
+    const claim = isSplit && count !== own
+      ? parts("*{heads}*, split from weights trained as {trained}: *{share} right*", told)
+      : off.length
+      ? parts("*{on} of {count} heads* are on: *{share} right*", told)
+      : valid < RING
+      ? parts("*{valid} of {keys} keys* are valid: *{share} right*", told)
+      : busy
+      ? parts("*{heads}* learning, step {step}: *{share} right*", told)
+      : isShared
+      ? parts("*{heads}*, one for each neighbour: *{share} right*", told)
+      : count < SHIFTS.length
+      ? parts("*{heads}* for four neighbours: *{share} right*", told)
+      : parts("*{heads}* of {size} features: *{share} right*", told);
+    const text = claim.join("*");
+    set(share, { text: percentOf(right) });
+    if (text === last) return;
+    last = text;
+    headline(
+      ...claim,
+      element(
+        "small",
+        {},
+        tr("Each letter on the ring must predict its four neighbours. Colour: head. Width: attention weight."),
+      ),
+    );
+  }
+
+  // The opening: one head fails, then four succeed, once the picture is in sight.
+  const inSight = new IntersectionObserver(([{ isIntersecting }]) => {
+    if (!isIntersecting) return;
+    inSight.disconnect();
+    if (acting !== null) {
+      begin(
+        1,
+        () => setTimeout(() => acting !== null && ([acting] = [4], begin(4, () => acting = null)), PAUSE_OF_OPENING),
+      );
+    }
+  }, { threshold: .4 });
+  if (data.opens && !isStill) {
+    acting = 1;
+    inSight.observe(frame);
+  }
+  const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
+  const end = () => (halt(), stopJudging(), inSight.disconnect());
+  return { nodes, paint, end };
+});
