@@ -12,6 +12,7 @@ from picture_cases import CASES, born
 
 from mha_lib import models, pictures
 from mha_lib.models.next_words import GROUPS
+from mha_lib.pictures import next_word_explorer
 from mha_lib.pictures.live import EXPORT, as_json, bundle
 from mha_lib.pictures.mask_explorer import SHIFTS
 from mha_lib.pictures.transpose_stepper import ORDERS
@@ -254,7 +255,8 @@ def sentence(p):
 
 
 def next_word(p):
-    return p.still().caption.split(". Bars: ")[0], ""
+    text = p.without(p.cut)
+    return next_word_explorer.claim(text, text.cuts.index(tuple(sorted(p.cut)))), ""
 
 
 def births(p):
