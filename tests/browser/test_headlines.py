@@ -12,6 +12,7 @@ from picture_cases import CASES, born
 
 from mha_course import models, pictures
 from mha_course.models.next_words import GROUPS
+from mha_course.pictures import next_word_explorer
 from mha_course.pictures.live import EXPORT, as_json, bundle
 from mha_course.pictures.mask_explorer import SHIFTS
 from mha_course.pictures.transpose_stepper import ORDERS
@@ -254,7 +255,8 @@ def sentence(p):
 
 
 def next_word(p):
-    return p.still().caption.split(". Bars: ")[0], ""
+    text = p.without(p.cut)
+    return next_word_explorer.claim(text, text.cuts.index(tuple(sorted(p.cut)))), ""
 
 
 def births(p):
