@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, combinations
 from typing import Any
 
 import torch
@@ -253,20 +253,18 @@ def _fit_sizes(
         if (type(module), name) not in numbers
     ][:MOST_SIZES]
     why = "no size fits"
-    for chosen in sorted(product((True, False), repeat=len(places)), key=sum):
-        for new, (module, name, before, after) in zip(chosen, places, strict=True):
-            setattr(module, name, after if new else before)
+    for chosen in chain.from_iterable(combinations(places, number) for number in range(len(places) + 1)):
+        for module, name, before, _ in places:
+            setattr(module, name, before)
+        for module, name, _, after in chosen:
+            setattr(module, name, after)
         try:
             difference, is_rounding = _compared(model, whole, gone, whole.example, expected)
         except Exception as error:  # whatever a model does with sizes that no longer fit
             why = _reason(error, names, attention)
             continue
         if is_rounding:
-            return {
-                f"{names[module]}.{name}".lstrip("."): (before, after)
-                for new, (module, name, before, after) in zip(chosen, places, strict=True)
-                if new
-            }
+            return {f"{names[module]}.{name}".lstrip("."): (old, new) for module, name, old, new in chosen}
         why = f"it is off by {difference:.1e}"
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
