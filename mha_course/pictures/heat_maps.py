@@ -63,6 +63,7 @@ def heatmaps(
     _, columns = grid_shape(num_heads, columns)
     widest_side = max(room_for(columns, beside(query_labels)), MOST_LABELS) * max(num_queries / max(num_keys, 1), 1)
     longest = max(num_queries, num_keys)
+    # Pixels: a lone map is up to 640 wide, the page, 420 high; a cell has 20, or 38 for its number; a title needs 150.
     largest = 250 if num_heads > 1 else max(250, min(640, 420 * longest / max(num_queries, 1)))
     side = min(largest, widest_side, max(150, (38 if numbers else 20) * longest))
     names, masks = (query_labels, key_labels), [masked] * num_heads

@@ -214,20 +214,20 @@ class Canvas:
         fills, gap = weight_colours((np.nan_to_num(weights) / top).clip(max=1)), min(1.0, cell / 12)
         self.text(x, y - 6, title, size=10, anchor="ls")
         for (row, column), weight in np.ndenumerate(weights):
-            left, top = x + column * cell, y + row * cell
+            left, upper = x + column * cell, y + row * cell
             if masked is not None and bool(masked[row, column]):
                 for share in (0.5, 1.0):
-                    self.line([(left, top + share * cell), (left + share * cell, top)], thickness=0.5)
+                    self.line([(left, upper + share * cell), (left + share * cell, upper)], thickness=0.5)
                 continue
             if np.isnan(weight):
-                right, bottom = left + cell - gap, top + cell - gap
-                self.line([(left, top), (right, bottom)], colour="wrong")
-                self.line([(left, bottom), (right, top)], colour="wrong")
+                right, bottom = left + cell - gap, upper + cell - gap
+                self.line([(left, upper), (right, bottom)], colour="wrong")
+                self.line([(left, bottom), (right, upper)], colour="wrong")
                 continue
-            self.box(left, top, cell - gap, cell - gap, fill=tuple(fills[row, column]))
+            self.box(left, upper, cell - gap, cell - gap, fill=tuple(fills[row, column]))
             if numbers:
                 ink = "white" if is_dark(fills[row, column]) else "black"
-                self.text(left + cell / 2, top + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
+                self.text(left + cell / 2, upper + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
 
     def scale(self, x: float, y: float, width: float = 160, marks: Sequence[tuple[float, str]] = ()) -> None:
         """Draw the scale of weights; ``marks`` are names by place, 0 to 1."""

@@ -3,16 +3,15 @@
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
+
+from mha_lib.attention.execution import is_autocast_on
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # torch computes in no other
-FAKE, RECORDED = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 # What the axes stand for, by their number.
 SEQUENCES = {3: "(batch, number, size)"}
 SEQUENCES_OR_HEADS = SEQUENCES | {4: "(batch, num_heads, number, size)"}
@@ -44,42 +43,6 @@ def torchs_names_explained(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *given, **named)
 
     return explained
-
-
-def in_transform() -> bool:
-    """Return whether a transform of ``torch.func`` (``vmap``, ``grad``, …) or forward-mode autograd is active."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def in_plain_call(X: Tensor) -> bool:
-    """Return whether ``X`` is an ordinary tensor in eager execution, without compiling, tracing or ``vmap``.
-
-    Under ``torch.compile``, export, ``make_fx``, function transforms such as ``vmap`` and with fake tensors, one call
-    stands for many calls, or for none: its weights must not be kept.
-    """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    if torch._C._len_torch_dispatch_stack() and any(map(torch._C._get_dispatch_mode, (RECORDED, FAKE))):
-        return False
-    return type(X) is Tensor or not hasattr(X, "fake_mode")
-
-
-def values_readable(tensor: Tensor) -> bool:
-    """Return whether a tensor's values can be read without waiting: False on ``meta``, on a GPU and in tracing."""
-    return tensor.is_cpu and in_plain_call(tensor)
-
-
-def _is_autocast_on(tensor: Tensor) -> bool:
-    """Whether torch converts dtypes by itself on the tensor's device."""
-    kind = tensor.device.type
-    # torch 2.11 cannot compile the question whether a device has it. Of those that it compiles for, meta has none.
-    available = kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
-    return available and torch.is_autocast_enabled(kind)
-
-
-def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """Return a context manager that switches torch's autocast off on the tensor's device."""
-    return torch.autocast(tensor.device.type, enabled=False) if _is_autocast_on(tensor) else nullcontext()
 
 
 def check_flags(**flags: bool) -> None:
@@ -185,7 +148,7 @@ def check_sequences(
                 f"{name} must have the batch size of queries{', and its heads' * heads}: "
                 f"queries is {tuple(queries.shape)}, {name} is {tuple(tensor.shape)}{hint * (heads and not groups)}"
             )
-        if tensor.dtype != queries.dtype and not _is_autocast_on(tensor):
+        if tensor.dtype != queries.dtype and not is_autocast_on(tensor):
             raise TypeError(f"{name} must have the dtype of queries, {queries.dtype}, got {tensor.dtype}")
         check_device(name, tensor, queries.device, "queries")
     if values.shape[-2] != keys.shape[-2]:
@@ -231,7 +194,7 @@ def check_projections(**inputs: tuple[Tensor, nn.Module]) -> None:
             raise ValueError(f"{name} must have size {needed}, got {tuple(tensor.shape)}")
         if not isinstance(weight, Tensor) or weight.dtype not in FLOATS:
             continue
-        if tensor.dtype != weight.dtype and not _is_autocast_on(tensor):
+        if tensor.dtype != weight.dtype and not is_autocast_on(tensor):
             raise TypeError(
                 f"{name} must have the dtype of the layer's parameters, {weight.dtype}, got {tensor.dtype}; "
                 f"convert one of them, for example layer.to({tensor.dtype})"
@@ -277,6 +240,16 @@ def check_call(
         raise TypeError(f"head_mask must hold real numbers, got {head_mask.dtype}")
     check_shape("head_mask", head_mask, shapes, ", one gate a head")
     check_device("head_mask", head_mask, queries.device, "queries")
+
+
+def check_pooling(
+    attention: Any, queries: Tensor, keys: Tensor, values: Tensor, same_size: bool = False, **flags: bool
+) -> None:
+    """Raise an error unless these are valid arguments for calling ``attention``. Masks of keys are checked later."""
+    check_flags(**flags)
+    check_sequences(queries, keys, values, groups=attention.takes_groups)
+    if same_size and queries.shape[-1] != keys.shape[-1]:
+        check_same_size(queries, keys)
 
 
 def check_groups(num_heads: int, num_key_value_heads: int) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.attention import arguments
+from mha_lib.attention.execution import in_plain_call, in_transform, values_readable
 from mha_lib.attention.kept_weights import lazy_weights, nothing_was_kept
 from mha_lib.attention.masks import Masks, row_is_empty
 from mha_lib.attention.pooling import DotProductAttention, for_each_head, zero_masked
@@ -42,15 +43,13 @@ class FusedAttention(DotProductAttention):
 
     def forward(self, queries, keys, values, valid_lens=None, *, attn_mask=None, causal=False) -> Tensor:
         self.store_weights(None)
-        arguments.check_flags(
-            keep_weights=self.keep_weights, keep_inputs=self.keep_inputs, skip_padding=self.skip_padding
-        )
-        if self.keep_weights or self._is_overridden():
+        flags = dict(keep_weights=self.keep_weights, keep_inputs=self.keep_inputs, skip_padding=self.skip_padding)
+        if self.keep_weights is True or self._is_overridden():
+            arguments.check_flags(**flags)
             return super().forward(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)
-        arguments.check_sequences(queries, keys, values, groups=self.takes_groups)
+        arguments.check_pooling(self, queries, keys, values, same_size=True, causal=causal, **flags)
         masks = Masks((*queries.shape[:-1], keys.shape[-2]), queries, valid_lens, attn_mask, causal)
-        arguments.check_same_size(queries, keys)
-        plain = arguments.in_plain_call(queries)
+        plain = in_plain_call(queries)
         output = self._output(queries, keys, values, masks, plain)
         if plain:
             self.store_weights(
@@ -78,16 +77,16 @@ class FusedAttention(DotProductAttention):
             return super().weights(queries, keys, mask)
         keys = for_each_head(keys, queries)
         scores = self.scores(queries, *zero_masked(mask, keys))  # (b, q, d), (b, k, d) -> (b, q, k)
-        recorded = torch.is_grad_enabled() or arguments.in_transform()
-        memory = None if recorded or not arguments.in_plain_call(scores) else scores
-        if mask is None:
-            return torch.softmax(scores, dim=-1, out=memory).to(queries.dtype)
-        is_empty = row_is_empty(mask)
-        bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
-        bias = bias.masked_fill(is_empty, 0.0)  # softmax of a row of −∞ would be NaN
-        weights = torch.softmax(torch.add(scores, bias, out=memory), dim=-1, out=memory).to(queries.dtype)
-        no_row_is_empty = arguments.values_readable(is_empty) and not is_empty.any()
-        return weights if no_row_is_empty else weights.masked_fill(is_empty, 0.0)
+        in_place = in_plain_call(scores) and not torch.is_grad_enabled() and not in_transform()
+        out = scores if in_place else None  # nothing else needs the scores: a second n² buffer is saved
+        if mask is not None:
+            is_empty = row_is_empty(mask)
+            bias = torch.where(mask, 0.0, -math.inf).to(scores) if mask.dtype == torch.bool else mask
+            scores = torch.add(scores, bias.masked_fill(is_empty, 0.0), out=out)  # a row of −∞ would give NaN
+        weights = torch.softmax(scores, dim=-1, out=out).to(queries.dtype)
+        if mask is None or (values_readable(is_empty) and not is_empty.any()):
+            return weights
+        return weights.masked_fill(is_empty, 0.0)
 
     def _average(self, queries, keys, values, mask: Tensor | None, is_causal: bool, plain: bool) -> Tensor:
         """The output alone."""
@@ -100,10 +99,11 @@ class FusedAttention(DotProductAttention):
             return self.dropout(self.weights(queries, keys, mask)) @ zero_masked(mask, values)[0]  # (b, q, d)
         dropout = self.dropout.p if self.training else 0.0
         if mask is not None and plain and not torch.is_grad_enabled() and queries.is_cpu:
-            output = kernel(queries, keys, values, mask=mask, dropout=dropout)
+            output = kernel(queries, keys, values, plain=plain, mask=mask, dropout=dropout)
             if math.isfinite(output.sum()):  # no NaN came in
                 return output
-        output = kernel(queries, *zero_masked(mask, keys, values), mask=mask, is_causal=is_causal, dropout=dropout)
+        keys, values = zero_masked(mask, keys, values)
+        output = kernel(queries, keys, values, plain=plain, mask=mask, is_causal=is_causal, dropout=dropout)
         if mask is None or mask.shape[-2] == 1 or queries.is_cpu:  # one row for all queries: where empty, values are 0
             return output
         # On an H100 cuDNN's kernel gives numbers for a row without a key, in half precision and with a bool mask.
@@ -111,21 +111,21 @@ class FusedAttention(DotProductAttention):
 
     def _goes_by_formula(self, queries: Tensor) -> bool:
         drops = self.training and self.dropout.p > 0 and queries.device.type == "cpu"  # its kernel has no dropout
-        return drops or arguments.in_transform()
+        return drops or in_transform()
 
     def _is_overridden(self) -> bool:
         return type(self).scores is not DotProductAttention.scores or type(self).weights is not FusedAttention.weights
 
 
-def kernel(queries, keys, values, *, mask: Tensor | None = None, is_causal=False, dropout: float = 0.0) -> Tensor:
+def kernel(queries, keys, values, *, plain: bool, mask: Tensor | None, is_causal=False, dropout=0.0) -> Tensor:
     """Run ``F.scaled_dot_product_attention`` on inputs with a head axis, (b, h, n, d), or without one, (b, n, d)."""
     if queries.dim() == 3:
         mask = mask if mask is None or mask.dim() == 2 else mask[:, None]  # (b, q, k) -> (b, 1, q, k)
         heads = (X[:, None] for X in (queries, keys, values))  # (b, n, d) -> (b, 1, n, d)
-        return kernel(*heads, mask=mask, is_causal=is_causal, dropout=dropout).squeeze(1)
+        return kernel(*heads, plain=plain, mask=mask, is_causal=is_causal, dropout=dropout).squeeze(1)
     groups = keys.shape[1] != queries.shape[1]
     output = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, is_causal, enable_gqa=groups)
-    if arguments.in_plain_call(queries) and (node := output.grad_fn) and "ScaledDotProduct" in node.name():
+    if plain and (node := output.grad_fn) and "ScaledDotProduct" in node.name():
         node.register_hook(_derived_once)
     return output
 

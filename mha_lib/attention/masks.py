@@ -23,7 +23,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mha_lib.attention.arguments import FLOATS, check_device, check_flags, check_shape, check_tensor, values_readable
+from mha_lib.attention.arguments import FLOATS, check_device, check_shape, check_tensor
+from mha_lib.attention.execution import values_readable
 
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # example, head, query, key -> bool, or a bias
 INSIDE = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
@@ -115,7 +116,8 @@ class Masks:
     Args:
         shape: of the scores, (b, q, k) or (b, h, q, k).
         like: a tensor with the device and the dtype that the joined mask must have.
-        valid_lens, attn_mask, causal: see above. One that does not fit is named by a TypeError or ValueError.
+        valid_lens, attn_mask: see above. One that does not fit is named by a TypeError or ValueError.
+        causal: see above; whoever calls has checked that it is True or False.
     """
 
     def __init__(
@@ -124,13 +126,13 @@ class Masks:
     ):  # fmt: skip
         if valid_lens is not None:
             check_valid_lens(valid_lens, shape[0], shape[-2], shape[-1])
-            check_device("valid_lens", valid_lens, like.device, "the scores")
+            if valid_lens.device != like.device:
+                check_device("valid_lens", valid_lens, like.device, "the scores")
         if callable(attn_mask):
             attn_mask = rule_matrix(attn_mask, shape, like.device)
         if attn_mask is not None:
             check_attn_mask(attn_mask, shape)
             check_device("attn_mask", attn_mask, like.device, "the scores")
-        check_flags(causal=causal)
         self.shape, self.device, self.dtype = shape, like.device, like.dtype
         self.valid_lens, self.attn_mask, self.causal = valid_lens, attn_mask, causal
         self._joined: Tensor | None = None

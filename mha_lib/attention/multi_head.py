@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
+from mha_lib.attention.execution import values_readable
 from mha_lib.attention.fused import FusedAttention
 from mha_lib.attention.masks import Rule
 from mha_lib.attention.pooling import AttentionPooling, linear, projected
@@ -29,8 +30,8 @@ def merge_heads(X: Tensor) -> Tensor:
     >>> merge_heads(torch.zeros(2, 3, 5, 4)).shape
     torch.Size([2, 5, 12])
     """
-    arguments.check_tensor("X", X, ["(batch, num_heads, number, head_size)"])
-    if X.dim() != 4:
+    if not isinstance(X, Tensor) or X.layout != torch.strided or X.dim() != 4:  # asked here: every call comes by
+        arguments.check_tensor("X", X, ["(batch, num_heads, number, head_size)"])
         raise ValueError(f"X must have shape (batch, num_heads, number, head_size), got {tuple(X.shape)}")
     return X.transpose(1, 2).flatten(start_dim=2)  # (b, n, h, d) -> (b, n, h · d)
 
@@ -117,7 +118,8 @@ class MultiHeadAttention(nn.Module):
         and values from a cache before the new ones: the three are projected together, so that what changes the number
         of keys changes that of values, too.
         """
-        Q, K, V = self.W_q(queries), projected(self.W_k, keys), projected(self.W_v, values)
+        readable = values_readable(keys)
+        Q, K, V = self.W_q(queries), projected(self.W_k, keys, readable), projected(self.W_v, values, readable)
         return self._split(Q), self._split(K), self._split(V)
 
     def _split(self, X: Tensor) -> Tensor:

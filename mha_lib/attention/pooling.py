@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import arguments
+from mha_lib.attention.execution import in_plain_call, values_readable, without_autocast
 from mha_lib.attention.kept_weights import KeptWeights
 from mha_lib.attention.masks import Masks, Rule, is_allowed, rule_matrix
 
@@ -21,18 +22,18 @@ def zero_masked(mask: Tensor | None, *sequences: Tensor) -> tuple[Tensor, ...]:
     # On the CPU, only what is not finite is filled: filling takes far longer than a sum.
     if mask is None:
         return sequences
-    if arguments.values_readable(mask) and math.isfinite(sum([X.detach().sum() for X in sequences])):
+    if values_readable(mask) and math.isfinite(sum(map(Tensor.sum, map(Tensor.detach, sequences)))):
         return sequences
     seen = is_allowed(mask).any(dim=-2).unsqueeze(-1)  # (b, q, k) -> (b, k) -> (b, k, 1)
     return tuple(X.masked_fill(~seen, 0.0) for X in sequences)  # (b, k, d)
 
 
-def projected(W: nn.Module, X: Tensor) -> Tensor:
+def projected(W: nn.Module, X: Tensor, readable: bool) -> Tensor:
     """Apply a projection to keys or values: a row that is not finite becomes NaN, and reaches no gradient of ``W``.
 
-    It may be padding, and 0 · NaN is NaN. On a GPU and in compiled code, where numbers are not read, it does reach it.
+    It may be padding, and 0 · NaN is NaN. Where numbers are not ``readable``, as on a GPU, it does reach it.
     """
-    if not torch.is_grad_enabled() or not arguments.values_readable(X) or math.isfinite(X.detach().sum()):
+    if not torch.is_grad_enabled() or not readable or math.isfinite(X.detach().sum()):
         return W(X)
     is_finite = X.isfinite().all(dim=-1, keepdim=True)  # (b, k, 1)
     return W(X.masked_fill(~is_finite, 0.0)).masked_fill(~is_finite, math.nan)
@@ -63,6 +64,7 @@ def masked_softmax(
 
     Source: d2l 11.3.2 (there, masked scores become −1e6, which fails in half precision and for very low scores).
     """
+    arguments.check_flags(causal=causal)
     arguments.check_floats("scores", scores, arguments.SCORES)
     wide = in_float32(scores)
     return softmax_of_allowed(wide, Masks(scores.shape, wide, valid_lens, attn_mask, causal).joined()).to(scores.dtype)
@@ -114,13 +116,13 @@ class AttentionPooling(KeptWeights):
         Takes (b, q, d), (b, k, d), (b, k, v), gives (b, q, v) and (b, q, k); all with heads, (b, h, …), as well.
         """
         self.store_weights(None)
-        arguments.check_sequences(queries, keys, values, groups=self.takes_groups)
+        arguments.check_pooling(self, queries, keys, values, causal=causal)
         keys, values = for_each_head(keys, queries), for_each_head(values, queries)
         shape = *queries.shape[:-1], keys.shape[-2]  # (b, q, k)
         mask = Masks(shape, queries, valid_lens, attn_mask, causal).joined()
         weights = self.weights(queries, keys, mask)  # (b, q, k)
         output = self.dropout(weights) @ zero_masked(mask, values)[0]  # (b, q, k) @ (b, k, d) -> (b, q, d)
-        if arguments.in_plain_call(weights):
+        if in_plain_call(weights):
             self.store_weights(weights.detach())
         return output, weights
 
@@ -217,7 +219,7 @@ class DotProductAttention(AttentionPooling):
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         arguments.check_same_size(queries, keys)
         queries, keys = in_float32(queries), in_float32(keys)
-        with arguments.without_autocast(queries):  # autocast would use 16 bits again
+        with without_autocast(queries):  # autocast would use 16 bits again
             return queries / math.sqrt(queries.shape[-1]) @ keys.mT  # (b, q, d) @ (b, d, k) -> (b, q, k)
 
 

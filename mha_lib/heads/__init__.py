@@ -20,6 +20,7 @@ from mha_lib.heads.coalitions import (
     best_sets,
     greedy,
     mean_ranks,
+    permute_within_layers,
     pruning_curve,
     random_pruning_curve,
     ranks,
@@ -30,7 +31,6 @@ from mha_lib.heads.coalitions import (
     top_k_sets,
     worst_sets,
 )
-from mha_lib.heads.found_measures import permute_within_layers
 from mha_lib.heads.found_removal import Removal
 from mha_lib.heads.intervals import mean_and_ci95, num_prunable
 from mha_lib.heads.measures import (

@@ -1,6 +1,7 @@
 """The heads of any model: found by a forward pass, read, and switched off. In comments letters as in ``watching``."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,16 +11,20 @@ from torch import Tensor, nn
 
 from mha_lib.heads.ablation import ABLATIONS, evaluating
 from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
+from mha_lib.heads.coalitions import ranks
 from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
-from mha_lib.heads.found_measures import Loss, costs_of_each, gradients_at_one, losses_without
-from mha_lib.heads.found_removal import Removal, removed
+from mha_lib.heads.found_removal import Plan, Removal, Whole, removed
 from mha_lib.heads.watching import Watch
+from mha_lib.models.progress_bar import progress_bar
 
+Loss = Callable[[nn.Module], Tensor]  # a number, or one for each example, (b,)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
 
 class FoundHeads:
     """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
+
+    What its measures return is on the CPU, since layers may be on several devices; higher means more important.
 
     Attributes:
         layers: by name, in the order of computation.
@@ -158,7 +163,15 @@ class FoundHeads:
 
         Source: as ``heads.leave_one_out``.
         """
-        return costs_of_each(self, loss, by, label)
+        substitutes = self.substitutes(by)
+        costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in self.layers.items()}
+        each = [(name, head) for name, layer in self.layers.items() for head in range(layer.num_heads)]
+        with torch.no_grad(), evaluating(self.model):
+            whole = self._loss_at(loss, {}, {})
+            for name, head in each if label is None else progress_bar(each, len(each), label):
+                gates = 1 - torch.eye(self.layers[name].num_heads)[head]
+                costs[name][head] = self._loss_at(loss, {name: gates}, substitutes) - whole
+        return costs
 
     def gate_gradient(self, loss: Loss, by: str = "zero", signed: bool = True) -> dict[str, Tensor]:
         """Return minus the gradient of a loss by each head's gate, by layer, (num_heads,), float64.
@@ -176,7 +189,29 @@ class FoundHeads:
 
         Source: as ``heads.gate_gradient``.
         """
-        return gradients_at_one(self, loss, by, signed)
+        substitutes = self.substitutes(by)
+        shape: tuple[int, ...] = ()
+        if not signed:
+            with torch.no_grad(), evaluating(self.model):
+                shape = tuple(torch.as_tensor(loss(self.model)).shape)
+            if len(shape) != 1:
+                raise ValueError(
+                    f"with signed=False, loss must give a number for each example, (batch,), got shape {shape}"
+                )
+        gates = {
+            name: torch.ones(*shape, layer.num_heads, dtype=torch.float64).requires_grad_()
+            for name, layer in self.layers.items()
+        }
+        with torch.enable_grad(), evaluating(self.model), self.gates(gates, substitutes):
+            value = loss(self.model)
+            if not isinstance(value, Tensor) or not value.requires_grad:
+                raise ValueError(
+                    "loss must give a tensor with a gradient: without torch.no_grad(), .item() or .detach()"
+                )
+            total, leaves = value.mean() if signed else value.sum(), list(gates.values())
+            gradients = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        gradients = tuple(-gradient.double() for gradient in gradients)
+        return dict(zip(gates, gradients if signed else [each.abs().mean(dim=0) for each in gradients], strict=True))
 
     def losses_without(
         self, loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str = "zero",
@@ -193,7 +228,23 @@ class FoundHeads:
         Raises:
             ValueError: ``importance`` is not that of these layers, or there are not so many heads.
         """
-        return losses_without(self, loss, importance, numbers, by, label, seed)
+        shapes = {name: tuple(row.shape) for name, row in importance.items()}
+        wrong = [name for name, layer in self.layers.items() if shapes.get(name) != (layer.num_heads,)]
+        if wrong or len(importance) != len(self.layers):
+            raise ValueError(f"importance must have (num_heads,) for each layer, {', '.join(self.layers)}")
+        rows = [importance[name] for name in self.layers]
+        rank = ranks(torch.cat(rows), seed).split([len(row) for row in rows])
+        num_heads = sum(map(len, rows))
+        if impossible := [number for number in numbers if number not in range(num_heads + 1)]:
+            raise ValueError(f"numbers must be from 0 to {num_heads}, all heads, got {impossible}")
+        substitutes = self.substitutes(by)
+        steps: Iterable[int] = numbers if label is None else progress_bar(numbers, len(numbers), label)
+        losses = []
+        with torch.no_grad(), evaluating(self.model):
+            for number in steps:
+                gates = {name: (row <= num_heads - number).float() for name, row in zip(self.layers, rank, strict=True)}
+                losses.append(self._loss_at(loss, gates, substitutes))
+        return torch.tensor(losses, dtype=torch.float64)
 
     def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
@@ -213,7 +264,15 @@ class FoundHeads:
         Raises:
             ValueError: the layer cannot be cut, with the reason; so is one that shares a matrix with another layer.
         """
-        return removed(self, plan, second_inputs, second_named)
+        self.ablated(plan)  # which names a layer or a head that is not there
+        second = (second_inputs, second_named) if second_inputs or second_named else None
+        return removed(Whole(self.model, (self.inputs, self.named), self._ablated_in), self.layers, plan, second)
+
+    def _ablated_in(self, model: nn.Module, plan: Plan) -> AbstractContextManager[nn.Module]:
+        """``ablated`` for a copy of the model."""
+        found = copy.copy(self)
+        found.model = model
+        return found.ablated(plan)
 
     def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
         """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros.
@@ -238,6 +297,10 @@ class FoundHeads:
                 :, None, None
             ]  # (uses, positions, h, d) -> (uses, 1, 1, h, d)
         return found
+
+    def _loss_at(self, loss: Loss, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor]) -> float:
+        with self.gates(gates, substitutes):
+            return float(torch.as_tensor(loss(self.model)).double().mean())
 
     def _attended(self) -> dict[torch.Size, Tensor]:
         """Return by (b, n) which positions some query attends to, in any layer of self-attention over n of them."""

@@ -7,10 +7,10 @@ import copy
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,8 @@ from mha_lib.heads.before_mixing import plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
 from mha_lib.heads.watching import Watch
 
-if TYPE_CHECKING:
-    from mha_lib.heads.any_model import FoundHeads
-
 Inputs = tuple[tuple, dict[str, Any]]
+Plan = Mapping[str, Sequence[int]]  # for each layer by name, the numbers of the heads that are off
 MOST_SIZES = 8  # integers of one layer, each of which is tried in its old and in its new size
 
 
@@ -49,19 +47,27 @@ class Removal:
     sizes: dict[str, tuple[int, int]]
 
 
-def removed(
-    found: "FoundHeads", plan: Mapping[str, Sequence[int]], second_inputs: tuple, second_named: dict[str, Any]
-) -> tuple[nn.Module, Removal]:
-    """Return a copy of the model without the heads in ``plan``, and a ``Removal`` that says what was saved.
+@dataclass(frozen=True)
+class Whole:
+    """Hold the model before the cut, the example that it is compared on, and ``ablated(model, plan)``, its gates."""
 
-    See ``FoundHeads.remove``.
-    """
-    found.ablated(plan)  # which names a layer or a head that is not there
-    if away := [name for name, parameter in found.model.named_parameters() if parameter.is_meta]:
+    model: nn.Module
+    example: Inputs
+    ablated: Callable[[nn.Module, Plan], AbstractContextManager]
+
+    def without(self, off: Plan, example: Inputs) -> Tensor:
+        """Return what the model gives for an example while these heads are gated."""
+        with torch.no_grad(), evaluating(self.model), self.ablated(self.model, off):
+            return first_tensor(self.model(*example[0], **example[1]))
+
+
+def removed(
+    whole: Whole, layers: Mapping[str, FoundLayer], plan: Plan, second: Inputs | None
+) -> tuple[nn.Module, Removal]:
+    """Return a copy of the model without the heads in ``plan``, and a ``Removal``: see ``FoundHeads.remove``."""
+    if away := [name for name, parameter in whole.model.named_parameters() if parameter.is_meta]:
         raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
-    example: Inputs = (found.inputs, found.named)
-    second = (second_inputs, second_named) if second_inputs or second_named else _another(found, example)
-    smaller, off = copy.deepcopy(found.model), {}
+    smaller, off = copy.deepcopy(whole.model), {}
     sizes: dict[str, tuple[int, int]] = {}
     difference = 0.0
     with evaluating(smaller):
@@ -69,32 +75,25 @@ def removed(
             if not heads:
                 continue
             off[name] = list(heads)
-            sizes |= _cut(smaller, found, name, sorted(set(heads)), off)
-        for one in (example, second):
-            by, is_rounding = _compared(smaller, found, off, one, _expected(found, off, one))
+            sizes |= _cut(smaller, whole, layers[name], sorted(set(heads)), off)
+        for example in (whole.example, second or _another(whole)):
+            by, is_rounding = _compared(smaller, whole, off, example, whole.without(off, example))
             if not is_rounding:
                 raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {by:.1e}")
             difference = max(difference, by)
-    both = (found.model, smaller)
+    both = (whole.model, smaller)
     parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
-    caches, seconds = zip(*(_cost(model, example) for model in both), strict=True)
+    caches, seconds = zip(*(_cost(model, whole.example) for model in both), strict=True)
     return smaller, Removal(off, parameters, caches, seconds, difference, sizes)  # type: ignore[arg-type]
 
 
-def _expected(found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs) -> Tensor:
-    """What the model gives for an example while these heads are gated."""
-    with torch.no_grad(), evaluating(found.model), found.ablated(off):
-        return first_tensor(found.model(*example[0], **example[1]))
-
-
 def _cut(
-    model: nn.Module, found: "FoundHeads", name: str, off: Sequence[int], gone: Mapping[str, Sequence[int]]
+    model: nn.Module, whole: Whole, layer: FoundLayer, off: Sequence[int], gone: Plan
 ) -> dict[str, tuple[int, int]]:
     """Take these heads out of one layer of the copy and return the sizes changed, or say why it cannot be done.
 
     ``gone`` is the plan so far, with this layer.
     """
-    layer, example = found.layers[name], (found.inputs, found.named)
     mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
     if not kept:
         raise ValueError(f"{layer.name}: all of its heads would go; leave that to a gate (ablated)")
@@ -107,7 +106,7 @@ def _cut(
         )
     axis = _axis_of_heads(mixing, layer)
     with _untied(model):
-        attention, rows = _rows_of_each(model, layer, example)
+        attention, rows = _rows_of_each(model, layer, whole.example)
     for parameter in (*rows, f"{layer.mixing}.weight"):
         if others := _other_places(model, parameter):
             raise ValueError(
@@ -119,7 +118,7 @@ def _cut(
     columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
     columns[kept] = True
     _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
-    return _fit_sizes(model, found, layer, attention, (len(kept), num_groups), gone)
+    return _fit_sizes(model, whole, layer, attention, (len(kept), num_groups), gone)
 
 
 @contextmanager
@@ -231,13 +230,11 @@ def _rows_of_each(
 
 
 def _fit_sizes(
-    model: nn.Module, found: "FoundHeads", layer: FoundLayer, attention: nn.Module, sizes: tuple[int, int],
-    gone: Mapping[str, Sequence[int]],
+    model: nn.Module, whole: Whole, layer: FoundLayer, attention: nn.Module, sizes: tuple[int, int], gone: Plan
 ) -> dict[str, tuple[int, int]]:  # fmt: skip
     """Set as few integers of the layer's modules to new sizes as give what is expected, and return these."""
-    names, numbers = {module: name for name, module in model.named_modules()}, _names_of_numbers(found.model)
-    example = (found.inputs, found.named)
-    expected = _expected(found, gone, example)
+    names, numbers = {module: name for name, module in model.named_modules()}, _names_of_numbers(whole.model)
+    expected = whole.without(gone, whole.example)
     old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
     (h, g), d = old, layer.head_size
     becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
@@ -256,20 +253,18 @@ def _fit_sizes(
         if (type(module), name) not in numbers
     ][:MOST_SIZES]
     why = "no size fits"
-    for chosen in sorted(product((True, False), repeat=len(places)), key=sum):
-        for new, (module, name, before, after) in zip(chosen, places, strict=True):
-            setattr(module, name, after if new else before)
+    for chosen in chain.from_iterable(combinations(places, number) for number in range(len(places) + 1)):
+        for module, name, before, _ in places:
+            setattr(module, name, before)
+        for module, name, _, after in chosen:
+            setattr(module, name, after)
         try:
-            difference, is_rounding = _compared(model, found, gone, example, expected)
+            difference, is_rounding = _compared(model, whole, gone, whole.example, expected)
         except Exception as error:  # whatever a model does with sizes that no longer fit
             why = _reason(error, names, attention)
             continue
         if is_rounding:
-            return {
-                f"{names[module]}.{name}".lstrip("."): (before, after)
-                for new, (module, name, before, after) in zip(chosen, places, strict=True)
-                if new
-            }
+            return {f"{names[module]}.{name}".lstrip("."): (old, new) for module, name, old, new in chosen}
         why = f"it is off by {difference:.1e}"
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
@@ -313,17 +308,14 @@ def _difference(model: nn.Module, example: Inputs, expected: Tensor) -> float:
     return (output - expected).abs().max().item() if output.shape == expected.shape else float("inf")
 
 
-def _compared(
-    model: nn.Module, found: "FoundHeads", off: Mapping[str, Sequence[int]], example: Inputs, expected: Tensor
-) -> tuple[float, bool]:
+def _compared(model: nn.Module, whole: Whole, off: Plan, example: Inputs, expected: Tensor) -> tuple[float, bool]:
     """The largest difference from what is expected, and whether it is rounding: in doubt, double precision says so."""
     difference, tolerance = _difference(model, example, expected), _tolerance(expected)
     if difference <= tolerance or not difference < 1e4 * tolerance or expected.dtype == torch.float64:
         return difference, difference <= tolerance
-    whole, doubled = copy.copy(found), _with_tensors(lambda X: X.double() if X.is_floating_point() else X, example)
-    whole.model = copy.deepcopy(found.model).double()
+    doubled = _with_tensors(lambda X: X.double() if X.is_floating_point() else X, example)
     try:
-        expected = _expected(whole, off, doubled)
+        expected = replace(whole, model=copy.deepcopy(whole.model).double()).without(off, doubled)
         return difference, _difference(copy.deepcopy(model).double(), doubled, expected) <= _tolerance(expected)
     except Exception:  # a model of one precision alone
         return difference, False
@@ -348,11 +340,12 @@ def _tensors(output: object) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _another(found: "FoundHeads", example: Inputs) -> Inputs:
+def _another(whole: Whole) -> Inputs:
     """The example without its last token; where it has no numbers of tokens, noise in its shape.
 
     Where the model does not take that, it is the example again.
     """
+    example = whole.example
     given = [X for X in (*example[0], *example[1].values()) if isinstance(X, Tensor)]
     tokens = [X for X in given if not X.is_floating_point() and X.dim() == 2]
     shorter = min((X.shape[1] for X in tokens if X.shape[1] > 2), default=0) - 1
@@ -368,7 +361,7 @@ def _another(found: "FoundHeads", example: Inputs) -> Inputs:
 
     another = _with_tensors(other, example)
     try:
-        _expected(found, {}, another)
+        whole.without({}, another)
     except Exception:  # whatever a model says of what it does not take
         return example
     return another

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention import MultiHeadAttention, arguments
+from mha_lib.attention.execution import values_readable
 from mha_lib.models.any_layer import attend, weights_of
 
 __all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
@@ -70,7 +71,7 @@ def _check_ids(ids: Tensor, vocab_size: int, max_tokens: int) -> None:
         raise ValueError(f"ids must have shape (batch, n) or (batch, n, fields), got {tuple(ids.shape)}")
     if ids.shape[1] > max_tokens:
         raise ValueError(f"ids must have at most {max_tokens} tokens, got {ids.shape[1]}")
-    if ids.numel() and arguments.values_readable(ids):
+    if ids.numel() and values_readable(ids):
         lowest, highest = (end.item() for end in ids.aminmax())
         if lowest < 0 or highest >= vocab_size:
             raise ValueError(f"ids must lie between 0 and {vocab_size - 1}, got {lowest} to {highest}")

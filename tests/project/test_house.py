@@ -125,8 +125,8 @@ def test_a_small_forward_pass_is_soon_read_and_its_masks_are_joined_once():
     lengths, bias = torch.tensor([3, 2]), torch.randn(3, 3)
     layer(X, X, X)
     assert len(calls_of_ours(lambda: layer(X, X, X, lengths))) <= 45
-    joins = calls_of_ours(lambda: layer(X, X, X, lengths, attn_mask=bias, causal=True)).count("valid_keys")
-    assert (joins, calls_of_ours(lambda: layer.attention_weights).count("valid_keys")) == (1, 0)
+    joins = calls_of_ours(lambda: layer(X, X, X, lengths, attn_mask=bias, causal=True)).count("_valid_keys")
+    assert (joins, calls_of_ours(lambda: layer.attention_weights).count("_valid_keys")) == (1, 0)
 
 
 def calls_of_ours(run: Callable[[], object]) -> list[str]:
