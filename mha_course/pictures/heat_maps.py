@@ -1,7 +1,7 @@
 """Heat maps of attention weights: on a grid, over an image, over words, beside their scores.
 
-They are drawn with Pillow, since a notebook holds many: four maps of 6 × 6 take 0.1 s of a processor and 7 kB. As a figure
-of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.6 s and 17 kB.
+They are drawn with Pillow, since a notebook holds many: four maps of 6 × 6 take 0.1 s of a processor and 7 kB. As a
+figure of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.6 s and 17 kB.
 """
 
 from collections.abc import Sequence

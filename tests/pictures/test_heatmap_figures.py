@@ -102,7 +102,8 @@ def test_without_matplotlib_the_error_names_the_command(weights, monkeypatch):
 def test_the_course_s_picture_is_saved_as_it_is_shown(weights, tmp_path):
     picture = pictures.heatmaps(weights).titled("Five heads")
     picture.save(tmp_path / "heads.png")
-    assert Image.open(tmp_path / "heads.png").width == 2 * picture.width
+    with Image.open(tmp_path / "heads.png") as image:
+        assert image.width == 2 * picture.width
     assert (tmp_path / "heads.png").read_bytes() == picture.png
     with pytest.raises(ValueError, match=r"path must end in \.png, got 'heads\.pdf'"):
         picture.save("heads.pdf")
