@@ -15,6 +15,7 @@ from mha_lib.attention import (
     transpose_output,
     transpose_qkv,
 )
+from mha_lib.figures import heatmaps
 
 __version__ = "0.2.0"
 
@@ -23,6 +24,7 @@ __all__ = [
     "DotProductAttention",
     "KernelPooling",
     "MultiHeadAttention",
+    "heatmaps",
     "masked_softmax",
     "merge_heads",
     "split_heads",

@@ -1,7 +1,10 @@
-"""Heat maps of attention weights: on a grid, over an image, over words, beside their scores."""
+"""Heat maps of attention weights: on a grid, over an image, over words, beside their scores.
+
+They are drawn with Pillow, since a notebook holds many: four maps of 6 × 6 take 0.1 s of a processor and 7 kB. As a
+figure of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.6 s and 17 kB.
+"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +14,7 @@ from mha_course.language import listed, tr
 from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
 from mha_course.rounding import first_largest
+from mha_lib.figures import grid_shape, labels, one_example
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
@@ -315,33 +319,6 @@ def ink_outline(ink: Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     upright = dark.diff(dim=1)[1:-1].nonzero().tolist()  # between left and right neighbours
     lying = dark.diff(dim=0)[:, 1:-1].nonzero().tolist()  # between upper and lower ones
     return [((x, y), (x, y + 1)) for y, x in upright] + [((x, y), (x + 1, y)) for y, x in lying]
-
-
-def one_example(weights: Tensor) -> Tensor:
-    """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU."""
-    if weights.dim() not in (2, 3):
-        raise ValueError(
-            "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
-            f"got {tuple(weights.shape)}; pick an example first, for example weights[0]"
-        )
-    if weights.dim() == 3 and not len(weights):
-        raise ValueError(f"weights must hold at least one head, got {tuple(weights.shape)}")
-    return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
-
-
-def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:
-    """Return ``given`` as a list of ``count`` labels, or if it is None the default labels ``stem`` + 0, 1, 2, …."""
-    if given is not None and len(given) != count:
-        raise ValueError(f"{name} must have {count} entries, got {len(given)}: {list(given)}")
-    return [f"{stem}{i}" for i in range(count)] if given is None else list(given)
-
-
-def grid_shape(count: int, most_columns: int) -> tuple[int, int]:
-    """Return numbers of rows and columns for a grid of ``count`` panels with at most ``most_columns`` in a row."""
-    if most_columns < 1:
-        raise ValueError(f"columns must be at least 1, got {most_columns}")
-    rows = -(-count // most_columns)
-    return rows, -(-count // rows)
 
 
 def draw_numbers(

@@ -6,11 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.heads.key_patterns import KeyPattern, strongest_patterns
-from mha_course.pictures.heat_maps import draw_maps, labels
+from mha_course.pictures.heat_maps import draw_maps
 from mha_course.pictures.live import LivePicture, Place, pack_uint16
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.shared_with_js import bound
 from mha_course.rounding import rounded
+from mha_lib.figures import labels
 
 FINEST = bound("scrubber.js", "FINEST")  # what a weight of 1 travels as; with bytes a percentage is off by one
 CLEAR = 0.1  # how far above uniform attention a pattern is a clear one

@@ -9,6 +9,7 @@ from pathlib import Path
 import distributed
 import torch
 
+import mha_lib
 from mha_course import models
 from mha_lib.heads import leave_one_out
 from tools import readme_picture
@@ -29,6 +30,17 @@ def test_the_code_of_the_readme_runs_and_its_comments_are_right():
     assert removed.abs().max() > 1e-3
     heads = torch.linalg.lstsq(layer.W_o.weight, namespace["without_head_2"].reshape(-1, 64).T).solution
     assert heads[32:48].abs().max() < 1e-3
+
+
+def test_the_line_that_draws_its_maps_saves_every_head(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"mha_lib": mha_lib}
+    exec(LAYER, namespace)
+    [line] = re.findall(r"`(mha_lib\.heatmaps\(.*?)`", README)
+    exec(line, namespace)
+    assert (tmp_path / "heads.pdf").read_bytes().startswith(b"%PDF")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert '`pip install ".[plots]"`' in README and project["optional-dependencies"]["plots"] == ["matplotlib"]
 
 
 def test_the_heads_of_a_model_of_torchs_are_found(capsys):
