@@ -97,6 +97,19 @@ class Picture:
     def __repr__(self) -> str:
         return self.alt
 
+    def save(self, path: str | Path) -> None:
+        """Write the image to ``path``, as PNG with its title, ``SCALE`` times as large as it is shown.
+
+        Raises:
+            ValueError: the name ends neither in ".png" nor without an ending. ``mha_lib.heatmaps`` draws heat maps as a
+                figure of matplotlib, which can be saved in other formats.
+        """
+        if Path(path).suffix.lower() not in ("", ".png"):
+            raise ValueError(
+                f"path must end in .png, got {str(path)!r}; mha_lib.heatmaps makes a figure for SVG and PDF"
+            )
+        Path(path).write_bytes(self.png)
+
     def html(self, key: str = "") -> str:
         """Return a figure; ``key`` is the name under which a page may hold the live picture's state."""
         return figure(self.alt, self.width, "png", self.png, self.caption, key)

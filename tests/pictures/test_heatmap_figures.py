@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
+from mha_course import pictures
 from mha_lib import heatmaps
 
 
@@ -95,3 +97,13 @@ def test_without_matplotlib_the_error_names_the_command(weights, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install \"mha-lib\[plots\]\""):
         heatmaps(weights)
+
+
+def test_the_course_s_picture_is_saved_as_it_is_shown(weights, tmp_path):
+    picture = pictures.heatmaps(weights).titled("Five heads")
+    picture.save(tmp_path / "heads.png")
+    with Image.open(tmp_path / "heads.png") as image:
+        assert image.width == 2 * picture.width
+    assert (tmp_path / "heads.png").read_bytes() == picture.png
+    with pytest.raises(ValueError, match=r"path must end in \.png, got 'heads\.pdf'"):
+        picture.save("heads.pdf")
