@@ -39,14 +39,14 @@ def test_a_changed_model_changes_no_later_one():
     assert torch.equal(parameters(shipped_model("digits")), before)
 
 
-def test_all_weights_take_less_than_950_kb():
+def test_all_weights_take_less_than_980_kb():
     files = (Path(mha_course.__file__).with_name("models") / "weights").iterdir()
-    assert 500_000 < sum(file.stat().st_size for file in files) < 950_000
+    assert 500_000 < sum(file.stat().st_size for file in files) < 980_000
 
 
 @pytest.mark.cpu
 def test_a_shipped_model_of_neighbours_is_the_one_that_training_gives():
-    model, letters = fit_neighbours(2, seed=SEEDS[0]), held_out_rows(4)
+    model, letters = fit_neighbours(2, num_messages=4, seed=SEEDS[0]), held_out_rows(4)
     kept = trained_neighbours(2)
     with torch.no_grad():
         agree = (model(letters[0]).argmax(dim=-1) == kept(letters[0]).argmax(dim=-1)).double().mean()
