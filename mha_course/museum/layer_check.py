@@ -14,6 +14,8 @@ A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_l
 """
 
 import functools
+import itertools
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,13 +31,19 @@ from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer, in_words
 from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
 from mha_course.museum.layer_notes import PROMISES, notes_on
+from mha_course.museum.variants import variants, varied
 from mha_course.museum.wrong_attention import part_of, programs
 
 __all__ = ["assert_layer", "check_layer"]
 
+UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
+FORMULA = {"formula"}  # the promise that nothing is added to the formula
+RARE = re.compile("base|backwards|all heads")  # variants that are not tried together with a mistake
 NEXT = {  # first stage that is wrong → what to look at
     "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
     "several heads": "Check how the features are split into heads, and how the heads are merged.",
+    "several examples": "Check where an axis of the batch is dropped, or taken for another.",
+    "one query": "Check what happens to an axis of length 1: a `squeeze` without an axis drops it.",
     "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
     "padding": "Check the mask: which scores it reaches, and what it puts there.",
     "a second call with other lengths": "Check what the layer keeps from an earlier call.",
@@ -133,6 +141,7 @@ def check_layer(
             num_keys) before dropout. "bias": ``bias=True`` gives four biases, the default none. "output": a call
             returns one tensor. "no_lengths": it can be called without valid_lens. "dropout": it acts on each weight,
             at the rate that is asked for. "empty_rows": an example without a valid key gets zeros.
+            "formula": nothing is added to the formula, such as rotary positions, a norm or a residual.
             Of several that are not kept, the first one here is told.
 
     All that is yours runs in a process of its own, and is cut short if it does not end, where the system can.
@@ -145,7 +154,8 @@ def check_layer(
         raise ValueError(f"promises must be of {', '.join(PROMISES)}; got {', '.join(map(str, unknown))}")
     try:
         with seeded(0):
-            return LayerCheck(HandedLayer(make, call, matrices, residual, head_mask), asked).verdict()
+            handing = functools.partial(HandedLayer, make, call, matrices, residual, head_mask)
+            return check_of(handing, asked).verdict()
     except NotYetError as reason:
         return Verdict("not yet", reason.args[0], about=reason.about)
     except MistakeError as mistake:
@@ -164,39 +174,64 @@ def assert_layer(*arguments: Any, **named: Any) -> None:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
 
 
+def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "LayerCheck":
+    """Return the check of a layer, with larger heads if it can be made and called with these alone."""
+    checks: list[LayerCheck] = []
+    reasons: list[Exception] = []
+    for unit in UNITS:
+        try:
+            checks.append(LayerCheck(handing(unit=unit), asked))
+        except NotYetError as reason:
+            reasons.append(reason)
+            continue
+        if not checks[-1].raises:
+            return checks[-1]
+    if not checks:
+        raise reasons[0]
+    return checks[0]
+
+
 class LayerCheck:
     """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
 
-    def readings(self) -> list[tuple[str, dict[str, list[Result]]]]:
+    def ways(self) -> list[list[Callable]]:
         """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
-        changes = {"": [], "causal": [causal]} if self.handed.num_inputs == 1 else {"": []}
-        if self.calls.may_be_in_out:
-            changes |= {f"{name} in_out".strip(): [*way, transposed] for name, way in changes.items()}
-        return [(name, self.calls.results(*way)) for name, way in changes.items()]
+        ways: list[list[Callable]] = [[], [causal]] if self.handed.num_inputs == 1 else [[]]
+        return [*ways, *([*way, transposed] for way in ways * self.calls.may_be_in_out)]
+
+    @property
+    def raises(self) -> bool:
+        """Whether some call raised an error."""
+        return any(outcome.value[2] for outcomes in self.calls.got.values() for outcome in outcomes)
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
-        readings = self.readings()
-        way, stages = min(readings, key=lambda reading: len(wrong_stages(reading[1])))
+        ways = self.ways()
+        readings = [self.calls.results(*way) for way in ways]
+        number = min(range(len(ways)), key=lambda number: len(wrong_stages(readings[number])))
+        way, stages = ways[number], readings[number]
+        said: tuple[str, ...] = ()
         wrong = wrong_stages(stages)
         every = [result for results in stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
             raise in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
+        known = variants(self.handed.residual) * (not FORMULA & {*self.asked})
         if wrong:
-            return self.what_is_wrong(readings, stages, wrong)
-        is_causal, in_out = "causal" in way, "in_out" in way
+            said, way = self.variant(known)
+            if not said:
+                return self.what_is_wrong(readings, stages, wrong, known)
         names = ["gradient", *["gates"] * self.handed.gated, "notes"]
-        outcomes = run_safely(functools.partial(self.tried, is_causal, in_out), [(name,) for name in names])
+        outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome.error:
                 mistake = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
                     told = tr("Dropout and weights could not be examined: {error}", error=mistake.args[0])
-                    return self.praise(stages, [("", True, told)], way)
+                    return self.praise(stages, [("", True, told)], way, said)
                 told = sentences([tr("The output is right."), mistake.args[0]])
                 raise MistakeError(told, PART_OF.get(name, ""))
             if name == "gradient" and outcome.value:
@@ -204,17 +239,17 @@ class LayerCheck:
                 return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
-        return self.praise(stages, outcomes[-1].value, way)
+        return self.praise(stages, outcomes[-1].value, way, said)
 
-    def tried(self, is_causal: bool, in_out: bool, name: str) -> Any:
+    def tried(self, way: list[Callable], name: str) -> Any:
         """Return what is tried of a layer whose output is right."""
         if name == "gradient":
             return self.calls.without_gradient()
         if name == "gates":
-            return self.calls.gated()
-        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
+            return self.calls.gated(way)
+        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, way, self.asked)]
 
-    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: str) -> Verdict:
+    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: list, words: tuple) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
@@ -223,13 +258,18 @@ class LayerCheck:
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
         kind = tr(KINDS[self.handed.num_inputs])
-        kind = tr("causal {kind}", kind=kind) if "causal" in way else kind
+        kind = tr("causal {kind}", kind=kind) if causal in way else kind
         kind = tr("{kind}, with biases", kind=kind) if biases else kind
+        kind = tr("{kind}, with {words}", kind=kind, words=listed(map(tr, words))) if words else kind
         said = [as_sentence(kind), *(text for _, _, text in notes if text)]
         if self.calls.shares:
             said.append(tr("Heads share keys and values, in groups."))
-        if "in_out" in way:
+        if transposed in way:
             said.append(tr("The matrices are stored as (input, output)."))
+        said += [self.handed.mask_note] * bool(self.handed.mask_note)
+        if self.handed.unit > 1:
+            size = self.handed.unit
+            said.append(tr("The heads have {size} features or more: smaller ones cannot be called.", size=2 * size))
         missing = {
             tr("padding (no valid_lens)"): self.handed.masks,
             tr("keys other than queries"): self.handed.num_inputs > 1,
@@ -240,14 +280,19 @@ class LayerCheck:
         said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
         return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
-    def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
+    def what_is_wrong(
+        self, readings: list, stages: dict[str, list[Result]], wrong: list[str], variants: list
+    ) -> Verdict:
         """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
         known, first = programs(formula), wrong_in(stages[wrong[0]])[0]
         border, name, part = border_of(stages, wrong), "", ""
-        for _, read in readings:
+        for read in readings:
             every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
             if not name and (text := next((text for text, program in known if explains(program, every)), "")):
                 name, part = tr(text), part_of(text)
+        differs = all(name in wrong or "large" in name or name.startswith("one query") for name in stages)
+        differs = differs and not self.raises  # as a variant does, where no weight is almost 1
+        name = name or (self.wrong_variant(variants, known) if differs else "")
         step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
             name = tr("The layer keeps something from an earlier call, such as its mask.")
@@ -256,12 +301,23 @@ class LayerCheck:
             step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
+        if not name and differs and any(self.calls.fits_even(around) for around, *_ in variants):
+            told = tr(
+                "Its weights are others than those of softmax(QKᵀ / √d); the rest is right: values that are all "
+                "equal come out as W_v and W_o make them."
+            )
+            step = tr(
+                "If positions or a norm belong to it, hand it over without: with cos = 1 and sin = 0, with "
+                "`nn.Identity` as the norm, with a bias of 0."
+            )
+            return Verdict("other", told, example_in_words(first), step)
         if not name and first.got.error:
             step = tr(ROOM) if wrong == ["many keys"] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
             told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
             return Verdict("wrong", sentences([border, tr(told, **words)]), next_step=step)
         if not name:
+            known = known if wrong[0] != "one query" else []
             alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
             told = "In some calls, but not in all, it looks like this: {alike}"
             name = tr(told, alike=tr(alike)) if alike else border
@@ -271,11 +327,41 @@ class LayerCheck:
         trial = first.trial
         return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
 
+    def variant(self, groups: list) -> tuple[tuple[str, ...], list[Callable]]:
+        """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
+        for (around, members, _), way in itertools.product(groups, self.ways()):
+            if self.calls.fits_even(*way, around):
+                for words, change in members:
+                    if self.calls.fits(*way, change):
+                        return words, [*way, change]
+        return (), []
+
+    def wrong_variant(self, groups: list, known: list) -> str:
+        """Return a name for a wrong variant of the formula, or for one with a known mistake; "" if there is none."""
+        right = [group for group in groups if self.calls.fits_even(group[0])]  # in its values
+        for (_, _, wrong), way in itertools.product(right or groups[:1], self.ways()):
+            for text, change in wrong:
+                if self.calls.fits(*way, change):
+                    return tr(text)
+        for around, members, _ in right or groups:
+            usual = [pair for pair in members if not RARE.search(str(pair[0])) and (right or len(pair[0]) < 2)]
+            left = [row for row in known if not right or self.calls.fits_even(around, program=row[1])]
+            for (text, program), (words, change), way in itertools.product(left, usual, self.ways()):
+                if self.calls.fits(*way, change, program=program):
+                    return tr("With {words}: {mistake}", words=listed(map(tr, words)), mistake=tr(text))
+        return ""
+
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
+        added = functools.partial(varied, before=None, after=torch.add)
+        if not self.handed.residual and any(self.calls.fits(*way, added) for way in self.ways()):
+            return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
             return ""
         lengths = ", valid_lens" * self.handed.masks
+        if self.calls.fits(causal):
+            told = "If it is to be causal, hand it over as self-attention: `call=lambda layer, x{lengths}: …`."
+            return tr(told, lengths=lengths)
         if not any(", " in label for label in wrong):
             told = "If keys and values are one sequence, hand it over with `call=lambda layer, x, memory{lengths}: …`."
             return tr(told, lengths=lengths)
@@ -326,7 +412,7 @@ def example_in_words(result: Result) -> str:
         "The output at {place} is {own} instead of {right}.",
         queries=tuple(queries.shape),
         keys=tuple(keys.shape),
-        lengths=allowed[:, 0, 0].sum(-1).tolist(),
+        lengths=allowed[:, 0, -1].sum(-1).tolist(),
         num_heads=num_heads,
         place=list(place),
         own=f"{result.got.value[place].item():.4g}",

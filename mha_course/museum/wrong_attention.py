@@ -1,4 +1,4 @@
-"""Multi-head attention, and its known mistakes and variants as edits of its source, each written once."""
+"""Multi-head attention, and its known mistakes as edits of its source, each written once."""
 
 import functools
 import math
@@ -14,22 +14,26 @@ from mha_lib.attention import masked_softmax, merge_heads, split_heads
 
 def attention(
     queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, b_q=0, b_k=0, b_v=0, b_o=0, w_v=None, past=None,
-    only_weights=False,
+    turn=None, bias=None, only_weights=False,
 ):  # fmt: skip
     """Compute multi-head attention with these matrices; return the output, or with ``only_weights`` the weights.
     Shapes: (batch, queries, num_hiddens), or (batch, heads, queries, keys).
 
     queries, keys, values (batch, number, features); allowed, bool, broadcasts to (batch, 1, queries, keys); matrices
     (num_hiddens, features of their input); w_v (heads, head size) makes the scores additive; past, old keys and values
-    (batch, heads, number, head size). Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, A.1.2.
+    (batch, heads, number, head size); turn changes the heads' queries, keys and values, bias the scores.
+    Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, A.1.2.
     """
     matrices = (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v)
     Q, K, V = (split_heads(X @ W.T + b, num_heads) for X, W, b in matrices)
     if past:
         K, V = torch.cat([past[0], K], dim=2), torch.cat([past[1], V], dim=2)
+    if turn:
+        Q, K, V = turn(Q, K, V)
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, p) @ (b, h, p, k) -> (b, h, q, k)
     if w_v is not None:
         scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), w_v)
+    scores = bias(scores) if bias else scores
     valid = allowed.expand(len(scores), 1, *scores.shape[2:])
     weights = masked_softmax(scores, attn_mask=valid)
     if only_weights:
