@@ -12,29 +12,13 @@ from torch import Tensor, nn
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
+from mha_course.museum.masks_by_effect import FORMS, working_form
 
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
 NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
-SHAPES = {  # of a mask → how it is made of the lengths, the number of queries and that of keys, True where a key counts
-    "(batch, keys)": lambda n, q, k: torch.arange(k) < n[:, None],
-    "(batch, 1, 1, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None, None],
-    "(batch, queries, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None].repeat(1, q, 1),
-    "(batch, 1, queries, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None, None].repeat(1, 1, q, 1),
-    "(queries, keys)": lambda n, q, k: torch.ones(q, k, dtype=torch.bool).tril(k - q),
-}
-HOLDS: dict[str, Callable[[Tensor], Tensor]] = {  # what a mask holds → it, made of one that is True where a key counts
-    "True where a key takes part": lambda mask: mask,
-    "True where a key is masked": lambda mask: ~mask,
-    "0 where a key takes part and −∞ where not": lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -torch.inf),
-}
-FORMS = {
-    f"{holds}, {shape}": lambda *given, make=make, turn=turn: turn(make(*given))
-    for shape, make in SHAPES.items()
-    for holds, turn in HOLDS.items()
-} | {"True": lambda *given: True}
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
     r"before Module.__init__\(\) call": (
         "`super().__init__()` is missing: it is the first line of `__init__`.",
@@ -116,7 +100,7 @@ class HandedLayer:
         if self.num_inputs not in KINDS:
             raise NotYetError(sentences([tr(HANDED), tr("This one takes ({names}).", names=", ".join(names))]))
         if self.mask_name:
-            self.find_mask(required)
+            self.find_mask(self.mask_name in required)
         if call is None and self.num_inputs == 3 and not self.masks and not self.mask_name:
             raise NotYetError(
                 tr(
@@ -125,52 +109,36 @@ class HandedLayer:
                 )
             )
 
-    def find_mask(self, required: list[str]) -> None:
-        """Find the form of a mask that keeps padding out, or later tokens, whatever else is wrong with the layer."""
-        (outcome,) = run_safely(self.working_mask, [()])
-        found, runs, error = outcome.value if not outcome.error else ("", "", outcome.error)
+    def find_mask(self, is_required: bool) -> None:
+        """Find the form of a mask that keeps padding out, or later tokens."""
+        heads = max(self.heads)
+
+        def search() -> tuple:
+            layer = self.build(heads, 2)
+
+            def output(inputs: Sequence[Tensor], lengths: Tensor, form: Callable) -> Tensor:
+                self.form = form
+                return self.output(layer, inputs, lengths)[0]
+
+            return working_form(output, 2 * heads * self.unit, self.num_inputs)
+
+        (outcome,) = run_safely(search, [()])
+        found, runs, error = outcome.value if not outcome.error else (None, None, outcome.error)
         if found:
-            self.form, self.masks = FORMS[found], "batch" in found
-            self.mask_note = tr("`{name}` is {form}.", name=self.mask_name, form=tr(found))
+            self.form, self.masks = FORMS[found], "batch" in found[1]
+            self.mask_note = tr(found[0], name=self.mask_name, shape=found[1])
             return
-        told = tr(
+        self.mask_note = tr(
             "No mask that was tried as `{name}` keeps padding out. Hand over what it takes, made of the lengths: "
             "`call=lambda layer, {inputs}, valid_lens: layer({inputs}, {name}=…)`, where "
             "`torch.arange(keys) < valid_lens[:, None]` is True for each key that takes part.",
             name=self.mask_name,
             inputs=SEQUENCES[self.num_inputs],
         )
-        if self.mask_name in required and not runs:
-            raise NotYetError(sentences([told, in_words(tr("It raises"), error, "").args[0]] if error else [told]))
-        self.form, self.masks = FORMS.get(runs), bool(runs)
-        self.mask_note = told
-
-    def working_mask(self) -> tuple[str, str, tuple[str, str] | None]:
-        """The first form in ``FORMS`` that has the effect of a mask, the first that runs, "" if none does, an error."""
-        heads, errors, runs = max(self.heads), [], []
-        layer, lengths = self.build(heads, 2), torch.tensor([4, 2])
-        X = [torch.randn(2, 4, 2 * heads * self.unit) for _ in range(3)]
-        for name, self.form in FORMS.items():
-            is_causal = "batch" not in name
-
-            def changes(token: int, query: int) -> bool:
-                other = [part.clone() for part in X]
-                for part in other[self.num_inputs > 1 :]:
-                    part[1, token] += 1
-                outputs = [self.output(layer, of, lengths)[0][1, query] for of in (X, other)]
-                return bool(outputs[0].isnan().any()) or not torch.allclose(outputs[0], outputs[1], atol=1e-5)
-
-            try:
-                with torch.no_grad():
-                    if is_causal and self.num_inputs > 1:
-                        continue
-                    hidden, seen = ((1, 0), (0, 3)) if is_causal else ((2, 3), (0, 3))
-                    if not changes(*hidden) and changes(*seen):
-                        return name, name, None
-                    runs += [name] * (not is_causal)
-            except Exception as error:
-                errors.append(error_in_words(error))
-        return "", runs[0] if runs else "", errors[0] if errors else None
+        if is_required and not runs:
+            raises = in_words(tr("It raises"), error, "").args[0] if error else ""
+            raise NotYetError(sentences([self.mask_note, raises]))
+        self.form, self.masks = FORMS[runs] if runs else None, bool(runs)
 
     @property
     def signature(self) -> str:
@@ -260,6 +228,8 @@ class HandedLayer:
             told = "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {count}."
             raise NotYetError(tr(told, count=len(given)))
         found = [pair(W, layer) for W in given]
+        if isinstance(given[3], nn.Identity) and isinstance(found[0][0], Tensor):
+            found[3] = torch.eye(len(found[0][0])), None
         for name, (W, _) in zip(NAMES, found, strict=False):
             if not isinstance(W, Tensor) or W.dim() != 2:
                 told = "{name} from `matrices` must be a matrix or an nn.Linear, this is {given}."
@@ -313,6 +283,13 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
             if is_empty(getattr(make, method)):
                 told = "`{method}` of `{name}` is still empty. Write it, then run both cells."
                 raise NotYetError(tr(told, method=method, name=name))
+    first, second, *_ = [*parameters_of(make), "", ""]
+    if "head" in first and re.search("hidden|model|dim|embed|size", second) and "head" not in second:
+        told = (
+            "`{name}` takes ({first}, {second}), and is called with (num_hiddens, num_heads, dropout). Hand over "
+            "`make=lambda num_hiddens, num_heads, dropout: {name}(num_heads, num_hiddens, …)`."
+        )
+        raise NotYetError(tr(told, name=name, first=first, second=second), "init")
     try:
         inspect.signature(make).bind(4, 2, 0.0)
     except TypeError:
@@ -344,7 +321,7 @@ def parameters_of(function: Callable, optional: bool = True) -> list[str]:
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return [*(p.name for p in named if p.default is p.empty), "*inputs"]
-    return [p.name for p in named if p.default is p.empty or (optional and re.search("len|mask", p.name))]
+    return [p.name for p in named if p.default is p.empty or (optional and re.search("len|mask|causal", p.name))]
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:

@@ -1,6 +1,7 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterable
 
@@ -159,6 +160,46 @@ class LayerCalls:
     def fits_even(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
         """Return whether values that are all equal come out as from ``program``: this does not depend on weights."""
         return self.even is not None and gives(program, changed(self.even[0], changes), self.even[1])
+
+    def scales_even(self, *changes: Callable[[tuple], tuple]) -> bool:
+        """Return whether values that are all equal come out, head by head, as multiples of what they should be."""
+        if self.even is None or self.even[1] is None:
+            return False
+        trial, output = changed(self.even[0], changes), self.even[1]
+        W_o, num_heads, given = trial[7], trial[8], trial[9]
+        own, right = (
+            ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
+            for X in (output, formula(*trial))
+        )
+        ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
+        return bool(torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3)
+
+    def factors(self, *changes: Callable[[tuple], tuple]) -> list[float]:
+        """Fit a factor of the scores for heads of two sizes; return [] if none makes the output that of the formula."""
+        found = []
+        calls = [outcome.value[:2] for outcome in self.got.get("several heads", [])]
+        for trial, output in (calls[0], calls[-1]) if len(calls) > 2 else ():
+            *of_trial, given = changed(trial, changes)
+
+            def error(power: float, of_trial: list = of_trial, given: dict = given, output: Tensor = output) -> float:
+                got = formula(*of_trial, {**given, "bias": lambda scores: 2**power * scores})
+                return (got - output).square().sum().item()
+
+            powers = torch.linspace(-6, 6, 25).tolist()
+            best = min(powers, key=error)
+            if error(best) > 0.05 * output.square().sum():
+                return []
+            low, high = best - 0.5, best + 0.5
+            for _ in range(34):  # golden section
+                one, two = high - (high - low) * 0.618034, low + (high - low) * 0.618034
+                low, high = (low, two) if error(one) < error(two) else (one, high)
+            factor = 2 ** ((low + high) / 2)
+            factor = min((float(f"{factor:.2g}"), float(f"{factor:.3g}"), factor), key=lambda f: error(math.log2(f)))
+            got = formula(*of_trial, {**given, "bias": lambda scores, factor=factor: factor * scores})
+            if not equal(output, got) or abs(math.log2(factor)) < 0.01:
+                return []
+            found.append(factor)
+        return found
 
     @functools.cached_property
     def even(self) -> tuple | None:

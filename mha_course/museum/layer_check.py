@@ -15,44 +15,43 @@ A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_l
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import Result, explains, first_difference
+from mha_course.checking.comparing import Result, explains
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence
 from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
-from mha_course.museum.handed_layer import KINDS, HandedLayer, in_words
+from mha_course.museum.handed_layer import KINDS, HandedLayer
+from mha_course.museum.handed_layer import in_words as error_told
 from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
+from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, notes_on
-from mha_course.museum.variants import variants, varied
-from mha_course.museum.wrong_attention import part_of, programs
+from mha_course.museum.layer_words import (
+    NEXT,
+    ROOM,
+    border_of,
+    example_in_words,
+    stages_in_words,
+    wrong_in,
+    wrong_stages,
+)
+from mha_course.museum.variants import BACKWARDS, OF_ALL, TIMES, in_words, variants, varied, with_factor
+from mha_course.museum.wrong_attention import other_attentions, part_of, programs
 
 __all__ = ["assert_layer", "check_layer"]
 
 UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
 FORMULA = {"formula"}  # the promise that nothing is added to the formula
-RARE = re.compile("base|backwards|all heads")  # variants that are not tried together with a mistake
-NEXT = {  # first stage that is wrong → what to look at
-    "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
-    "several heads": "Check how the features are split into heads, and how the heads are merged.",
-    "several examples": "Check where an axis of the batch is dropped, or taken for another.",
-    "one query": "Check what happens to an axis of length 1: a `squeeze` without an axis drops it.",
-    "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
-    "padding": "Check the mask: which scores it reaches, and what it puts there.",
-    "a second call with other lengths": "Check what the layer keeps from an earlier call.",
-    "padding and large scores": "Check the number that stands for a masked score: −∞ is needed.",
-    "large scores": "Check the softmax: the largest score of a row is subtracted first.",
-    "many keys": "Check what depends on the number of keys.",
-}
-ROOM = (
-    "If the layer is built for fewer tokens, let `make` build it for 300; if not, check what depends on their number."
+RARE = {BACKWARDS, OF_ALL}, {"500,000", "1,000,000", "100"}  # in words of variants that are not tried with a mistake
+WITHOUT = (
+    "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
+    "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
@@ -66,53 +65,6 @@ PART_OF = {  # promise, or what is tried of a layer with the right output → th
     "output": "output",
     "dropout": "dropout",
     "gates": "head_mask",
-}
-
-
-def gated_columns(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each column of W_o is multiplied by one of ``factors``."""
-    return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
-
-
-def gated_scores(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each feature of the projected queries is multiplied by a factor."""
-    given = trial[9] | {"b_q": trial[9]["b_q"] * factors}
-    return formula(*(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given))
-
-
-def gated_by_example(trial: tuple, gates: Tensor) -> Tensor:
-    """Return the output of ``formula`` where (batch, heads) take their factors in the order (heads, batch)."""
-    batch_size, size = len(trial[0]), trial[7].shape[1] // len(gates)
-    own = gates.repeat_interleave(batch_size).view(batch_size, -1).repeat_interleave(size, 1)
-    return torch.stack([gated_columns(trial, factors)[example] for example, factors in enumerate(own)])
-
-
-GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of a wrong head_mask → what it computes
-    "`head_mask` has no effect.": lambda trial, gates, size: formula(*trial),
-    "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head is "
-    "multiplied by several numbers.": lambda trial, gates, size: gated_columns(trial, gates.repeat(size)),
-    "`head_mask` is repeated in the wrong order for batch and heads (`repeat_interleave` for `repeat`): a head is "
-    "multiplied by another head's number.": lambda trial, gates, size: gated_by_example(trial, gates),
-    "`head_mask` is applied behind `W_o`, where features no longer belong to heads.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat_interleave(size)
-    ),
-    "`head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong order.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat(size)
-    ),
-    "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
-    "outputs.": (lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))),
-    "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(
-        trial, gates.flip(0).repeat_interleave(size)
-    ),
-    "`head_mask` is applied twice.": lambda trial, gates, size: gated_columns(
-        trial, gates.square().repeat_interleave(size)
-    ),
-    "A number other than 0 in `head_mask` counts as 1.": lambda trial, gates, size: gated_columns(
-        trial, (gates != 0).float().repeat_interleave(size)
-    ),
-    "`head_mask` is inverted: 0 keeps a head.": lambda trial, gates, size: gated_columns(
-        trial, (1 - gates).repeat_interleave(size)
-    ),
 }
 
 
@@ -195,7 +147,7 @@ class LayerCheck:
     """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
-        self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
+        self.handed, self.asked, self.calls, self.mistake = handed, asked, LayerCalls(handed), ""
 
     def ways(self) -> list[list[Callable]]:
         """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
@@ -213,22 +165,25 @@ class LayerCheck:
         readings = [self.calls.results(*way) for way in ways]
         number = min(range(len(ways)), key=lambda number: len(wrong_stages(readings[number])))
         way, stages = ways[number], readings[number]
-        said: tuple[str, ...] = ()
+        said = ""
         wrong = wrong_stages(stages)
         every = [result for results in stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
-            raise in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
+            raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
         known = variants(self.handed.residual) * (not FORMULA & {*self.asked})
         if wrong:
             said, way = self.variant(known)
+            name = "" if said else named(programs(formula, others=not known), readings)
+            if not (said or name) and known and not self.raises:
+                said, way = self.scaled(known)
             if not said:
-                return self.what_is_wrong(readings, stages, wrong, known)
+                return self.what_is_wrong(name, readings, stages, wrong, known)
         names = ["gradient", *["gates"] * self.handed.gated, "notes"]
         outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome.error:
-                mistake = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
+                mistake = error_told(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
                     told = tr("Dropout and weights could not be examined: {error}", error=mistake.args[0])
                     return self.praise(stages, [("", True, told)], way, said)
@@ -249,7 +204,7 @@ class LayerCheck:
             return self.calls.gated(way)
         return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, way, self.asked)]
 
-    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: list, words: tuple) -> Verdict:
+    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: list, words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
@@ -260,7 +215,7 @@ class LayerCheck:
         kind = tr(KINDS[self.handed.num_inputs])
         kind = tr("causal {kind}", kind=kind) if causal in way else kind
         kind = tr("{kind}, with biases", kind=kind) if biases else kind
-        kind = tr("{kind}, with {words}", kind=kind, words=listed(map(tr, words))) if words else kind
+        kind = tr("{kind}, with {words}", kind=kind, words=words) if words else kind
         said = [as_sentence(kind), *(text for _, _, text in notes if text)]
         if self.calls.shares:
             said.append(tr("Heads share keys and values, in groups."))
@@ -281,18 +236,22 @@ class LayerCheck:
         return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
     def what_is_wrong(
-        self, readings: list, stages: dict[str, list[Result]], wrong: list[str], variants: list
+        self, name: str, readings: list, stages: dict[str, list[Result]], wrong: list[str], groups: list
     ) -> Verdict:
-        """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
-        known, first = programs(formula), wrong_in(stages[wrong[0]])[0]
-        border, name, part = border_of(stages, wrong), "", ""
-        for read in readings:
-            every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-            if not name and (text := next((text for text, program in known if explains(program, every)), "")):
-                name, part = tr(text), part_of(text)
-        differs = all(name in wrong or "large" in name or name.startswith("one query") for name in stages)
-        differs = differs and not self.raises  # as a variant does, where no weight is almost 1
-        name = name or (self.wrong_variant(variants, known) if differs else "")
+        """The verdict by a ``name`` that explains every call, or one that explains the first wrong stage, and the border."""
+        known, first = programs(formula, others=not groups), wrong_in(stages[wrong[0]])[0]
+        border, part = border_of(stages, wrong), ""
+        differs = not self.raises and all(
+            label in wrong or "large" in label or label.startswith("one query") for label in stages
+        )  # as a variant does, where no weight is almost 1
+        if name:
+            part, name = part_of(name), tr(name)
+        elif groups and (name := named(programs_of(other_attentions()), readings)):
+            return self.other_attention(tr(name), first)
+        elif differs and (name := self.wrong_variant(groups, known) or self.mistake):
+            part = "scores"
+        elif differs and (name := self.wrong_variant(groups, programs_of(other_attentions()), others=True)):
+            return self.other_attention(name, first)
         step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
             name = tr("The layer keeps something from an earlier call, such as its mask.")
@@ -301,16 +260,8 @@ class LayerCheck:
             step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
-        if not name and differs and any(self.calls.fits_even(around) for around, *_ in variants):
-            told = tr(
-                "Its weights are others than those of softmax(QKᵀ / √d); the rest is right: values that are all "
-                "equal come out as W_v and W_o make them."
-            )
-            step = tr(
-                "If positions or a norm belong to it, hand it over without: with cos = 1 and sin = 0, with "
-                "`nn.Identity` as the norm, with a bias of 0."
-            )
-            return Verdict("other", told, example_in_words(first), step)
+        if not name and differs and groups and (alike := self.in_what_alike(groups)):
+            return self.other_attention("", first, alike)
         if not name and first.got.error:
             step = tr(ROOM) if wrong == ["many keys"] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
@@ -323,32 +274,81 @@ class LayerCheck:
             name = tr(told, alike=tr(alike)) if alike else border
             border = border if alike else ""
         first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
-        evidence = sentences([border, example_in_words(first)])
+        evidence = sentences([border, example_in_words(first, self.handed.masks)])
         trial = first.trial
         return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
 
-    def variant(self, groups: list) -> tuple[tuple[str, ...], list[Callable]]:
+    def other_attention(self, name: str, first: Result, alike: str = "") -> Verdict:
+        """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
+        evidence = example_in_words(first, self.handed.masks)
+        if name:
+            return Verdict("other", sentences([name, tr("All else is as in the formula, in every call.")]), evidence)
+        told = sentences([alike, tr("A mistake that is not on the check's list can look like this, too.")])
+        return Verdict("other", told, evidence, tr(WITHOUT))
+
+    def in_what_alike(self, groups: list) -> str:
+        """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
+        if any(self.calls.fits_even(*way, around) for around, *_ in groups for way in self.ways()):
+            return tr(
+                "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
+                "values that are all equal come out as they should."
+            )
+        if any(self.calls.scales_even(*way) for way in self.ways()):
+            return tr(
+                "Its weights are not those of softmax(QKᵀ / √d), and they do not sum to 1. W_v, W_o and the heads are "
+                "right: values that are all equal come out as multiples of what they should be."
+            )
+        return ""
+
+    def variant(self, groups: list) -> tuple[str, list[Callable]]:
         """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
         for (around, members, _), way in itertools.product(groups, self.ways()):
             if self.calls.fits_even(*way, around):
                 for words, change in members:
                     if self.calls.fits(*way, change):
-                        return words, [*way, change]
-        return (), []
+                        return listed(map(in_words, words)), [*way, change]
+        return "", []
 
-    def wrong_variant(self, groups: list, known: list) -> str:
+    def scaled(self, groups: list) -> tuple[str, list[Callable]]:
+        """Return words and changes of a call for scores times a constant; "" and no change if that changes with the
+        size of heads, which ``self.mistake`` then says, or if there is none.
+        """
+        usual = [((), varied), *(variant for variant in groups[0][1] if is_usual(variant[0]))]
+        for (words, change), way in itertools.product(usual, self.ways()):
+            if not (factors := self.calls.factors(*way, change)):
+                continue
+            factor, larger = (float(f"{number:.3g}") for number in factors)
+            told = [*map(in_words, words)]
+            if abs(larger - factor) > 0.01 * factor:
+                size = 2 * self.handed.unit
+                wrong = tr(
+                    "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with {more}: "
+                    "the factor should not change with the size.",
+                    one=f"{factor:g}",
+                    size=size,
+                    two=f"{larger:g}",
+                    more=2 * size,
+                )
+                self.mistake = tr("With {words}: {mistake}", words=listed(told), mistake=wrong) if told else wrong
+                return "", []
+            times = functools.partial(with_factor, change, factors[0])
+            if self.calls.fits(*way, times):
+                return listed([*told, in_words((TIMES, f"{factor:g}"))]), [*way, times]
+        return "", []
+
+    def wrong_variant(self, groups: list, known: list, others: bool = False) -> str:
         """Return a name for a wrong variant of the formula, or for one with a known mistake; "" if there is none."""
         right = [group for group in groups if self.calls.fits_even(group[0])]  # in its values
-        for (_, _, wrong), way in itertools.product(right or groups[:1], self.ways()):
+        for (_, _, wrong), way in itertools.product([] if others else right or groups[:1], self.ways()):
             for text, change in wrong:
                 if self.calls.fits(*way, change):
-                    return tr(text)
+                    return in_words(text)
         for around, members, _ in right or groups:
-            usual = [pair for pair in members if not RARE.search(str(pair[0])) and (right or len(pair[0]) < 2)]
+            usual = [pair for pair in members if is_usual(pair[0]) and (right or len(pair[0]) < 2)]
             left = [row for row in known if not right or self.calls.fits_even(around, program=row[1])]
             for (text, program), (words, change), way in itertools.product(left, usual, self.ways()):
                 if self.calls.fits(*way, change, program=program):
-                    return tr("With {words}: {mistake}", words=listed(map(tr, words)), mistake=tr(text))
+                    return tr("With {words}: {mistake}", words=listed(map(in_words, words)), mistake=tr(text))
         return ""
 
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
@@ -374,81 +374,20 @@ class LayerCheck:
         return ""
 
 
-def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
-    """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
-    size = trial[7].shape[1] // len(gates)
-    right = gated_columns(trial, gates.repeat_interleave(size))
-    if (place := first_difference(output, right)) is None:
-        return None
-    same = [text for text, gated in GATES.items() if first_difference(output, gated(trial, gates, size)) is None]
-    name = tr(same[0]) if same else tr("Right without `head_mask`, wrong with it.")
-    evidence = tr(
-        "With head_mask {gates}, the output at {place} is {own} instead of {right}.",
-        gates=[round(gate, 2) for gate in gates.tolist()],
-        place=place,
-        own=f"{output[tuple(place)].item():.4g}",
-        right=f"{right[tuple(place)].item():.4g}",
-    )
-    step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
-    return Verdict("wrong", name, evidence, step, trial, output, right, PART_OF["gates"])
+def is_usual(words: tuple) -> bool:
+    """Return whether the words for a variant name one that is tried together with mistakes."""
+    return not any(word[0] in RARE[0] or RARE[1] & {*word} for word in words)
 
 
-def wrong_in(results: Iterable[Result]) -> list[Result]:
-    """Select the results of test calls in which a learner's layer gave a wrong output."""
-    return [result for result in results if result.problem()]
+def programs_of(rows: list) -> list[tuple[str, Callable]]:
+    """Return pairs (message, ``formula`` by an attention) for pairs (message, attention)."""
+    return [(text, functools.partial(formula, attention=program)) for text, program in rows]
 
 
-def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return the names of the groups of test cases (``stages``) with at least one wrong result."""
-    return [name for name, results in stages.items() if wrong_in(results)]
-
-
-def example_in_words(result: Result) -> str:
-    """Describe a failed test call in a sentence: the shapes of its arguments, and the first wrong number."""
-    queries, keys, _, allowed, *_, num_heads, _ = result.trial
-    place = tuple(first_difference(result.got.value, result.right) or ())
-    return tr(
-        "Smallest example: queries {queries}, keys {keys}, valid_lens {lengths}, num_heads {num_heads}. "
-        "The output at {place} is {own} instead of {right}.",
-        queries=tuple(queries.shape),
-        keys=tuple(keys.shape),
-        lengths=allowed[:, 0, -1].sum(-1).tolist(),
-        num_heads=num_heads,
-        place=list(place),
-        own=f"{result.got.value[place].item():.4g}",
-        right=f"{result.right[place].item():.4g}",
-    )
-
-
-def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
-    good = [name for name in stages if name not in wrong]
-    if not good:
-        return tr("Wrong in every call.")
-    ways_right, ways_wrong = (
-        dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
-    )
-    if not ways_right.keys() & ways_wrong.keys():
-        words = [listed(map(tr, ways), " and ") for ways in (ways_right, ways_wrong)]
-        return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
-    mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
-    words = []
-    for names in (good, wrong):
-        parts = [name.partition(", ") for name in names]
-        told = [
-            tr("{stage} ({way})", stage=tr(stage), way=tr(way or SHARED[0])) if stage in mixed else tr(stage)
-            for stage, _, way in parts
-        ]
-        words.append(listed(dict.fromkeys(told)))
-    return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
-
-
-def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists groups of calls by whether queries, keys and values were one tensor, two or three."""
-    parts = [name.partition(", ") for name in names]
-    ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
-    stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))
-    if not ways:
-        return stages
-    ways = [SHARED[0] if len(ways) > 1 else SHARED[1], *ways]
-    return tr("{stages}; with {ways}", stages=stages, ways=listed(map(tr, ways)))
+def named(rows: list, readings: list) -> str:
+    """Return the message of the first program of ``rows`` that gives what every call gave, in one of its readings."""
+    for read in readings:
+        every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
+        if text := next((text for text, program in rows if explains(program, every)), ""):
+            return text
+    return ""

@@ -1,6 +1,9 @@
 """Variants of multi-head attention, as changes of a test call: positions, norms, biases and what stands around it.
 
-A test call is a tuple of arguments of ``layer_calls.formula``. Any known mistake can be made in any variant.
+A test call is a tuple of arguments of ``layer_calls.formula``. A variant is a row of one of the lists below: words, and
+what it does to queries and keys (``TURNS``, ``NORMS``), to scores (``BIASES``), or before and after the layer
+(``AROUND``). All are combined, and any known mistake can be made in any of them. Words are a message and the words that
+are put in its braces, each translated for itself.
 """
 
 import functools
@@ -11,22 +14,39 @@ from typing import Any
 
 import torch
 
-from mha_lib.attention import merge_heads, split_heads
+from mha_course.language import tr
 from mha_course.museum.wrong_attention import back
+from mha_lib.attention import merge_heads, split_heads
 
-Named = list[tuple[Any, Any]]  # what is said → what is done
+Words = tuple[str, ...]
+Named = list[tuple[Words, Any]]  # what is said → what is done
 
 
-def variants(residual: bool) -> list[tuple[Callable, Named, Named]]:
+def in_words(words: Words) -> str:
+    """Return a variant's words in the chosen language."""
+    return tr(words[0], *map(tr, words[1:]))
+
+
+def all_words() -> list[str]:
+    """Return every message, and every word put into one, that can name a right or a wrong variant."""
+    said = {TIMES: 0}
+    for _, members, wrong in variants(residual=False):
+        said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
+        said |= dict.fromkeys(part for word, _ in wrong for part in word)
+    return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
+
+
+def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Named]]:
     """Return the variants by what stands around the layer: a change of a test call by that alone, pairs (words, change)
     for the right variants, those of fewest words first, and pairs (message, change) for wrong ones.
     ``residual`` is whether the input is taken off again.
     """
-    groups: list[tuple[Callable, Named, Named]] = []
-    for name, (before, after) in around(residual):
+    groups = []
+    for name, (before, after) in [((), (None, None)), *AROUND, (ADDED, (None, torch.add))]:
+        after = functools.partial(after, residual) if after in (sum_normed, sum_rms, sum_coarse) else after
         within = functools.partial(varied, before=before, after=after)
-        found: Named = []
-        for parts in itertools.product(TURNS, NORMS, BIASES):
+        found = []
+        for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
             words = tuple(word for word in (*(word for word, _ in parts), name) if word)
             turn, norm, bias = (part for _, part in parts)
             if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
@@ -39,27 +59,12 @@ def variants(residual: bool) -> list[tuple[Callable, Named, Named]]:
     return groups
 
 
-def varied(trial, before, after, turn=None, bias=None):
+def varied(trial, before=None, after=None, turn=None, bias=None):
     """Return a test call of a variant: what changes the input, the heads, the scores, and the input and output."""
     queries, keys, values, *others, given = trial
     inputs = [before(X) for X in (queries, keys, values)] if before else [queries, keys, values]
     after = functools.partial(after, queries) if after else None
     return *inputs, *others, {**given, "turn": turn, "bias": bias, "after": after}
-
-
-def around(residual: bool) -> Named:
-    """Return what may stand around a layer: words, and a pair of what comes before it and what after it."""
-    found: Named = [("", (None, None))]
-    for name, norm in (("LayerNorm", layer_norm), ("RMSNorm", rms_norm), ("RMSNorm", coarse)):
-        last = functools.partial(norm_of_sum, norm, residual)
-        found += [(f"{name} of its input", (norm, None)), (f"{name} of its input, which is added", (norm, torch.add))]
-        found += [(f"{name} of the sum of input and output", (None, last))]
-    return [*found, (ADDED, (None, torch.add))]
-
-
-def norm_of_sum(norm, residual, X, Y):
-    """Normalise the sum of a layer's input and output, and take the input off again where the check does so."""
-    return norm(X + Y) - X if residual else norm(X + Y)
 
 
 def one_by_one(*parts):
@@ -127,11 +132,82 @@ def of_all_heads(X):
     return split_heads(rms_norm(merge_heads(X)), X.shape[1])
 
 
+def norm_of_sum(norm, residual, X, Y):
+    """Normalise the sum of a layer's input and output, and take the input off again where the check does so."""
+    return norm(X + Y) - X if residual else norm(X + Y)
+
+
+def with_factor(change, factor, trial):
+    """Return a test call changed by ``change``, a variant without a bias, with its scores times a constant."""
+    *others, given = change(trial)
+    return *others, {**given, "bias": lambda scores: factor * scores}
+
+
+coarse = functools.partial(rms_norm, eps=1e-5)  # as in Llama; PyTorch and Qwen take 1e-6 or less
+of_neighbours = functools.partial(turned, halves=False)
+sum_normed, sum_rms, sum_coarse = (functools.partial(norm_of_sum, norm) for norm in (layer_norm, rms_norm, coarse))
+ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
+TURNS: Named = [
+    ((text, name, f"{base:,.0f}"), functools.partial(turn, base=base, sign=sign))
+    for base in (1e4, 5e5, 1e6, 100.0)
+    for name, turn in (("halves", turned), ("neighbours", of_neighbours))
+    for text, sign in ((ROTARY, 1), (BACKWARDS, -1))
+]
+OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
+NORMS: Named = [
+    ((OF_HEADS, "RMSNorm"), rms_norm),
+    ((OF_HEADS, "RMSNorm"), coarse),
+    ((OF_HEADS, "LayerNorm"), layer_norm),
+    ((OF_ALL, "RMSNorm"), of_all_heads),
+]
+FALLING = ("a bias that falls with the distance of query and key (ALiBi)",)
+BIASES: Named = [
+    (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
+    for steps in (slopes, even_slopes)
+    for is_signed in (True, False)
+]
+BEFORE, BEFORE_ADDED = "{} of its input", "{} of its input, which is added"
+AFTER = "{} of the sum of input and output"
+AROUND: Named = [
+    row
+    for name, norm, last in (
+        ("LayerNorm", layer_norm, sum_normed),
+        ("RMSNorm", rms_norm, sum_rms),
+        ("RMSNorm", coarse, sum_coarse),
+    )
+    for row in (
+        ((BEFORE, name), (norm, None)),
+        ((BEFORE_ADDED, name), (norm, torch.add)),
+        ((AFTER, name), (None, last)),
+    )
+]
+ADDED = ("its input added (a residual)",)  # alone it is no variant: ``residual=True`` says so
+TIMES = "scores times {}"  # the factor is fitted
+WRONG_BIASES: Named = [
+    ((text,), functools.partial(sloped, steps=of_heads, sign=sign))
+    for steps in (slopes, even_slopes)
+    for text, of_heads, sign in (
+        ("The bias grows with the distance of query and key, and should fall (ALiBi).", steps, 1),
+        ("The slopes of the bias are in reverse order (ALiBi).", lambda heads, of=steps: of(heads)[::-1], -1),
+    )
+]
+UNEVEN = ("The norm is on keys and values, and not on the queries.",)
+APART = ("Rotary positions: the positions of queries and keys differ by one.",)
+WRONG_NORMS = {  # what is said of a norm of heads → what it does to queries, keys and values
+    "The {} of heads is on the queries alone.": lambda norm: each(norm),
+    "The {} of heads is on the keys alone.": lambda norm: each(None, norm),
+    "The {} of heads is on the values as well.": lambda norm: each(norm, norm, norm),
+    "The {} of heads runs over the tokens.": lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
+    "The {} of heads runs over the heads.": lambda norm: each(*[functools.partial(norm, dim=1)] * 2),
+}
+
+
 def wrong_turns() -> Named:
     """Return what is wrong with rotary positions or a norm of heads, and a change of queries, keys and values by it."""
+    mixed = "Rotary positions: {} are paired in the queries, {} in the keys."
     found: Named = [
-        ("Rotary positions: halves are paired in the queries, neighbours in the keys.", each(turned, of_neighbours)),
-        ("Rotary positions: neighbours are paired in the queries, halves in the keys.", each(of_neighbours, turned)),
+        ((mixed, "halves", "neighbours"), each(turned, of_neighbours)),
+        ((mixed, "neighbours", "halves"), each(of_neighbours, turned)),
     ]
     for turn in (turned, of_neighbours):
         other = functools.partial(turn, angles_in_halves=turn is of_neighbours)
@@ -140,64 +216,25 @@ def wrong_turns() -> Named:
         )
         twice = one_by_one(turn, turn)
         found += [
-            ("Rotary positions turn the queries alone.", each(turn)),
-            ("Rotary positions turn the keys alone.", each(None, turn)),
-            ("Rotary positions turn the values as well.", each(turn, turn, turn)),
-            ("Rotary positions turn queries and keys in opposite directions.", each(turn, backwards)),
-            ("Rotary positions turn queries and keys twice.", each(twice, twice)),
-            ("Rotary positions: the positions of queries and keys differ by one.", each(later, turn)),
-            ("Rotary positions: the positions of queries and keys differ by one.", each(sooner, turn)),
-            ("Rotary positions: the minus is missing, so that pairs are not turned.", each(unsigned, unsigned)),
-            ("Rotary positions: features are paired in one way and their angles in another.", each(other, other)),
+            (("Rotary positions turn the queries alone.",), each(turn)),
+            (("Rotary positions turn the keys alone.",), each(None, turn)),
+            (("Rotary positions turn the values as well.",), each(turn, turn, turn)),
+            (("Rotary positions turn queries and keys in opposite directions.",), each(turn, backwards)),
+            (("Rotary positions turn queries and keys twice.",), each(twice, twice)),
+            (APART, each(later, turn)),
+            (APART, each(sooner, turn)),
             (
-                "Rotary positions are applied before the split, to the features of all heads together.",
+                ("Rotary positions: the minus is missing, so that pairs are not turned.",),
+                each(unsigned, unsigned),
+            ),
+            (
+                ("Rotary positions: features are paired in one way and their angles in another.",),
+                each(other, other),
+            ),
+            (
+                ("Rotary positions are applied before the split, to the features of all heads together.",),
                 functools.partial(before_split, turn),
             ),
         ]
-    for name, norm in (("RMSNorm", rms_norm), ("RMSNorm", coarse), ("LayerNorm", layer_norm)):
-        tokens, heads = (functools.partial(norm, dim=dim) for dim in (2, 1))
-        found += [
-            (f"The {name} of heads is on the queries alone.", each(norm)),
-            (f"The {name} of heads is on the keys alone.", each(None, norm)),
-            (f"The {name} of heads is on the values as well.", each(norm, norm, norm)),
-            (f"The {name} of heads runs over the tokens.", each(tokens, tokens)),
-            (f"The {name} of heads runs over the heads.", each(heads, heads)),
-        ]
-    return found
-
-
-coarse = functools.partial(rms_norm, eps=1e-5)
-of_neighbours = functools.partial(turned, halves=False)
-TURNS: Named = [("", None)] + [
-    (
-        f"rotary positions (pairs of {name}{more}{', backwards' if sign < 0 else ''})",
-        functools.partial(turn, base=base, sign=sign),
-    )
-    for base, more in ((1e4, ""), (5e5, ", base 500,000"), (1e6, ", base 1,000,000"), (100.0, ", base 100"))
-    for name, turn in (("halves", turned), ("neighbours", of_neighbours))
-    for sign in (1, -1)
-]
-OF_HEADS = "of each head's queries and keys"
-NORMS: Named = [
-    ("", None),
-    (f"RMSNorm {OF_HEADS}", rms_norm),
-    (f"RMSNorm {OF_HEADS}", coarse),
-    (f"LayerNorm {OF_HEADS}", layer_norm),
-    ("RMSNorm of all heads' queries and keys", of_all_heads),
-]
-FALLING = "a bias that falls with the distance of query and key (ALiBi)"
-BIASES: Named = [("", None)] + [
-    (FALLING, functools.partial(sloped, steps=steps, is_signed=is_signed))
-    for steps in (slopes, even_slopes)
-    for is_signed in (True, False)
-]
-WRONG_BIASES: Named = [
-    (text, functools.partial(sloped, steps=of_heads, sign=sign))
-    for steps in (slopes, even_slopes)
-    for text, of_heads, sign in (
-        ("The bias grows with the distance of query and key, and should fall (ALiBi).", steps, 1),
-        ("The slopes of the bias are in reverse order (ALiBi).", lambda heads, of=steps: of(heads)[::-1], -1),
-    )
-]
-ADDED = "its input added (a residual)"  # alone it is no variant: ``residual=True`` says so
-UNEVEN = "The norm is on keys and values, and not on the queries."
+    norms = (("RMSNorm", rms_norm), ("RMSNorm", coarse), ("LayerNorm", layer_norm))
+    return found + [((text, name), made(norm)) for name, norm in norms for text, made in WRONG_NORMS.items()]
