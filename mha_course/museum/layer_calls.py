@@ -182,7 +182,7 @@ class LayerCalls:
             *of_trial, given = changed(trial, changes)
 
             def error(power: float, of_trial: list = of_trial, given: dict = given, output: Tensor = output) -> float:
-                got = formula(*of_trial, {**given, "bias": lambda scores: 2**power * scores})
+                got = formula(*[*of_trial, {**given, "bias": lambda scores: 2**power * scores}])
                 return (got - output).square().sum().item()
 
             powers = torch.linspace(-6, 6, 25).tolist()
@@ -195,7 +195,7 @@ class LayerCalls:
                 low, high = (low, two) if error(one) < error(two) else (one, high)
             factor = 2 ** ((low + high) / 2)
             factor = min((float(f"{factor:.2g}"), float(f"{factor:.3g}"), factor), key=lambda f: error(math.log2(f)))
-            got = formula(*of_trial, {**given, "bias": lambda scores, factor=factor: factor * scores})
+            got = formula(*[*of_trial, {**given, "bias": lambda scores, factor=factor: factor * scores}])
             if not equal(output, got) or abs(math.log2(factor)) < 0.01:
                 return []
             found.append(factor)

@@ -238,7 +238,7 @@ class LayerCheck:
     def what_is_wrong(
         self, name: str, readings: list, stages: dict[str, list[Result]], wrong: list[str], groups: list
     ) -> Verdict:
-        """The verdict by a ``name`` that explains every call, or one that explains the first wrong stage, and the border."""
+        """A verdict by the ``name`` that explains every call, or one for the first wrong stage, and the border."""
         known, first = programs(formula, others=not groups), wrong_in(stages[wrong[0]])[0]
         border, part = border_of(stages, wrong), ""
         differs = not self.raises and all(

@@ -29,7 +29,7 @@ def in_words(words: Words) -> str:
 
 def all_words() -> list[str]:
     """Return every message, and every word put into one, that can name a right or a wrong variant."""
-    said = {TIMES: 0}
+    said: dict[str, Any] = {TIMES: None}
     for _, members, wrong in variants(residual=False):
         said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
         said |= dict.fromkeys(part for word, _ in wrong for part in word)
@@ -41,11 +41,11 @@ def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...
     for the right variants, those of fewest words first, and pairs (message, change) for wrong ones.
     ``residual`` is whether the input is taken off again.
     """
-    groups = []
+    groups: list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Named]] = []
     for name, (before, after) in [((), (None, None)), *AROUND, (ADDED, (None, torch.add))]:
         after = functools.partial(after, residual) if after in (sum_normed, sum_rms, sum_coarse) else after
         within = functools.partial(varied, before=before, after=after)
-        found = []
+        found: list[tuple[tuple[Words, ...], Callable]] = []
         for parts in itertools.product([((), None), *TURNS], [((), None), *NORMS], [((), None), *BIASES]):
             words = tuple(word for word in (*(word for word, _ in parts), name) if word)
             turn, norm, bias = (part for _, part in parts)
