@@ -149,7 +149,7 @@ def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "La
     for unit in UNITS:
         try:
             checks.append(LayerCheck(handing(unit=unit), asked))
-        except NotYetError as reason:
+        except (NotYetError, MistakeError) as reason:
             reasons.append(reason)
             continue
         if not checks[-1].raises:

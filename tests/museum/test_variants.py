@@ -141,3 +141,81 @@ RECIPES = {  # as the docstring of the module has them
 def test_a_recipe_of_the_docstring_hands_a_right_layer_over(name):
     verdict = check_layer(*RECIPES[name])
     assert verdict, verdict
+
+
+class Plain(nn.Module):
+    """Right self-attention, whose subclasses are handed over in other ways."""
+
+    def __init__(self, size, heads, dropout=0.0):
+        super().__init__()
+        self.heads = heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(size, size, bias=False) for _ in range(4))
+
+    def attend(self, queries, keys, values, keep=True):
+        Q, K, V = (
+            W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+        )
+        scores = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(~torch.as_tensor(keep), -1e9)
+        return self.W_o((scores.softmax(-1) @ V).transpose(1, 2).flatten(2))
+
+    def forward(self, x):
+        return self.attend(x, x, x)
+
+
+class BigHeads(Plain):
+    def __init__(self, size, heads, dropout=0.0):
+        if size // heads % 8:
+            raise ValueError("heads need multiples of 8 features")
+        super().__init__(size, heads)
+
+
+class Swapped(Plain):
+    def __init__(self, num_heads, d_model, dropout=0.0):
+        super().__init__(d_model, num_heads)
+
+
+class OtherOrder(Plain):
+    def forward(self, values, keys, query, mask):
+        return self.attend(query, keys, values, mask)
+
+
+class Padded(Plain):
+    def forward(self, x, key_padding_mask):
+        return self.attend(x, x, x, ~key_padding_mask[:, None, None])
+
+
+class Flag(Plain):
+    def forward(self, x, is_causal=False):
+        keep = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        return self.attend(x, x, x, keep.tril() if is_causal else keep)
+
+
+class NoProjection(Plain):
+    def __init__(self, size, heads, dropout=0.0):
+        if heads > 1:
+            raise ValueError("one head")
+        super().__init__(size, heads)
+        self.W_o = nn.Identity()
+
+
+class Squeezed(Plain):
+    def forward(self, x):
+        return super().forward(x).squeeze(1)
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "said"),
+    [
+        (BigHeads, "right", "8 features or more"),
+        (OtherOrder, "right", "`mask` is True where a key takes part"),
+        (Padded, "right", "`key_padding_mask` is True where a key is masked, (batch, keys)."),
+        (Flag, "right", "Causal self-attention"),
+        (NoProjection, "right", "Self-attention"),
+        (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
+        (Squeezed, "wrong", "wrong with one query"),
+    ],
+)
+def test_sizes_masks_and_orders_are_found_by_name_and_by_trying(layer, state, said):
+    verdict = check_layer(layer)
+    assert verdict.state == state and said in verdict.text, verdict
