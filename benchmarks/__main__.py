@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks import exact_table, imports, kept_memory, layer, masks, memory, pruning_speed, small_calls
+from benchmarks import kept_memory, layer, masks, memory, pruning_speed, small_calls
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--full", action="store_true", help="everything; takes about half an hour")
@@ -18,8 +18,3 @@ print()
 kept_memory.main()
 print()
 pruning_speed.main(full)
-print()
-imports.main(rounds=9 if full else 3)
-if full:
-    print()
-    exact_table.main()
