@@ -19,7 +19,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # Hundreds of processes import the same code, and one is enough to compile it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-class bench-damaged nightly \
+.PHONY: help lab test notebooks translations site pages page-runtime links wheel bench bench-full bench-gpu bench-notebooks bench-widgets bench-damaged nightly \
 	research-measures research-births research-head-writes research-packing research-places research-real research-sinks research-next-word research-fresh-texts research-families test-research test-classroom mutants weights kept-maps real-models try-real-models lint clean \
 	test-browsers test-rounding test-gpu test-second-device test-book-pins test-newest test-elsewhere elsewhere-jax elsewhere-keras elsewhere-kotlin elsewhere-mxnet nbgrader \
 	check install release-dry-run
@@ -124,10 +124,6 @@ bench-notebooks: install ## how long each notebook takes, from empty caches: som
 bench-widgets: install ## how fast live pictures answer in a browser, and whether they grow: some minutes
 	@$(PY) -m benchmarks.widgets
 
-bench-class: install ## thirty students at once on JupyterHub, and nbgrader: a quarter of an hour (STUDENTS=3: fewer)
-	@$(MAKE) --no-print-directory install VENV=.venv-class
-	@$(PY) -m classroom.hub --students $(or $(STUDENTS),30)
-
 bench-damaged: install nbgrader ## hand in thirty notebooks, ten of them damaged, and let nbgrader grade them: a quarter of an hour
 	@OMP_NUM_THREADS=1 $(PY) -m classroom.damaged_hand_ins $(if $(LEARNERS),--learners $(LEARNERS))
 
@@ -158,7 +154,7 @@ test-rounding: install ## run all notebooks as on other processors, three ways: 
 	@$(PY) -m tools.rounding $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THIRD),--third $(THIRD))
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-class .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-research: install ## the tests of research/, which no notebook needs

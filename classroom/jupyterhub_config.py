@@ -1,7 +1,7 @@
-"""Settings of JupyterHub for a class of thirty, for an instructor to copy; `make bench-class` runs a class under them.
+"""Settings of JupyterHub for a class of thirty, for an instructor to copy; a simulated class ran under them.
 
-Put your own authenticator and spawner into it: what the trial uses instead, with its ports and folders, stands on the
-command line in hub.py. The class's folder, readable for all, is made once:
+Put your own authenticator and spawner into it: the trial used others, with ports and folders of its own. The class's
+folder, readable for all, is made once:
 
     .venv/bin/python -m ipykernel install --prefix=/srv/class                 the course's kernel, for every server
     MHA_CACHE=/srv/class/models .venv/bin/python -m tools.notebooks notebooks/07_*.ipynb    its trained model

@@ -29,7 +29,6 @@ INPUTS = [
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
     ".venv-book": ("make test-book-pins", "BOOK_PYTHON=python3.11", "2 GB"),
-    ".venv-class": ("make bench-class", "PYTHON=python3.12", "500 MB"),
     ".venv-nbgrader": ("make nbgrader", "PYTHON=python3.12", "400 MB"),
     ".venv-newest": ("make test-newest", "PYTHON=python3.12", "2 GB"),
     ".venv-site": ("make site", "PYTHON=python3.12", "250 MB"),
@@ -174,7 +173,7 @@ def pip_steps(venv, torch_index):
     pyproject = tomllib.loads(Path("pyproject.toml").read_text())
     groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
     alone = groups.pop("peers") + groups.pop("strangers")
-    apart = {f".venv-{name}": groups.pop(name) for name in ("class", "nbgrader", "site")}
+    apart = {f".venv-{name}": groups.pop(name) for name in ("nbgrader", "site")}
     lock = [] if venv == ".venv-newest" else PINNED
     if venv in apart:
         yield [*lock, *apart[venv]]

@@ -56,7 +56,7 @@ REST = {  # what is not run every time, in its turn, and a file that only it see
     "test-book-pins": "environment.yml",
     "test-elsewhere": "notebooks/elsewhere/jax.ipynb",
     "wheel": "pyproject.toml",
-    "test-classroom": "classroom/hub.py",
+    "test-classroom": "classroom/course.py",
     "test-research": "research/results/births.json",
 }
 

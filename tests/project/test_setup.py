@@ -250,7 +250,7 @@ def test_what_each_environment_holds(installer):
     pinned = ["--constraint", "constraints.txt"]
     book = list(installer.pip_steps(".venv-book", torch_index=None))
     assert book == [" ".join(CONDA).split(), [*pinned, *GROUPS["test"]]]
-    for apart in ("class", "nbgrader", "site"):
+    for apart in ("nbgrader", "site"):
         assert list(installer.pip_steps(f".venv-{apart}", torch_index=None)) == [[*pinned, *GROUPS[apart]]]
     alone = GROUPS["peers"] + GROUPS["strangers"]
     everything, without_dependencies = installer.pip_steps(".venv", torch_index=None)
