@@ -14,6 +14,7 @@ from mha_course import pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
 from mha_course.pictures import ring_explorer
+from mha_course.pictures.picture import signed
 from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
@@ -76,7 +77,7 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         shown = page.section.locator("svg[role=group] .cell").evaluate_all("cells => cells.map(cell => cell.ariaLabel)")
         for i, label in enumerate(shown):
             query, key = divmod(i, 12)
-            weight = "masked" if key >= valid else f"{weights[query, key]:.2f}"
+            weight = "masked" if key >= valid else signed(weights[query, key].item())
             assert label == f"query {query}, key {key}: {weight}"
         assert page.section.locator(".row-names span").all_text_contents() == list(
             explorer.data["query_names"][example]
@@ -86,8 +87,8 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         pair = " attends to ".join(f"“{own[i]}”" for own, i in zip(names, at, strict=True))
         others = explorer.weights()[example, :3, query, key].max()
         headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
-        assert headline.startswith(f"Head 3: {pair} with {100 * weights[query, key]:.0f} % of its weight")
-        assert f"In the 3 other heads: at most {100 * others:.0f} %." in headline
+        assert headline.startswith(f"Head 3: {pair} with {signed(100 * weights[query, key].item(), 0)} % of its weight")
+        assert f"In the 3 other heads: at most {signed(100 * others.item(), 0)} %." in headline
 
 
 WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"

@@ -166,7 +166,8 @@ export default picture((parts) => {
     const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
     const { told, ...answer } = stage.paint({ gated, whole, target });
     const { dearest } = weighed;
-    headline(...above(gates, answer));
+    const said = above(gates, answer); // always with a small line: what stands below must not move
+    headline(...said, said.length < 4 ? element("small", {}, "\u00a0") : "");
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
