@@ -127,6 +127,8 @@ class Firefox(Engine):
 
     def start(self):
         log = self.folder / "firefox.log"
+        # As tests in Chromium ask for: pictures stand still, and the Ring shows models that ship, and trains none.
+        (self.folder / "user.js").write_text('user_pref("ui.prefersReducedMotion", 1);\n')
         with log.open("w") as file:
             self.process = subprocess.Popen(
                 ["firefox-esr", "--headless", "--no-remote", f"--profile={self.folder}", "--remote-debugging-port=0"],
