@@ -18,6 +18,7 @@ from mha_lib.heads.watching import Watch
 from mha_lib.models.progress_bar import progress_bar
 
 Loss = Callable[[nn.Module], Tensor]  # a number, or one for each example, (b,)
+Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
 
@@ -37,7 +38,7 @@ class FoundHeads:
         self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
         self.unknown: dict[str, str] = {}
-        self.torchs_layers: dict[str, nn.Module] = {}  # by the name of their mixing module, which torch never calls
+        self._in_torchs_layers: set[str] = set()  # the names of mixing modules that torch never calls
         found: dict[str, list[FoundLayer]] = {}
         for one in watch.seen:
             layer = described(one, self.names)
@@ -46,7 +47,7 @@ class FoundHeads:
                 continue
             found.setdefault(layer.mixing, []).append(layer)
             if one.is_torchs_layer:
-                self.torchs_layers[layer.mixing] = one.module
+                self._in_torchs_layers.add(layer.mixing)
         names = [layers[0].name for layers in found.values()]
         for mixing, (layer, *again) in found.items():
             name = layer.name if names.count(layer.name) == 1 else mixing
@@ -130,7 +131,9 @@ class FoundHeads:
         others = substitutes or {}
         return self._changed({name: self._gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
-    def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[nn.Module]:
+    def ablated(
+        self, plan: Mapping[str, Sequence[int]], by: str = "zero", instead: Means | None = None
+    ) -> AbstractContextManager[nn.Module]:
         """Inside, the model runs without these heads.
 
         Args:
@@ -138,6 +141,7 @@ class FoundHeads:
             by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
                 that the heads were found with, without padding: positions that no query attends to; "resample", the
                 output for the next of those examples (then the model must be called with inputs of the same shape).
+            instead: what takes the place of their output, by layer, from ``means``; then ``by`` does not count.
 
         Raises:
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
@@ -151,7 +155,7 @@ class FoundHeads:
             gate = torch.ones(layer.num_heads)
             gate[list(heads)] = 0
             gates[name] = gate
-        return self.gates(gates, self.substitutes(by))
+        return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
 
     def leave_one_out(self, loss: Loss, by: str = "zero", label: str | None = None) -> dict[str, Tensor]:
         """Return what each head's absence adds to a loss, by layer, (num_heads,), float64.
@@ -246,33 +250,52 @@ class FoundHeads:
                 losses.append(self._loss_at(loss, gates, substitutes))
         return torch.tensor(losses, dtype=torch.float64)
 
-    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
+    def remove(
+        self, plan: Mapping[str, Sequence[int]], *second_inputs, instead: Means | None = None, **second_named
+    ) -> tuple[nn.Module, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
-        model, on two inputs, is refused; where only rounding may differ, double precision decides. So is a plan that
-        takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible get new sizes;
-        ``Removal.sizes`` names them. The plan applied to a fresh load of the model gives the same shapes, so that a
-        saved ``state_dict`` of the copy can be loaded.
+        model, on two inputs of two examples each, is refused; where only rounding may differ, double precision decides.
+        So is a plan that takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible
+        get new sizes; ``Removal.sizes`` names them. Torch's own layers become layers of this library that are called
+        like torch's. ``save_pruned`` saves the copy, and ``load_pruned`` loads it.
 
         Args:
             plan: as in ``ablated``, the heads that go.
             second_inputs, second_named: another input that it is checked on; left out, the example without its last
                 token (and with lengths that fit), or noise in its shape where it has no token ids. Where the model does
                 not take that, and for token ids of one or two tokens, it is the example again.
+            instead: from ``means``, what the heads that go leave behind, in the bias of their mixing module.
 
         Raises:
             ValueError: the layer cannot be cut, with the reason; so is one that shares a matrix with another layer.
         """
-        self.ablated(plan)  # which names a layer or a head that is not there
+        self.ablated(plan, instead=instead)  # which names a layer or a head that is not there, or means that do not fit
         second = (second_inputs, second_named) if second_inputs or second_named else None
-        return removed(Whole(self.model, (self.inputs, self.named), self._ablated_in), self.layers, plan, second)
+        left = {} if instead is None else {name: instead[name] for name in plan}
+        if several := [name for name, means in left.items() if means.dim() == 3]:
+            raise ValueError(f"{several[0]} is computed several times, and no bias is the means of each")
+        whole = Whole(self.model, (self.inputs, self.named), self._ablated_in(left or None), left)
+        return removed(whole, self.layers, plan, second)
 
-    def _ablated_in(self, model: nn.Module, plan: Plan) -> AbstractContextManager[nn.Module]:
+    def _ablated_in(self, instead: Means | None) -> Callable[[nn.Module, Plan], AbstractContextManager]:
         """``ablated`` for a copy of the model."""
-        found = copy.copy(self)
-        found.model = model
-        return found.ablated(plan)
+
+        def ablated(model: nn.Module, plan: Plan) -> AbstractContextManager:
+            found = copy.copy(self)
+            found.model = model
+            return found.ablated(plan, instead=instead)
+
+        return ablated
+
+    def means(self) -> dict[str, Tensor]:
+        """Return each head's mean output over the positions of the example, padding left out, by layer: (h, d).
+
+        Where a layer is computed several times, they are (uses, h, d). ``instead=`` takes them.
+        """
+        means = {name: each.flatten(end_dim=2) for name, each in self.substitutes("mean").items()}
+        return {name: each[0] if len(each) == 1 else each for name, each in means.items()}
 
     def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
         """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros.
@@ -296,6 +319,18 @@ class FoundHeads:
             found[name] = heads[:, counts.to(heads.device)].mean(dim=1)[
                 :, None, None
             ]  # (uses, positions, h, d) -> (uses, 1, 1, h, d)
+        return found
+
+    def _as_substitutes(self, means: Means, names: Iterable[str]) -> dict[str, Tensor]:
+        """Means of these layers, (h, d) or (uses, h, d), in the form (uses, 1, 1, h, d)."""
+        found = {}
+        for name in names:
+            layer, given = self.layers[name], means.get(name)
+            size = (layer.num_heads, layer.head_size)
+            if given is None or tuple(given.shape) not in (size, (layer.uses, *size)):
+                got = "none" if given is None else tuple(given.shape)
+                raise ValueError(f"instead must have means of {name}, {size}, as found.means() gives them; got {got}")
+            found[name] = given.reshape(-1, 1, 1, *size)
         return found
 
     def _loss_at(self, loss: Loss, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor]) -> float:
@@ -372,8 +407,9 @@ class FoundHeads:
             hooks.enter_context(plainly())
             for name, change in changes.items():
                 mixing = self.layers[name].mixing
-                if mixing in self.torchs_layers:
-                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[mixing], counted(name, change)))
+                if mixing in self._in_torchs_layers:
+                    torchs = self.model.get_submodule(mixing.rpartition(".")[0])
+                    hooks.enter_context(heads_of_torchs_layer(torchs, counted(name, change)))
                 else:
                     hooks.enter_context(before(self.model.get_submodule(mixing), counted(name, change)))
             yield self.model
