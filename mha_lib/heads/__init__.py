@@ -43,7 +43,7 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.removal import least_heads, plan_from, prune, prune_attention, select_heads
 from mha_lib.heads.saving import load_pruned, save_pruned
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token
 

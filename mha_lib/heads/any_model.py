@@ -9,13 +9,18 @@ from torch import Tensor, nn
 
 from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.batches import Batches, Loss, Run, runs
+from mha_lib.heads.coalitions import shapley_shares
+from mha_lib.heads.comparing import Comparison
 from mha_lib.heads.found_layers import CHANGED
 from mha_lib.heads.found_removal import Removal, Whole, removed
-from mha_lib.heads.gated_heads import Change, GatedHeads, Means, Plan, watched
+from mha_lib.heads.gated_heads import Change, GatedHeads, Means, watched
 from mha_lib.heads.importance import Importance, joined
+from mha_lib.heads.plans import PlanTable, drawn, planned
+from mha_lib.heads.removal import Plan
 from mha_lib.heads.reuse import Reuse
 from mha_lib.models.progress_bar import progress_bar
 
+MOST_EXACT = 10  # heads whose sets are all computed
 Gates = Mapping[str, Tensor]
 Units = tuple[dict[str, Tensor], dict[str, Tensor]]  # what each example says, (h, n), and its weight, (n,), by layer
 
@@ -118,6 +123,174 @@ class FoundHeads(GatedHeads):
 
         return self._measured(label, slopes, loss, batches, by, instead, len(points), with_whole=False)
 
+    def shapley(
+        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        num_orders: int | None = None, seed: int = 0,
+    ) -> Importance:  # fmt: skip
+        """Return each head's Shapley value for minus the loss; other arguments as ``FoundHeads`` says.
+
+        Args:
+            num_orders: in how many random orders heads join; left out, all sets are computed, exactly.
+
+        Raises:
+            ValueError: there are more than ten heads, and no ``num_orders``.
+
+        Source: Shapley 1953, "A Value for n-Person Games"; for heads Held & Yang 2023, "Shapley Head Pruning".
+        """
+        numbers = [layer.num_heads for layer in self.layers.values()]
+        if num_orders is None and sum(numbers) > MOST_EXACT:
+            raise ValueError(f"num_orders must be given: all sets of {sum(numbers)} heads are 2**{sum(numbers)} passes")
+        sets, shares = shapley_shares(sum(numbers), num_orders, seed)
+
+        def values(passes: "_Passes") -> Units:
+            gates = [dict(zip(self.layers, members.float().split(numbers), strict=True)) for members in sets]
+            each = shares @ -torch.stack(list(map(passes.at, gates)))
+            rows = dict(zip(self.layers, each.split(numbers), strict=True))
+            return rows, dict.fromkeys(rows, passes.weights)
+
+        return self._measured("Shapley values", values, loss, batches, by, instead, len(sets) + 1)
+
+    def entropy(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
+        """Return minus each head's attention entropy, in nats, averaged over queries that are no padding.
+
+        The loss only calls the model here; left out, the model is called with the batch itself.
+
+        Source: Ghader & Monz 2017, "What does Attention in Neural Machine Translation Pay Attention to?"; Clark et al.
+        2019, "What Does BERT Look At?", section 3.3.
+        """
+        return self._over_queries(loss, batches, lambda maps, _: torch.special.entr(maps).sum(dim=-1).neg())
+
+    def confidence(
+        self, loss: Loss | None = None, batches: Batches | None = None, ignore: Sequence[int] = ()
+    ) -> Importance:
+        """Return each head's largest attention weight, averaged over queries that are no padding.
+
+        Args:
+            loss, batches: as in ``entropy``.
+            ignore: positions of keys that do not count, such as 0 where that is an attention sink.
+
+        Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4.
+        """
+
+        def largest(maps: Tensor, _: str) -> Tensor:
+            if wrong := [position for position in ignore if not 0 <= position < maps.shape[-1]]:
+                raise ValueError(f"ignore must hold positions from 0 to {maps.shape[-1] - 1}, got {wrong}")
+            return maps.index_fill(-1, torch.tensor(ignore, dtype=torch.long, device=maps.device), 0).amax(dim=-1)
+
+        return self._over_queries(loss, batches, largest)
+
+    def output_norm(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
+        """Return the norm of what each head adds to its layer's output, averaged over queries that are no padding.
+
+        Args:
+            loss, batches: as in ``entropy``.
+
+        Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
+        """
+
+        def norms(heads: Tensor, name: str) -> Tensor:
+            mixing = self.model.get_submodule(self.layers[name].mixing)
+            nothing = mixing(torch.zeros_like(heads).flatten(start_dim=2))
+            alone = torch.eye(heads.shape[2]).to(heads)[:, :, None] * heads[:, :, None]  # (b, q, h, h, d)
+            rows = [mixing(part.flatten(start_dim=2)) - nothing for part in alone.unbind(dim=2)]
+            return torch.stack([row.norm(dim=-1) for row in rows], dim=1)
+
+        return self._over_queries(loss, batches, norms, of_heads=True)
+
+    def _over_queries(
+        self, loss: Loss | None, batches: Batches | None, value: Callable[[Tensor, str], Tensor], of_heads: bool = False
+    ) -> Importance:
+        """Average (b, h, q), a value of maps (b, h, q, k) or of heads (b, q, h, d), over queries of each example."""
+        parts = []
+        for run in runs(self.model, loss, batches, (self.inputs, self.named)):
+            maps = self.maps_of(run.call)
+            attended, each, weights = self.attended(maps), {}, {}
+            for name, calls in (self.heads_of(run.call) if of_heads else maps).items():
+                if not calls:
+                    raise ValueError(f"{name} is not computed on batch {run.number}")
+                with torch.no_grad(), evaluating(self.model):
+                    values = torch.cat([value(X, name) for X in calls], dim=-1)
+                sizes = [torch.Size((len(X), X.shape[1 if of_heads else 2])) for X in calls]
+                masks = [attended.get(size, torch.ones(size)).to(values) for size in sizes]
+                mask = torch.cat(masks, dim=-1)  # (b, all queries)
+                weights[name] = mask.sum(dim=-1).double().cpu()
+                each[name] = (values * mask[:, None]).sum(dim=-1).double().cpu().T / weights[name].clamp(min=1)
+            parts.append((each, weights))
+        return joined(parts)
+
+    def plan(
+        self, importance: Mapping[str, Tensor], remove: int | None = None, fraction: float | None = None,
+        per_layer: int | None = None, spare: int = 1, seed: int = 0,
+    ) -> PlanTable:  # fmt: skip
+        """Return a plan of the least important heads: those that go, by layer. It prints as a table.
+
+        Where heads share keys and values, whole groups go, by the mean importance of their heads.
+
+        Args:
+            importance: by layer (num_heads,), as measures return it; layers that it lacks stay whole.
+            remove: how many heads go.
+            fraction: what share of the heads goes, rounded down; in place of ``remove``.
+            per_layer: how many heads of each layer go; in place of ``remove``.
+            spare: how many heads of each layer stay at least.
+            seed: draws which of equals goes first.
+
+        Raises:
+            ValueError: there is nothing to remove, or not so many heads can go; the message says why.
+        """
+        return planned(self.layers, importance, remove, fraction, per_layer, spare, seed)
+
+    def fair_draws(self, plan: Plan, number: int = 20, seed: int = 0) -> list[PlanTable]:
+        """Return random plans with as many heads of each layer, none of them this plan: its null.
+
+        Where the plan takes whole key-value groups, so do they.
+
+        Raises:
+            ValueError: there are no others.
+        """
+        self.gates_of(plan)  # which names what is not there
+        return drawn(self.layers, plan, number, seed)
+
+    def rise(
+        self, plan: Plan, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None
+    ) -> Tensor:
+        """Return how much the loss rises without the heads of a plan, for each example, (n,), or each batch's mean.
+
+        Plans are compared in pairs by example where ``batches`` come in the same order; ``compare`` does so in any.
+        """
+        return self._losses([plan], loss, batches, by, instead)[0].diff(dim=0)[0]
+
+    def compare(
+        self, importance: Mapping[str, Tensor], loss: Loss, batches: Batches | None = None,
+        removals: Sequence[int] = (1,), draws: int = 20, by: str = "zero", instead: Means | None = None,
+        spare: int = 1, seed: int = 0,
+    ) -> Comparison:  # fmt: skip
+        """Return the loss without the least important heads, beside random heads of the same layers.
+
+        Args:
+            importance, spare, seed: as in ``plan``.
+            loss, batches, by, instead: as ``FoundHeads`` says; use examples that ``importance`` was not measured on.
+            removals: how many heads go.
+            draws: how many random plans there are for each removal, from ``fair_draws``.
+        """
+        plans = [self.plan(importance, remove=number, spare=spare, seed=seed) for number in removals]
+        others = [self.fair_draws(plan, draws, seed) for plan in plans]
+        every = [one for plan, drawn in zip(plans, others, strict=True) for one in (plan, *drawn)]
+        losses, weights = self._losses(every, loss, batches, by, instead)
+        of_each = losses[1:].unflatten(0, (len(plans), draws + 1))
+        return Comparison(plans, losses[0], of_each[:, 0], of_each[:, 1:], weights)
+
+    def _losses(
+        self, plans: Sequence[Plan], loss: Loss, batches: Batches | None, by: str, instead: Means | None
+    ) -> tuple[Tensor, Tensor]:
+        """The losses (1 + number of plans, n) with all heads and without those of each plan; weights (n,)."""
+
+        def losses(passes: "_Passes") -> Units:
+            rows = [passes.whole, *(passes.at(self.gates_of(plan)) for plan in plans)]
+            return {"": torch.stack(rows)}, {"": passes.weights}
+
+        found = self._measured("losses", losses, loss, batches, by, instead, len(plans) + 1)
+        return found.each[""], found.weights[""]
+
     def _measured(
         self, label: str, measure: Callable[["_Passes"], Units], loss: Loss, batches: Batches | None, by: str,
         instead: Means | None, steps: int, with_whole: bool = True,
@@ -206,7 +379,8 @@ class _Passes:
     def at(self, gates: Gates, where: str = "", first: str | None = None) -> Tensor:
         """Return the loss with these gates, as ``whole``; what comes before the first of them is not computed again."""
         next(self.bar, None)
-        first = first or next((name for name in self.found.layers if name in gates and (gates[name] != 1).any()), None)
+        gates = {name: gate for name, gate in gates.items() if (gate != 1).any()}  # the others may not be computed
+        first = first or next((name for name in self.found.layers if name in gates), None)
         reused = nullcontext() if first is None else self.reuse.before(first)
         with torch.no_grad(), reused, self.found.gates(gates, self.substitutes):
             value = self.run.value(where)

@@ -20,11 +20,10 @@ from mha_lib.attention.converters import as_torch, from_torch
 from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.before_mixing import plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
-from mha_lib.heads.removal import prune_attention
+from mha_lib.heads.removal import Plan, prune_attention
 from mha_lib.heads.watching import Attended, Watch
 
 Inputs = tuple[tuple, dict[str, Any]]
-Plan = Mapping[str, Sequence[int]]  # for each layer by name, the numbers of the heads that are off
 MOST_SIZES = 8  # integers of one layer, each of which is tried in its old and in its new size
 
 

@@ -1,6 +1,6 @@
 """Heads that were found in a model, seen and gated. In comments letters as in ``watching``."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from mha_lib.heads.ablation import ABLATIONS, evaluating
 from mha_lib.heads.batches import Batches, Loss, runs
 from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
-from mha_lib.heads.found_layers import FoundLayer, described, mixing_name
+from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_table
+from mha_lib.heads.removal import Plan
 from mha_lib.heads.watching import Watch
 
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
-Plan = Mapping[str, Sequence[int]]  # for each layer by name, the numbers of the heads that go
 
 
 class GatedHeads:
@@ -50,9 +50,7 @@ class GatedHeads:
 
     def __repr__(self) -> str:
         titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
-        rows = [titles, *(tuple(map(str, vars(layer).values())) for layer in self.layers.values())]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = text_table([titles, *(tuple(map(str, vars(layer).values())) for layer in self.layers.values())])
         lines += [f"not understood: {name or 'the model itself'}: {why}" for name, why in self.unknown.items()]
         if len(lines) == 1:
             lines = [
@@ -187,15 +185,19 @@ class GatedHeads:
             ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
             RuntimeError: as in ``gates``.
         """
+        gates = self.gates_of(plan)
+        return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
+
+    def gates_of(self, plan: Plan) -> dict[str, Tensor]:
+        """Return gates that are 0 for the heads in a plan and 1 for the others of its layers."""
         gates = {}
         for name, heads in plan.items():
             layer = self._layer(name)
             if wrong := [head for head in heads if head not in range(layer.num_heads)]:
                 raise ValueError(f"{name} has heads 0 to {layer.num_heads - 1}, got {wrong}")
-            gate = torch.ones(layer.num_heads)
-            gate[list(heads)] = 0
-            gates[name] = gate
-        return self.gates(gates, self.substitutes(by) if instead is None else self._as_substitutes(instead, plan))
+            gates[name] = torch.ones(layer.num_heads)
+            gates[name][list(heads)] = 0
+        return gates
 
     def substitutes(self, by: str = "zero", run: Callable[[], object] | None = None) -> dict[str, Tensor]:
         """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros.
