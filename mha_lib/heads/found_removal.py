@@ -483,8 +483,9 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
             output = model(*example[0], **example[1])
             _wait(model)
             seconds.append(time.perf_counter() - start)
-    cache = getattr(output, "cache", None)  # of transformers from 5.24 on
-    cache = getattr(output, "past_key_values", None) if cache is None else cache
+    parts = dict(output.items()) if isinstance(output, Mapping) else {}
+    parts = parts or {"past_key_values": getattr(output, "past_key_values", None)}
+    cache = parts.get("cache", parts.get("past_key_values"))  # of transformers from 5.24 on, and before
     layers = getattr(cache, "layers", None)
     kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
     return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)

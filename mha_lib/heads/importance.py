@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from mha_lib.heads.found_layers import text_table
+
 
 class Importance(dict[str, Tensor]):
     """Hold each head's importance by layer, (num_heads,), float64 on the CPU; higher means more important.
@@ -17,6 +19,15 @@ class Importance(dict[str, Tensor]):
     def __init__(self, each: Mapping[str, Tensor], weights: Mapping[str, Tensor]):
         super().__init__({name: rows @ weights[name] / weights[name].sum() for name, rows in each.items()})
         self.each, self.weights = dict(each), dict(weights)
+
+    def __repr__(self) -> str:
+        rows: list[tuple[str, ...]] = [("layer", "head", "importance", "95 % interval over examples")]
+        for name, values in self.items():
+            ends = bootstrap(self.each[name], self.weights[name]).tolist() if len(self.weights[name]) > 1 else []
+            for head, value in enumerate(values.tolist()):
+                span = "{:.4g} to {:.4g}".format(*ends[head]) if ends else "–"
+                rows.append((name or "the model itself", str(head), f"{value:.4g}", span))
+        return "\n".join(text_table(rows))
 
     def intervals(self, level: float = 0.95, draws: int = 1000, seed: int = 0) -> dict[str, Tensor]:
         """Return the ends of each head's interval by bootstrap over examples, (num_heads, 2), by layer.

@@ -60,11 +60,7 @@ def test_a_plan_takes_the_least_important_heads_and_prints():
     assert found.plan(importance, per_layer=1) == {first: [1], second: [1]}
     assert found.plan({second: importance[second]}, remove=1) == {second: [1]}
     lines = repr(plan).splitlines()
-    assert (
-        lines[0].split("  ")[0] == "layer"
-        and lines[2].split("  ")[0] == second
-        and lines[2].split("  ")[1:] == ["1, 2", "         0"]
-    )
+    assert lines[0].startswith("layer  ") and re.split("  +", lines[2]) == [second, "1, 2", "0"]
     assert lines[-1] == "3 of 6 heads go"
     assert len({str(found.plan({first: torch.zeros(3)}, remove=1, seed=seed)) for seed in range(20)}) == 3
 
