@@ -63,7 +63,9 @@ def save_pruned(model: nn.Module, removal: Removal, folder: str | Path) -> None:
     config: Any = getattr(model, "config", None)
     is_known = _is_of_transformers(entry["base_class"]) and hasattr(config, "to_json_string")
     if is_known:
-        entry["config"] = json.loads(config.to_json_string(use_diff=False))
+        plain = config.to_json_string(use_diff=False)  # there, infinity is {"__float__": "Infinity"}
+        spelt = lambda part: float(part["__float__"]) if "__float__" in part else part  # noqa: E731
+        entry["config"] = json.loads(plain, object_hook=spelt)
         entry["attention"] = config._attn_implementation
         generation: Any = getattr(model, "generation_config", None)
         entry["generation"] = None if generation is None else generation.to_dict()
