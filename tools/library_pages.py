@@ -30,8 +30,10 @@ be imported from `mha_lib` itself, everything else from its room:
 
 
 def handed_on(door):
-    """The names of the functions and classes that a room's door hands on."""
-    return [name for name, value in vars(door).items() if inspect.isfunction(value) or inspect.isclass(value)]
+    """The names of the functions and classes of its own package that a room's door hands on."""
+    values = {name: value for name, value in vars(door).items() if inspect.isfunction(value) or inspect.isclass(value)}
+    own = door.__name__.partition(".")[0]
+    return [name for name, value in values.items() if value.__module__.startswith(own)]
 
 
 def section(module, names, mark):
