@@ -27,8 +27,9 @@ import importlib.util
 
 if importlib.util.find_spec("mha_course") is None:
     raise ModuleNotFoundError(
-        "This needs mha_lib and mha_course. In a copy of their project, run `make lab`; "
-        "in an environment of your own, run there: pip install . './mha_course[notebooks]'"{book}
+        "This needs mha_lib and mha_course. In a copy of their project, run "
+        "`make lab`; in an environment of your own, run there: "
+        "pip install . './mha_course[notebooks]'"{book}
     )"""
 BOOK_IN_WORDS = """
         ", pip install {needs} "

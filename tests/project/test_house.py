@@ -98,6 +98,13 @@ print(json.dumps([dir({package}), dir({name}), getattr({name}, "__all__", None),
     assert room in rooms and (offered is None or sorted(offered) == shown) and modules == []
 
 
+def test_pictures_without_what_they_need_name_it_and_the_command():
+    script = "import sys; sys.modules['anywidget'] = sys.modules['PIL'] = None; import mha_course; mha_course.pictures"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    told = 'ImportError: pictures need PIL, anywidget. Run: pip install "mha-course[notebooks]"'
+    assert done.stderr.splitlines()[-1] == told
+
+
 def test_every_file_stands_in_a_room():
     shared = {Path("mha_course", f"{name}.py") for name in FOR_ALL_ROOMS}
     alone = {Path("mha_lib/__init__.py"), OLD_NAMES, Path("mha_course/__init__.py"), *shared}
