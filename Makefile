@@ -51,9 +51,9 @@ notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.page_section
 	@$(MAKE) --no-print-directory translations
 
-translations: install ## bring catalogues to the English of today, and write notebooks and pages in other languages
+translations: install ## bring catalogues to the English of today, and write and run notebooks and pages in other languages
 	@$(PY) -m tools.translations update
-	@$(PY) -m tools.translations build
+	@$(PY) -m tools.translations run
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site

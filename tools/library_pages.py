@@ -11,6 +11,7 @@ ROOMS = {  # a page, and the door that it shows
     "attention": "mha_lib.attention",
     "figures": "mha_lib.figures",
     "heads": "mha_lib.heads",
+    "transformers": "mha_lib.models",
     "models": "mha_course.models",
     "kept_results": "mha_course.heads",
     "pictures": "mha_course.pictures",

@@ -32,6 +32,7 @@ from mha_course.pictures.ring_explorer import RingExplorer
 from mha_course.pictures.scrubber import TrainingScrubber
 from mha_course.pictures.sentence_explorer import SentenceExplorer
 from mha_course.pictures.slow_motion import DotProductStepper
+from mha_course.pictures.token_words import token_words
 from mha_course.pictures.transpose_stepper import TransposeStepper
 
 __all__ = [
