@@ -40,7 +40,7 @@ __all__ = [
     "KernelExplorer", "LayerExplorer", "LivePicture", "MaskExplorer", "NamedTable", "NextWordExplorer",
     "PackedTextsExplorer", "PagedCacheStepper", "Picture", "RingExplorer", "SentenceExplorer", "TrainingScrubber",
     "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle", "pruning_curves",
-    "ranking_chart", "regression_curves", "save_html", "training_curves",
+    "ranking_chart", "regression_curves", "save_html", "token_words", "training_curves",
 ]  # fmt: skip
 
 
