@@ -175,7 +175,7 @@ def rebuild(path):
         raise NotebookError("a notebook in another language is made and run by python -m tools.translations run")
     notebook = read(path)
     notebook.nbformat_minor = 5
-    first_cell.write_first_cell(notebook, first_cell.pip_source())
+    first_cell.write_first_cell(notebook, first_cell.pip_sources())
     set_ids(notebook.cells, path.stem)
     fill_stubs(notebook, path)
     execute(notebook, path.parent, clean_environment())

@@ -77,7 +77,8 @@ class CacheStepper(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         weights, outputs, kept = self.result()
-        right = DotProductAttention()(*self.vectors[:, None], torch.arange(1, N + 1)[None])[0]  # the full causal pass
+        Q, K, V = self.vectors[:, None]
+        right = DotProductAttention()(Q, K, V, torch.arange(1, N + 1)[None])[0]  # the full causal pass
         off, side = (outputs - right[: len(outputs)]).abs().amax(dim=1).tolist(), N * CELL
         canvas, state = Canvas(LEFT + side + 60, TOP + side + 44), f"{self.pieces}; mistake: {self.mistake}"
         for i, name in enumerate(TOKENS):

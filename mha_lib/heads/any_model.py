@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,12 @@ from mha_lib.heads.found_removal import Plan, Removal, Whole, removed
 from mha_lib.heads.watching import Watch
 from mha_lib.models.progress_bar import progress_bar
 
+M = TypeVar("M", bound=nn.Module)
 Loss = Callable[[nn.Module], Tensor]  # a number, or one for each example, (b,)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
 
-class FoundHeads:
+class FoundHeads(Generic[M]):
     """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
 
     What its measures return is on the CPU, since layers may be on several devices; higher means more important.
@@ -32,7 +33,7 @@ class FoundHeads:
         unknown: attention that was seen and not understood, by the name of its module, with the reason.
     """
 
-    def __init__(self, model: nn.Module, inputs: tuple, named: dict[str, Any], watch: Watch):
+    def __init__(self, model: M, inputs: tuple, named: dict[str, Any], watch: Watch):
         self.model, self.inputs, self.named = model, inputs, named
         self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
@@ -114,7 +115,7 @@ class FoundHeads:
 
     def gates(
         self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
-    ) -> AbstractContextManager[nn.Module]:
+    ) -> AbstractContextManager[M]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
@@ -130,7 +131,7 @@ class FoundHeads:
         others = substitutes or {}
         return self._changed({name: self._gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
-    def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[nn.Module]:
+    def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[M]:
         """Inside, the model runs without these heads.
 
         Args:
@@ -246,7 +247,7 @@ class FoundHeads:
                 losses.append(self._loss_at(loss, gates, substitutes))
         return torch.tensor(losses, dtype=torch.float64)
 
-    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
+    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[M, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
@@ -266,11 +267,13 @@ class FoundHeads:
         """
         self.ablated(plan)  # which names a layer or a head that is not there
         second = (second_inputs, second_named) if second_inputs or second_named else None
-        return removed(Whole(self.model, (self.inputs, self.named), self._ablated_in), self.layers, plan, second)
+        whole = Whole(self.model, (self.inputs, self.named), self._ablated_in)
+        smaller, removal = removed(whole, self.layers, plan, second)
+        return cast(M, smaller), removal
 
     def _ablated_in(self, model: nn.Module, plan: Plan) -> AbstractContextManager[nn.Module]:
         """``ablated`` for a copy of the model."""
-        found = copy.copy(self)
+        found: FoundHeads[Any] = copy.copy(self)
         found.model = model
         return found.ablated(plan)
 
@@ -354,7 +357,7 @@ class FoundHeads:
         return self.layers[name]
 
     @contextmanager
-    def _changed(self, changes: Mapping[str, Change]) -> Iterator[nn.Module]:
+    def _changed(self, changes: Mapping[str, Change]) -> Iterator[M]:
         """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed."""
         calls = dict.fromkeys(changes, 0)
 
@@ -387,7 +390,7 @@ class FoundHeads:
         return (inputs, named) if inputs or named else (self.inputs, self.named)
 
 
-def of(model: nn.Module, *inputs, **named) -> FoundHeads:
+def of(model: M, *inputs, **named) -> FoundHeads[M]:
     """Find the attention layers of a torch model, and their heads, by running it on an example; return ``FoundHeads``.
 
     Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.

@@ -56,9 +56,10 @@ def test_the_heads_of_a_model_of_torchs_are_found(capsys):
 def test_each_snippet_says_what_must_be_installed_for_it():
     asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, ANY_MODEL, LIVE)]
     small_torch = " --extra-index-url https://download.pytorch.org/whl/cpu"
-    assert asked == [each + small_torch for each in (".", ". distributed", ".", '".[notebooks]"')]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
+    needed = (".", ". ./mha_course distributed", ".", '. "./mha_course[notebooks]"')
+    assert asked == [each + small_torch for each in needed]
+    course = tomllib.loads((ROOT / "mha_course" / "pyproject.toml").read_text())["project"]
+    assert "distributed" not in str(course["dependencies"]) and "anywidget" in str(course["optional-dependencies"])
 
 
 def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
@@ -101,6 +102,12 @@ def test_every_make_command_of_the_readme_exists():
     commands = re.findall(r"make ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|```.*?```", README, flags=re.DOTALL)))
     assert len(set(commands)) >= 6
     assert set(commands) <= set(targets)
+
+
+def test_each_distribution_has_a_readme_and_a_licence_of_its_own():
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "mha_lib" / "README.md").read_text(), flags=re.DOTALL)
+    assert example in LAYER
+    assert (ROOT / "mha_course" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_links_to_files_resolve():
