@@ -1,10 +1,14 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
+import functools
+import math
+import warnings
 from collections.abc import Callable, Iterable
 
 import torch
+from torch import Tensor
 
-from mha_course.checking.comparing import Result
+from mha_course.checking.comparing import Result, equal
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
 from mha_course.language import tr
 from mha_course.models.training import seeded
@@ -14,21 +18,31 @@ from mha_course.museum.wrong_attention import attention
 STAGES: dict[
     str, list[tuple]
 ] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
-    "one head": [(1, 2, 3, 1, 2, None, 1), (2, 4, 4, 1, 3, None, 1)],
-    "several heads": [(1, 3, 3, 2, 2, None, 1), (2, 5, 5, 3, 2, None, 1), (2, 6, 6, 4, 2, None, 1)],
-    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 3, None, 1)],
+    "one head": [(1, 2, 3, 1, 2, None, 1), (1, 5, 5, 1, 4, None, 1)],
+    "several heads": [(1, 3, 3, 2, 2, None, 1), (1, 5, 5, 3, 2, None, 1), (1, 6, 6, 4, 4, None, 1)],
+    "several examples": [(2, 5, 5, 3, 2, None, 1), (3, 3, 3, 2, 4, None, 1)],
+    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 4, None, 1)],
+    "one query": [(1, 1, 4, 2, 2, None, 1), (3, 1, 5, 4, 4, None, 1)],
     "padding": [(2, 3, 3, 1, 2, [3, 1], 1), (3, 4, 4, 2, 2, [4, 2, 3], 1), (3, 4, 4, 4, 2, [1, 4, 2], 1)],
     "a second call with other lengths": [(2, 3, 3, 2, 2, [3, 1], 1), (3, 4, 4, 2, 2, [1, 4, 2], 1)],
     "padding and large scores": [(2, 3, 3, 2, 2, [2, 1], 150)],
     "large scores": [(1, 3, 3, 2, 2, None, 30)],
-    "many keys": [(1, 300, 300, 2, 3, None, 1)],
+    "many keys": [(1, 300, 300, 2, 4, None, 1)],
 }
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
 def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
     """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
-    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+    given = dict(given)
+    after = given.pop("after", None)  # what a variant does with the output
+    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+    return after(output) if after else output
+
+
+def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
+    """Return a test case, a tuple of arguments of ``formula``, with these changes made one after the other."""
+    return functools.reduce(lambda before, change: change(before), changes, trial)
 
 
 def causal(trial: tuple) -> tuple:
@@ -41,6 +55,16 @@ def causal(trial: tuple) -> tuple:
 def transposed(trial: tuple) -> tuple:
     """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
+
+
+def gives(program: Callable, trial: tuple, output: Tensor | None) -> bool:
+    """Return whether a program of this library gives this output for the arguments ``trial``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return equal(output, program(*trial))
+        except Exception:  # a mistake does not work with every call
+            return False
 
 
 class LayerCalls:
@@ -85,12 +109,14 @@ class LayerCalls:
             if num_heads == 1:
                 return None
             num_heads = max(self.handed.heads)
-        num_queries = num_keys if shared == 2 else num_queries
+        if shared == 2:
+            num_queries = num_keys = 1 if num_queries == 1 else num_keys
         return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
 
     def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
         """Return the arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
-        layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
+        layer = self.handed.build(num_heads, head_size)
+        num_hiddens = num_heads * head_size * self.handed.unit
         queries, keys, values = (
             scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
         )
@@ -120,16 +146,82 @@ class LayerCalls:
         for name, outcomes in self.got.items():
             found[name] = []
             for trial, output, error, _ in (outcome.value for outcome in outcomes):
-                for change in changes:
-                    trial = change(trial)
+                trial = changed(trial, changes)
                 got = Outcome(output) if error is None else Outcome(None, *error)
                 found[name].append(Result(trial, got, formula(*trial)))
         return found
 
+    def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
+        """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
+        given = [outcome.value[:2] for of_stage in self.got.values() for outcome in of_stage]
+        given = sorted(given, key=lambda call: call[0][0].shape[1] != 6)  # the call that tells most
+        return all(gives(program, changed(trial, changes), output) for trial, output in given)
+
+    def fits_even(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
+        """Return whether values that are all equal come out as from ``program``: this does not depend on weights."""
+        return self.even is not None and gives(program, changed(self.even[0], changes), self.even[1])
+
+    def scales_even(self, *changes: Callable[[tuple], tuple]) -> bool:
+        """Return whether values that are all equal come out, head by head, as multiples of what they should be."""
+        if self.even is None or self.even[1] is None:
+            return False
+        trial, output = changed(self.even[0], changes), self.even[1]
+        W_o, num_heads, given = trial[7], trial[8], trial[9]
+        own, right = (
+            ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
+            for X in (output, formula(*trial))
+        )
+        ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
+        return bool(torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3)
+
+    def factors(self, *changes: Callable[[tuple], tuple]) -> list[float]:
+        """Fit a factor of the scores for heads of two sizes; return [] if none makes the output that of the formula."""
+        found = []
+        calls = [outcome.value[:2] for outcome in self.got.get("several heads", [])]
+        for trial, output in (calls[0], calls[-1]) if len(calls) > 2 else ():
+            *of_trial, given = changed(trial, changes)
+
+            def error(power: float, of_trial: list = of_trial, given: dict = given, output: Tensor = output) -> float:
+                got = formula(*[*of_trial, {**given, "bias": lambda scores: 2**power * scores}])
+                return (got - output).square().sum().item()
+
+            powers = torch.linspace(-6, 6, 25).tolist()
+            best = min(powers, key=error)
+            if error(best) > 0.05 * output.square().sum():
+                return []
+            low, high = best - 0.5, best + 0.5
+            for _ in range(34):  # golden section
+                one, two = high - (high - low) * 0.618034, low + (high - low) * 0.618034
+                low, high = (low, two) if error(one) < error(two) else (one, high)
+            factor = 2 ** ((low + high) / 2)
+            factor = min((float(f"{factor:.2g}"), float(f"{factor:.3g}"), factor), key=lambda f: error(math.log2(f)))
+            got = formula(*[*of_trial, {**given, "bias": lambda scores, factor=factor: factor * scores}])
+            if not equal(output, got) or abs(math.log2(factor)) < 0.01:
+                return []
+            found.append(factor)
+        return found
+
+    @functools.cached_property
+    def even(self) -> tuple | None:
+        """A call in which all values are equal, and its output; None if that raises an error."""
+        heads = max(self.handed.heads)
+
+        def call() -> tuple:
+            layer = self.handed.build(heads, 4)
+            W, given, _ = self.handed.matrices(layer, heads)
+            X = [torch.randn(2, 4, 4 * heads * self.handed.unit) for _ in range(3)]
+            X = [*X[: self.handed.num_inputs - 1], *[X[2][:, :1].repeat(1, 4, 1)] * (4 - self.handed.num_inputs)]
+            with torch.no_grad():
+                output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
+            return (*X, torch.ones(1, 1, 1, 4, dtype=torch.bool), *W, heads, given), output
+
+        return run_safely(call, [()])[0].value
+
     def is_random(self) -> bool:
         """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
-        layer = self.handed.build(max(self.handed.heads), 3)
-        X, lengths = [torch.randn(2, 4, 3 * max(self.handed.heads))] * 3, torch.full((2,), 4)
+        layer = self.handed.build(max(self.handed.heads), 4)
+        size = 4 * max(self.handed.heads) * self.handed.unit
+        X, lengths = [torch.randn(2, 4, size)] * 3, torch.full((2,), 4)
 
         def differs(*seeds: int) -> bool:
             outputs = []
@@ -142,15 +234,15 @@ class LayerCalls:
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""
-        layer = self.handed.build(max(self.handed.heads), 2).train()
-        size = 2 * max(self.handed.heads)
+        layer = self.handed.build(max(self.handed.heads), 4).train()
+        size = 4 * max(self.handed.heads) * self.handed.unit
         X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
         output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
         found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
         found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
         if not output.requires_grad:
             return ["anything"]
-        output.square().sum().backward()
+        (output * torch.randn_like(output)).sum().backward()  # a norm leaves the sum of squares as it is
         most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
         return [
             name
@@ -158,12 +250,12 @@ class LayerCalls:
             if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
         ]  # a bias of keys changes no weight
 
-    def gated(self) -> tuple:
+    def gated(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
         """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
-        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
-        layer = self.handed.build(max(self.handed.heads), 3)
+        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 4, None, 1, 3 - self.handed.num_inputs, False)
+        layer = self.handed.build(max(self.handed.heads), 4)
         W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
         gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
         with torch.no_grad():
             output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
-        return (*trial[:4], *W, *trial[8:9], given), gates, output
+        return changed((*trial[:4], *W, *trial[8:9], given), changes), gates, output
