@@ -4,6 +4,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ STAGES: dict[
     str, list[tuple]
 ] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
     "one head": [(1, 2, 3, 1, 2, None, 1), (1, 5, 5, 1, 4, None, 1)],
-    "several heads": [(1, 3, 3, 2, 2, None, 1), (1, 5, 5, 3, 2, None, 1), (1, 6, 6, 4, 4, None, 1)],
+    "several heads": [(1, 3, 3, 2, 2, None, 1), (1, 6, 6, 4, 4, None, 1), (1, 5, 5, 3, 2, None, 1)],
     "several examples": [(2, 5, 5, 3, 2, None, 1), (3, 3, 3, 2, 4, None, 1)],
     "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 4, None, 1)],
     "one query": [(1, 1, 4, 2, 2, None, 1), (3, 1, 5, 4, 4, None, 1)],
@@ -55,6 +56,17 @@ def causal(trial: tuple) -> tuple:
 def transposed(trial: tuple) -> tuple:
     """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
+
+
+def is_stable(trial: tuple) -> bool:
+    """Return whether the formula's output does not depend on how sums are rounded, as it can with large scores."""
+
+    def double(X: Any) -> Any:
+        if isinstance(X, dict):
+            return {name: double(part) for name, part in X.items()}
+        return X.double() if isinstance(X, Tensor) and X.is_floating_point() else X
+
+    return torch.allclose(formula(*trial).double(), formula(*map(double, trial)), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def gives(program: Callable, trial: tuple, output: Tensor | None) -> bool:
@@ -122,17 +134,19 @@ class LayerCalls:
         )
         keys = queries if shared == 2 else keys
         values = keys if shared else values
-        lengths = torch.tensor(lengths or [num_keys] * batch_size)
-        allowed = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
+        valid_lens = torch.tensor(lengths or [num_keys] * batch_size)
+        allowed = (torch.arange(num_keys) < valid_lens[:, None])[:, None, None]
         W, given, groups = self.handed.matrices(layer, num_heads)
         trial = (queries, keys, values, allowed, *W, num_heads, given)
+        if scale > 1 and not is_stable(trial):
+            return self.example(batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again)
         about = groups, self.handed.stores_in_out(layer)
         before = [X.clone() for X in trial[:3]]
         try:
             with torch.no_grad():
                 if again:
-                    self.handed.output(layer, [queries, keys, values], lengths.flip(0).clamp(max=num_keys - 1))
-                output, _ = self.handed.output(layer, [queries, keys, values], lengths)
+                    self.handed.output(layer, [queries, keys, values], valid_lens.flip(0).clamp(max=num_keys - 1))
+                output, _ = self.handed.output(layer, [queries, keys, values], valid_lens)
         except (MistakeError, NotYetError):
             raise
         except Exception as error:
@@ -178,7 +192,7 @@ class LayerCalls:
         """Fit a factor of the scores for heads of two sizes; return [] if none makes the output that of the formula."""
         found = []
         calls = [outcome.value[:2] for outcome in self.got.get("several heads", [])]
-        for trial, output in (calls[0], calls[-1]) if len(calls) > 2 else ():
+        for trial, output in calls[:2] if len(calls) > 2 else ():
             *of_trial, given = changed(trial, changes)
 
             def error(power: float, of_trial: list = of_trial, given: dict = given, output: Tensor = output) -> float:

@@ -16,7 +16,7 @@ from tools import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP, ANY_MODEL, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, ANY_MODEL, JUDGE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -53,10 +53,18 @@ def test_the_heads_of_a_model_of_torchs_are_found(capsys):
     assert (model(example) - namespace["without_head_2"]).abs().max() > 1e-3
 
 
+def test_torchs_layer_is_handed_to_the_judge_of_layers(capsys):
+    namespace = {}
+    exec(JUDGE, namespace)
+    said = capsys.readouterr().out
+    assert namespace["verdict"] and said.startswith("✓ Right. Attention to keys and values, with biases."), said
+
+
 def test_each_snippet_says_what_must_be_installed_for_it():
-    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, ANY_MODEL, LIVE)]
+    snippets = LAYER, SWEEP, ANY_MODEL, JUDGE, LIVE
+    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in snippets]
     small_torch = " --extra-index-url https://download.pytorch.org/whl/cpu"
-    assert asked == [each + small_torch for each in (".", ". distributed", ".", '".[notebooks]"')]
+    assert asked == [each + small_torch for each in (".", ". distributed", ".", ".", '".[notebooks]"')]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
 
