@@ -97,7 +97,7 @@ def of_tables():
     yield masks_by_effect, [said for said, _ in masks_by_effect.FORMS]
     yield variants, variants.all_words()
     yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]
-    yield layer_notes, [layer_notes.NO_DROPOUT, "examples", "heads", "queries", "keys"]
+    yield layer_notes, [layer_notes.NO_DROPOUT, *layer_notes.RAISES, "examples", "heads", "queries", "keys"]
     yield handed_layer, [*handed_layer.KINDS.values(), *(hint for hint, _ in handed_layer.UNFINISHED.values())]
     yield (
         wrong_attention,

@@ -1,15 +1,13 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
 import functools
-import math
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import Result, equal
+from mha_course.checking.comparing import Result
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
 from mha_course.language import tr
 from mha_course.models.training import seeded
@@ -67,16 +65,6 @@ def is_stable(trial: tuple) -> bool:
         return X.double() if isinstance(X, Tensor) and X.is_floating_point() else X
 
     return torch.allclose(formula(*trial).double(), formula(*map(double, trial)), rtol=1e-5, atol=1e-6, equal_nan=True)
-
-
-def gives(program: Callable, trial: tuple, output: Tensor | None) -> bool:
-    """Return whether a program of this library gives this output for the arguments ``trial``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return equal(output, program(*trial))
-        except Exception:  # a mistake does not work with every call
-            return False
 
 
 class LayerCalls:
@@ -165,93 +153,56 @@ class LayerCalls:
                 found[name].append(Result(trial, got, formula(*trial)))
         return found
 
-    def fits(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
-        """Return whether every call gave what ``program`` gives, with the call changed in these ways."""
-        given = [outcome.value[:2] for of_stage in self.got.values() for outcome in of_stage]
-        given = sorted(given, key=lambda call: call[0][0].shape[1] != 6)  # the call that tells most
-        return all(gives(program, changed(trial, changes), output) for trial, output in given)
-
-    def fits_even(self, *changes: Callable[[tuple], tuple], program: Callable = formula) -> bool:
-        """Return whether values that are all equal come out as from ``program``: this does not depend on weights."""
-        return self.even is not None and gives(program, changed(self.even[0], changes), self.even[1])
-
-    def scales_even(self, *changes: Callable[[tuple], tuple]) -> bool:
-        """Return whether values that are all equal come out, head by head, as multiples of what they should be."""
-        if self.even is None or self.even[1] is None:
-            return False
-        trial, output = changed(self.even[0], changes), self.even[1]
-        W_o, num_heads, given = trial[7], trial[8], trial[9]
-        own, right = (
-            ((X - given["b_o"]) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1))
-            for X in (output, formula(*trial))
-        )
-        ratios = (own * right).sum(-1, keepdim=True) / right.square().sum(-1, keepdim=True)
-        return bool(torch.allclose(own, ratios * right, atol=1e-3, rtol=1e-3) and ratios.abs().min() > 1e-3)
-
-    def factors(self, *changes: Callable[[tuple], tuple]) -> list[float]:
-        """Fit a factor of the scores for heads of two sizes; return [] if none makes the output that of the formula."""
-        found = []
-        calls = [outcome.value[:2] for outcome in self.got.get("several heads", [])]
-        for trial, output in calls[:2] if len(calls) > 2 else ():
-            *of_trial, given = changed(trial, changes)
-
-            def error(power: float, of_trial: list = of_trial, given: dict = given, output: Tensor = output) -> float:
-                got = formula(*[*of_trial, {**given, "bias": lambda scores: 2**power * scores}])
-                return (got - output).square().sum().item()
-
-            powers = torch.linspace(-6, 6, 25).tolist()
-            best = min(powers, key=error)
-            if error(best) > 0.05 * output.square().sum():
-                return []
-            low, high = best - 0.5, best + 0.5
-            for _ in range(34):  # golden section
-                one, two = high - (high - low) * 0.618034, low + (high - low) * 0.618034
-                low, high = (low, two) if error(one) < error(two) else (one, high)
-            factor = 2 ** ((low + high) / 2)
-            factor = min((float(f"{factor:.2g}"), float(f"{factor:.3g}"), factor), key=lambda f: error(math.log2(f)))
-            got = formula(*[*of_trial, {**given, "bias": lambda scores, factor=factor: factor * scores}])
-            if not equal(output, got) or abs(math.log2(factor)) < 0.01:
-                return []
-            found.append(factor)
-        return found
+    def drawn(self, number: int = 4) -> tuple[Any, list[Tensor]]:
+        """Return a new layer with heads of four features, and random queries, keys and values, two examples."""
+        heads = max(self.handed.heads)
+        X = [torch.randn(2, number, 4 * heads * self.handed.unit) for _ in range(3)]
+        return self.handed.build(heads, 4), X
 
     @functools.cached_property
     def even(self) -> tuple | None:
         """A call in which all values are equal, and its output; None if that raises an error."""
-        heads = max(self.handed.heads)
 
         def call() -> tuple:
-            layer = self.handed.build(heads, 4)
-            W, given, _ = self.handed.matrices(layer, heads)
-            X = [torch.randn(2, 4, 4 * heads * self.handed.unit) for _ in range(3)]
+            layer, X = self.drawn()
+            W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
             X = [*X[: self.handed.num_inputs - 1], *[X[2][:, :1].repeat(1, 4, 1)] * (4 - self.handed.num_inputs)]
             with torch.no_grad():
                 output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
-            return (*X, torch.ones(1, 1, 1, 4, dtype=torch.bool), *W, heads, given), output
+            return (*X, torch.ones(1, 1, 1, 4, dtype=torch.bool), *W, max(self.handed.heads), given), output
 
         return run_safely(call, [()])[0].value
 
+    @functools.cached_property
+    def looks_ahead(self) -> bool:
+        """Whether a later token changes an earlier output of self-attention, as in no causal layer."""
+
+        def call() -> bool:
+            layer, (X, *_) = self.drawn()
+            other = torch.cat([X[:, :3], X[:, :1]], dim=1)
+            with torch.no_grad():
+                one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
+            return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
+
+        return run_safely(call, [()])[0].value is not False
+
     def is_random(self) -> bool:
         """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
-        layer = self.handed.build(max(self.handed.heads), 4)
-        size = 4 * max(self.handed.heads) * self.handed.unit
-        X, lengths = [torch.randn(2, 4, size)] * 3, torch.full((2,), 4)
+        layer, (X, *_) = self.drawn()
 
         def differs(*seeds: int) -> bool:
             outputs = []
             for seed in seeds:
                 with torch.no_grad(), seeded(seed):
-                    outputs.append(self.handed.output(layer, X, lengths)[0])
+                    outputs.append(self.handed.output(layer, [X] * 3, torch.tensor([4, 4]))[0])
             return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
 
         return differs(1, 2, 3) and not differs(1, 1, 1)
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""
-        layer = self.handed.build(max(self.handed.heads), 4).train()
-        size = 4 * max(self.handed.heads) * self.handed.unit
-        X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
-        output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
+        layer, X = self.drawn(3)
+        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], torch.tensor([3, 2]))
         found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
         found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
         if not output.requires_grad:
@@ -266,10 +217,11 @@ class LayerCalls:
 
     def gated(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
         """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
-        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 4, None, 1, 3 - self.handed.num_inputs, False)
-        layer = self.handed.build(max(self.handed.heads), 4)
-        W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
-        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
+        heads = max(self.handed.heads)
+        trial, *_ = self.example(2, 4, 4, heads, 4, None, 1, 3 - self.handed.num_inputs, False)
+        layer, _ = self.drawn()
+        W, given, _ = self.handed.matrices(layer, heads)
+        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[:heads]
         with torch.no_grad():
             output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
         return changed((*trial[:4], *W, *trial[8:9], given), changes), gates, output

@@ -30,7 +30,6 @@ In a test of your own project, ``assert_layer`` takes the same arguments and rai
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,9 +44,10 @@ from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
 from mha_course.museum.handed_layer import KINDS, HandedLayer
 from mha_course.museum.handed_layer import in_words as error_told
-from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
+from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
 from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, notes_on
+from mha_course.museum.layer_search import Search, named
 from mha_course.museum.layer_words import (
     NEXT,
     ROOM,
@@ -57,14 +57,13 @@ from mha_course.museum.layer_words import (
     wrong_in,
     wrong_stages,
 )
-from mha_course.museum.variants import BACKWARDS, OF_ALL, TIMES, in_words, variants, varied, with_factor
-from mha_course.museum.wrong_attention import other_attentions, part_of, programs
+from mha_course.museum.variants import varied
+from mha_course.museum.wrong_attention import part_of
 
 __all__ = ["assert_layer", "check_layer"]
 
 UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
-FORMULA = {"formula"}  # the promise that nothing is added to the formula
-RARE = {BACKWARDS, OF_ALL}, {"500,000", "1,000,000", "100"}  # in words of variants that are not tried with a mistake
+FORMULA = "formula"  # the promise that nothing is added to the formula
 WITHOUT = (
     "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
     "as the norm, with a bias of 0. What remains is then compared with the formula."
@@ -163,12 +162,8 @@ class LayerCheck:
     """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
-        self.handed, self.asked, self.calls, self.mistake = handed, asked, LayerCalls(handed), ""
-
-    def ways(self) -> list[list[Callable]]:
-        """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
-        ways: list[list[Callable]] = [[], [causal]] if self.handed.num_inputs == 1 else [[]]
-        return [*ways, *([*way, transposed] for way in ways * self.calls.may_be_in_out)]
+        self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
+        self.search = Search(self.calls, FORMULA in asked)
 
     @property
     def raises(self) -> bool:
@@ -177,24 +172,24 @@ class LayerCheck:
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
-        ways = self.ways()
+        ways = self.search.ways
         readings = [self.calls.results(*way) for way in ways]
-        number = min(range(len(ways)), key=lambda number: len(wrong_stages(readings[number])))
-        way, stages = ways[number], readings[number]
-        said = ""
-        wrong = wrong_stages(stages)
+        way, stages = min(zip(ways, readings, strict=True), key=lambda pair: len(wrong_stages(pair[1])))
+        wrong, said = wrong_stages(stages), ""
         every = [result for results in stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
             raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
-        known = variants(self.handed.residual) * (not FORMULA & {*self.asked})
         if wrong:
-            said, way = self.variant(known)
-            name = "" if said else named(programs(formula, others=not known), readings)
-            if not (said or name) and known and not self.raises:
-                said, way = self.scaled(known)
+            said, way = self.search.variant()
+            verdict = None if said else self.known_mistake(readings, stages, wrong)
+            if verdict is not None:
+                return verdict
+            scaled = ""
+            if not said and not self.raises:
+                said, way, scaled = self.search.scaled()
             if not said:
-                return self.what_is_wrong(name, readings, stages, wrong, known)
+                return self.what_is_wrong(stages, wrong, scaled)
         names = ["gradient", *["gates"] * self.handed.gated, "notes"]
         outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
@@ -251,23 +246,33 @@ class LayerCheck:
         said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
         return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
-    def what_is_wrong(
-        self, name: str, readings: list, stages: dict[str, list[Result]], wrong: list[str], groups: list
+    def known_mistake(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict | None:
+        """Return the verdict on a layer whose calls a row of a table explains, in one of its ``readings``, or None."""
+        if name := named(self.search.mistakes, readings):
+            return self.wrong_as(tr(name), part_of(name), stages, wrong, self.hand_over(stages, wrong))
+        name = named(self.search.others, readings)
+        return self.other_attention(tr(name), wrong_in(stages[wrong[0]])[0]) if name else None
+
+    def wrong_as(
+        self, name: str, part: str, stages: dict[str, list[Result]], wrong: list[str], step: str = ""
     ) -> Verdict:
-        """A verdict by the ``name`` that explains every call, or one for the first wrong stage, and the border."""
-        known, first = programs(formula, others=not groups), wrong_in(stages[wrong[0]])[0]
-        border, part = border_of(stages, wrong), ""
+        """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""
+        border = border_of(stages, wrong)
+        found = [result for label in wrong for result in wrong_in(stages[label])]
+        first = next((result for result in found if not result.got.error), found[0])
+        evidence = sentences([border * bool(name), example_in_words(first, self.handed.masks)])
+        return Verdict("wrong", name or border, evidence, step, first.trial, first.got.value, first.right, part)
+
+    def what_is_wrong(self, stages: dict[str, list[Result]], wrong: list[str], scaled: str) -> Verdict:
+        """Return the verdict on a layer that no row of a table explains alone; ``scaled`` says of a wrong scale."""
+        first, name, part = wrong_in(stages[wrong[0]])[0], "", ""
         differs = not self.raises and all(
             label in wrong or "large" in label or label.startswith("one query") for label in stages
         )  # as a variant does, where no weight is almost 1
-        if name:
-            part, name = part_of(name), tr(name)
-        elif groups and (name := named(programs_of(other_attentions()), readings)):
-            return self.other_attention(tr(name), first)
-        elif differs and (name := self.wrong_variant(groups, known) or self.mistake):
+        if differs and (name := self.search.wrong_variant() or scaled):
             part = "scores"
-        elif differs and (name := self.wrong_variant(groups, programs_of(other_attentions()), others=True)):
-            return self.other_attention(name, first)
+        elif differs and (other := self.search.in_a_variant(self.search.others)):
+            return self.other_attention(other, first)
         step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
             name = tr("The layer keeps something from an earlier call, such as its mask.")
@@ -276,23 +281,18 @@ class LayerCheck:
             step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
-        if not name and differs and groups and (alike := self.in_what_alike(groups)):
+        if not name and differs and (alike := self.search.alike()):
             return self.other_attention("", first, alike)
         if not name and first.got.error:
             step = tr(ROOM) if wrong == ["many keys"] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
             told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
-            return Verdict("wrong", sentences([border, tr(told, **words)]), next_step=step)
-        if not name:
-            known = known if wrong[0] != "one query" else []
-            alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
-            told = "In some calls, but not in all, it looks like this: {alike}"
-            name = tr(told, alike=tr(alike)) if alike else border
-            border = border if alike else ""
-        first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
-        evidence = sentences([border, example_in_words(first, self.handed.masks)])
-        trial = first.trial
-        return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
+            return Verdict("wrong", sentences([border_of(stages, wrong), tr(told, **words)]), next_step=step)
+        if not name and wrong[0] != "one query":
+            known = (text for text, program in self.search.mistakes if explains(program, stages[wrong[0]]))
+            alike = next(known, "")
+            name = tr("In some calls, but not in all, it looks like this: {alike}", alike=tr(alike)) if alike else ""
+        return self.wrong_as(name, part, stages, wrong, step)
 
     def other_attention(self, name: str, first: Result, alike: str = "") -> Verdict:
         """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
@@ -302,80 +302,15 @@ class LayerCheck:
         told = sentences([alike, tr("A mistake that is not on the check's list can look like this, too.")])
         return Verdict("other", told, evidence, tr(WITHOUT))
 
-    def in_what_alike(self, groups: list) -> str:
-        """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""
-        if any(self.calls.fits_even(*way, around) for around, *_ in groups for way in self.ways()):
-            return tr(
-                "Its weights are not those of softmax(QKᵀ / √d). They sum to 1, and W_v, W_o and the heads are right: "
-                "values that are all equal come out as they should."
-            )
-        if any(self.calls.scales_even(*way) for way in self.ways()):
-            return tr(
-                "Its weights are not those of softmax(QKᵀ / √d), and they do not sum to 1. W_v, W_o and the heads are "
-                "right: values that are all equal come out as multiples of what they should be."
-            )
-        return ""
-
-    def variant(self, groups: list) -> tuple[str, list[Callable]]:
-        """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
-        for (around, members, _), way in itertools.product(groups, self.ways()):
-            if self.calls.fits_even(*way, around):
-                for words, change in members:
-                    if self.calls.fits(*way, change):
-                        return listed(map(in_words, words)), [*way, change]
-        return "", []
-
-    def scaled(self, groups: list) -> tuple[str, list[Callable]]:
-        """Return words and changes of a call for scores times a constant; "" and no change if that changes with the
-        size of heads, which ``self.mistake`` then says, or if there is none.
-        """
-        usual = [((), varied), *(variant for variant in groups[0][1] if is_usual(variant[0]))]
-        for (words, change), way in itertools.product(usual, self.ways()):
-            if not (factors := self.calls.factors(*way, change)):
-                continue
-            factor, larger = (float(f"{number:.3g}") for number in factors)
-            told = [*map(in_words, words)]
-            if abs(larger - factor) > 0.01 * factor:
-                size = 2 * self.handed.unit
-                wrong = tr(
-                    "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with {more}: "
-                    "the factor should not change with the size.",
-                    one=f"{factor:g}",
-                    size=size,
-                    two=f"{larger:g}",
-                    more=2 * size,
-                )
-                self.mistake = tr("With {words}: {mistake}", words=listed(told), mistake=wrong) if told else wrong
-                return "", []
-            times = functools.partial(with_factor, change, factors[0])
-            if self.calls.fits(*way, times):
-                return listed([*told, in_words((TIMES, f"{factor:g}"))]), [*way, times]
-        return "", []
-
-    def wrong_variant(self, groups: list, known: list, others: bool = False) -> str:
-        """Return a name for a wrong variant of the formula, or for one with a known mistake; "" if there is none."""
-        right = [group for group in groups if self.calls.fits_even(group[0])]  # in its values
-        for (_, _, wrong), way in itertools.product([] if others else right or groups[:1], self.ways()):
-            for text, change in wrong:
-                if self.calls.fits(*way, change):
-                    return in_words(text)
-        for around, members, _ in right or groups:
-            usual = [pair for pair in members if is_usual(pair[0]) and (right or len(pair[0]) < 2)]
-            left = [row for row in known if not right or self.calls.fits_even(around, program=row[1])]
-            for (text, program), (words, change), way in itertools.product(left, usual, self.ways()):
-                if self.calls.fits(*way, change, program=program):
-                    return tr("With {words}: {mistake}", words=listed(map(in_words, words)), mistake=tr(text))
-        return ""
-
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
         added = functools.partial(varied, before=None, after=torch.add)
-        if not self.handed.residual and any(self.calls.fits(*way, added) for way in self.ways()):
+        if not self.handed.residual and any(self.search.fits(*way, added) for way in self.search.ways):
             return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
             return ""
         lengths = ", valid_lens" * self.handed.masks
-        if self.calls.fits(causal):
+        if self.search.fits(causal):
             told = "If it is to be causal, hand it over as self-attention: `call=lambda layer, x{lengths}: …`."
             return tr(told, lengths=lengths)
         if not any(", " in label for label in wrong):
@@ -388,22 +323,3 @@ class LayerCheck:
                     "If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`.", lengths=lengths
                 )
         return ""
-
-
-def is_usual(words: tuple) -> bool:
-    """Return whether the words for a variant name one that is tried together with mistakes."""
-    return not any(word[0] in RARE[0] or RARE[1] & {*word} for word in words)
-
-
-def programs_of(rows: list) -> list[tuple[str, Callable]]:
-    """Return pairs (message, ``formula`` by an attention) for pairs (message, attention)."""
-    return [(text, functools.partial(formula, attention=program)) for text, program in rows]
-
-
-def named(rows: list, readings: list) -> str:
-    """Return the message of the first program of ``rows`` that gives what every call gave, in one of its readings."""
-    for read in readings:
-        every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-        if text := next((text for text, program in rows if explains(program, every)), ""):
-            return text
-    return ""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import first_difference
-from mha_course.checking.running import NotYetError, error_in_words
+from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.handed_layer import HandedLayer
@@ -19,8 +19,9 @@ from mha_course.museum.wrong_attention import attention
 
 PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
-EXAMPLES, FEW = 1000, 4  # whose weights are dropped, at once or where a layer cannot take as many
+EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
 NO_DROPOUT = "`dropout` has no effect."
+RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,17 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
         return Note("output", False, told)
     if asked and not isinstance(got, Tensor):
         return Note("output", False, tr("A call returns {given}, not one tensor.", given=kind_of(got)))
-    try:
-        handed.call(layer, [part.mT.contiguous().mT for part in X], lengths)
-    except RuntimeError as error:
-        words = ": ".join(filter(None, error_in_words(error))).rstrip(".")
-        return Note("output", True, tr("An input that is not contiguous raises {error}.", error=words))
+    turned, many = [part.mT.contiguous().mT for part in X], [part.repeat(FEW, 1, 1) for part in X]
+    for told, inputs in zip(RAISES, (turned, many), strict=True):
+        count = len(inputs[0])
+        try:
+            handed.output(layer, inputs, lengths.repeat(count // 2))
+        except ValueError as error:
+            words = {"count": count, "error": error}
+            raise MistakeError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
+        except RuntimeError as error:
+            said = ": ".join(filter(None, error_in_words(error))).rstrip(".")
+            return Note("output", True, tr(told, error=said, count=count))
     return Note("output", True, "")
 
 
@@ -148,7 +155,7 @@ def right_weights(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Ten
 
 def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
     """Return a note on where a layer applies dropout (weights, output, both or nowhere), and at which rate."""
-    size, lengths = hidden(layer, handed), torch.full((EXAMPLES,), 2)
+    size, lengths = hidden(layer, handed), torch.full((FEW,), 2)
     num_heads = max(handed.heads)
     matrices, given, _ = handed.matrices(layer, num_heads)
     W_v, W_o = (W.T.double() if transposed in way else W.double() for W in matrices[2:])
@@ -157,8 +164,10 @@ def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
     memory = ((chosen.repeat(1, size // 2) - b_v) @ torch.linalg.pinv(W_v).T).float()[None]
     X = sequences(handed, 1, 2, size)
     X = [memory if handed.num_inputs == 1 else 0.1 * X[0], memory if handed.num_inputs < 3 else X[1], memory]
-    X = [part.repeat(EXAMPLES, 1, 1) for part in X]
-    right, once = (many(handed, layer.train(mode), X, lengths).double() for mode in (False, True))
+    X = [part.repeat(FEW, 1, 1) for part in X]
+    right = handed.output(layer.eval(), X, lengths)[0].double().repeat(EXAMPLES // FEW, 1, 1)
+    layer.train()
+    once = torch.cat([handed.output(layer, X, lengths)[0] for _ in range(EXAMPLES // FEW)]).double()
     if torch.equal(once, right):
         return Note("dropout", False, tr(NO_DROPOUT))
     kept = once.abs() > 1e-9
@@ -167,23 +176,11 @@ def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
         both = tr("Dropout acts on the output and on the weights.")
         return Note("dropout", False, tr("Dropout acts on the output.") if alone else both)
     heads = ((once - b_o) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
-    weights = right_weights(handed, layer, X, lengths, way).double()
+    weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
     factors = heads[..., :2] @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
     if wrong := in_what_way(factors, weights > 0.02):
         return Note("dropout", False, tr("Dropout acts on the weights: {how}.", how=wrong))
     return Note("dropout", True, tr("Dropout acts on the weights."))
-
-
-def many(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor) -> Tensor:
-    """Return a layer's output for many examples, a few at a time if it raises an error for so many."""
-    try:
-        return handed.output(layer, X, lengths)[0]
-    except ValueError as error:
-        words = {"count": EXAMPLES, "error": error}
-        raise NotYetError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
-    except RuntimeError:
-        parts = zip(*(part.split(FEW) for part in (*X, lengths)), strict=True)
-        return torch.cat([handed.output(layer, [*of], few)[0] for *of, few in parts])
 
 
 def in_what_way(factors: Tensor, sure: Tensor) -> str:

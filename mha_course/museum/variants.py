@@ -20,6 +20,7 @@ from mha_lib.attention import merge_heads, split_heads
 
 Words = tuple[str, ...]
 Named = list[tuple[Words, Any]]  # what is said → what is done
+Wrong = list[tuple[tuple[Words, ...], Words, Callable]]  # the variant, what is wrong in it, and what is done
 
 
 def in_words(words: Words) -> str:
@@ -32,16 +33,16 @@ def all_words() -> list[str]:
     said: dict[str, Any] = {TIMES: None}
     for _, members, wrong in variants(residual=False):
         said |= dict.fromkeys(part for words, _ in members for word in words for part in word)
-        said |= dict.fromkeys(part for word, _ in wrong for part in word)
+        said |= dict.fromkeys(part for _, text, _ in wrong for part in text)
     return [part for part in said if not part[0].isdigit() and part not in ("RMSNorm", "LayerNorm")]
 
 
-def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Named]]:
+def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Wrong]]:
     """Return the variants by what stands around the layer: a change of a test call by that alone, pairs (words, change)
-    for the right variants, those of fewest words first, and pairs (message, change) for wrong ones.
+    for the right variants, those of fewest words first, and (words, message, change) for mistakes in a variant.
     ``residual`` is whether the input is taken off again.
     """
-    groups: list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Named]] = []
+    groups: list[tuple[Callable, list[tuple[tuple[Words, ...], Callable]], Wrong]] = []
     for name, (before, after) in [((), (None, None)), *AROUND, (ADDED, (None, torch.add))]:
         after = functools.partial(after, residual) if after in (sum_normed, sum_rms, sum_coarse) else after
         within = functools.partial(varied, before=before, after=after)
@@ -52,9 +53,10 @@ def variants(residual: bool) -> list[tuple[Callable, list[tuple[tuple[Words, ...
             if words not in ((), (ADDED,)) and not (bias and (turn or norm)):
                 change = one_by_one(norm, turn)
                 found.append((words, functools.partial(within, turn=each(change, change), bias=bias)))
-        wrong: Named = [(text, functools.partial(within, turn=turn)) for text, turn in wrong_turns()]
-        wrong += [(text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
-        wrong += [(UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
+        around = (name,) if name else ()
+        wrong: Wrong = [((*w, *around), text, functools.partial(within, turn=turn)) for w, text, turn in wrong_turns()]
+        wrong += [(around, text, functools.partial(within, bias=bias)) for text, bias in WRONG_BIASES]
+        wrong += [((), UNEVEN, lambda trial, within=within: (trial[0], *within(trial)[1:]))] if before else []
         groups.append((within, sorted(found, key=lambda variant: len(variant[0])), wrong))
     return groups
 
@@ -138,20 +140,23 @@ def norm_of_sum(norm, residual, X, Y):
 
 
 def with_factor(change, factor, trial):
-    """Return a test call changed by ``change``, a variant without a bias, with its scores times a constant."""
+    """Return a test call changed by ``change``, a variant, with its scores times a constant, before any bias."""
     *others, given = change(trial)
-    return *others, {**given, "bias": lambda scores: factor * scores}
+    bias = given.get("bias") or (lambda scores: scores)
+    return *others, {**given, "bias": lambda scores: bias(factor * scores)}
 
 
 coarse = functools.partial(rms_norm, eps=1e-5)  # as in Llama; PyTorch and Qwen take 1e-6 or less
 of_neighbours = functools.partial(turned, halves=False)
 sum_normed, sum_rms, sum_coarse = (functools.partial(norm_of_sum, norm) for norm in (layer_norm, rms_norm, coarse))
 ROTARY, BACKWARDS = "rotary positions (pairs of {}, θ {})", "rotary positions (pairs of {}, θ {}, backwards)"
+BASES = (1e4, 5e5, 1e6, 5e4, 1.6e5, 5e6, 1e7, 100.0)  # θ of today's models; the first is tried with mistakes as well
 TURNS: Named = [
     ((text, name, f"{base:,.0f}"), functools.partial(turn, base=base, sign=sign))
-    for base in (1e4, 5e5, 1e6, 100.0)
+    for base in BASES
     for name, turn in (("halves", turned), ("neighbours", of_neighbours))
     for text, sign in ((ROTARY, 1), (BACKWARDS, -1))
+    if sign > 0 or base == BASES[0]
 ]
 OF_HEADS, OF_ALL = "{} of each head's queries and keys", "{} of all heads' queries and keys"
 NORMS: Named = [
@@ -202,8 +207,31 @@ WRONG_NORMS = {  # what is said of a norm of heads → what it does to queries, 
 }
 
 
-def wrong_turns() -> Named:
-    """Return what is wrong with rotary positions or a norm of heads, and a change of queries, keys and values by it."""
+def wrong_turns() -> list[tuple[tuple[Words, ...], Words, Callable]]:
+    """Return mistakes in rotary positions, alone or with a norm of heads, and in such a norm, alone or with rotary
+    positions: the words for what is right, those for the mistake, and a change of queries, keys and values by it.
+    """
+    turns = [row for row in TURNS if f"{BASES[0]:,.0f}" in row[0] and row[0][0] == ROTARY]
+    norms = [((), None), *NORMS[:3]]
+    found = [((w,) * bool(w), text, in_turn(each(n, n), turn)) for w, n in norms for text, turn in wrong_rotary()]
+    for right, turn in [((), None), *turns]:
+        found += [((right,) * bool(right), text, in_turn(norm, each(turn, turn))) for text, norm in wrong_norms()]
+    return found
+
+
+def in_turn(first: Callable, then: Callable) -> Callable:
+    """Return a function that changes queries, keys and values by ``first``, and then by ``then``."""
+    return lambda *heads: then(*first(*heads))
+
+
+def wrong_norms() -> Named:
+    """Return what is wrong with a norm of heads, and a change of queries, keys and values by it."""
+    norms = (("RMSNorm", rms_norm), ("RMSNorm", coarse), ("LayerNorm", layer_norm))
+    return [((text, name), made(norm)) for name, norm in norms for text, made in WRONG_NORMS.items()]
+
+
+def wrong_rotary() -> Named:
+    """Return what is wrong with rotary positions, and a change of queries, keys and values by it."""
     mixed = "Rotary positions: {} are paired in the queries, {} in the keys."
     found: Named = [
         ((mixed, "halves", "neighbours"), each(turned, of_neighbours)),
@@ -236,5 +264,4 @@ def wrong_turns() -> Named:
                 functools.partial(before_split, turn),
             ),
         ]
-    norms = (("RMSNorm", rms_norm), ("RMSNorm", coarse), ("LayerNorm", layer_norm))
-    return found + [((text, name), made(norm)) for name, norm in norms for text, made in WRONG_NORMS.items()]
+    return found

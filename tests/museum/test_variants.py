@@ -7,7 +7,9 @@ import torch
 from changed_layers import variant
 from torch import nn
 
+from mha_course.checking.edits import mistakes_of
 from mha_course.exercises import check_layer
+from mha_course.museum import wrong_attention
 from mha_course.museum.layer_calls import formula
 from mha_course.museum.variants import in_words, variants
 from mha_course.museum.wrong_attention import other_attentions
@@ -20,8 +22,9 @@ for _, members, _ in GROUPS:
         if len(words) < 2:
             RIGHT.setdefault(tuple(map(in_words, words)), change)
 WRONG = {}
-for text, change in GROUPS[0][2]:
-    WRONG.setdefault(in_words(text), change)
+for words, text, change in GROUPS[0][2]:
+    if not words:
+        WRONG.setdefault(in_words(text), change)
 
 
 class Changed(nn.Module):
@@ -204,6 +207,23 @@ class Squeezed(Plain):
         return super().forward(x).squeeze(1)
 
 
+class CutOff(Plain):
+    def forward(self, x):
+        return super().forward(x)[:8]
+
+
+class CacheOfEight(Plain):
+    def forward(self, x):
+        if len(x) > 8:
+            raise RuntimeError("the cache holds 8 examples")
+        return super().forward(x)
+
+
+class View(Plain):
+    def forward(self, x):
+        return super().forward(x.view(-1, x.shape[2]).view(x.shape))
+
+
 @pytest.mark.parametrize(
     ("layer", "state", "said"),
     [
@@ -214,8 +234,49 @@ class Squeezed(Plain):
         (NoProjection, "right", "Self-attention"),
         (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
         (Squeezed, "wrong", "wrong with one query"),
+        (CutOff, "wrong", "right for few examples; with 16, the output must be"),
+        (CacheOfEight, "right", "A batch of 16 raises RuntimeError: the cache holds 8 examples."),
+        (View, "right", "An input that is not contiguous raises RuntimeError"),
     ],
 )
 def test_sizes_masks_and_orders_are_found_by_name_and_by_trying(layer, state, said):
     verdict = check_layer(layer)
     assert verdict.state == state and said in verdict.text, verdict
+
+
+ADDED = """
+    @ W_o.T + b_o -> @ W_o.T * 2 + b_o => The output is doubled.
+    weights @ V -> weights @ V.cumsum(dim=2) => The values are summed up along the sequence.
+    Q @ K.mT -> (Q @ K.mT).abs() => The scores lose their signs.
+"""
+
+
+@pytest.fixture
+def three_more_rows(monkeypatch):
+    cached = wrong_attention.wrong_attentions, wrong_attention.part_of
+    monkeypatch.setattr(wrong_attention, "MISTAKES", wrong_attention.MISTAKES.rstrip() + ADDED)
+    for function in cached:
+        function.cache_clear()
+    yield wrong_attention.wrong_attentions()[-3:]
+    for function in cached:
+        function.cache_clear()
+
+
+def test_rows_that_another_person_adds_are_named_as_themselves(three_more_rows):
+    for text, wrong in three_more_rows:
+        verdict = check(program=lambda *trial, wrong=wrong: formula(*trial, attention=wrong))
+        assert verdict.state == "wrong" and verdict.text == text, verdict
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ("weights @ V => No arrow.", 'a row must read "old -> new => what is said"'),
+        ("weights @ U -> V => A part that is not there.", "A part that is not there.*stands there 0 times"),
+        ("weights @ V -> (weights @ V => A bracket too many.", "A bracket too many.*makes no Python"),
+        ("weights @ V -> K => One row. => And another.", "two rows in one"),
+    ],
+)
+def test_a_row_that_is_wrong_is_told_what_is_wrong_with_it(row, error):
+    with pytest.raises(ValueError, match=error):
+        list(mistakes_of(wrong_attention.attention, f"{wrong_attention.MISTAKES.rstrip()}\n    {row}"))
