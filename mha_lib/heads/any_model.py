@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.batches import Batches, Loss, Run, runs
 from mha_lib.heads.coalitions import shapley_shares
-from mha_lib.heads.comparing import Comparison
+from mha_lib.heads.comparison import Comparison
 from mha_lib.heads.found_layers import CHANGED
 from mha_lib.heads.found_removal import Removal, Whole, removed
 from mha_lib.heads.gated_heads import Change, GatedHeads, M, Means, watched
