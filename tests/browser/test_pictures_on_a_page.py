@@ -470,7 +470,7 @@ def test_what_to_touch_is_said_until_something_is_touched(live, name):
     page = live(CASES[name]())
     hint = page.section.locator(".reading .hint")
     assert hint.text_content().endswith(".")
-    control = page.section.locator("input[type=range]:visible, .word, .station").first
+    control = page.section.locator("input[type=range]:visible, .word, .station, [role=slider]:visible").first
     control.focus()
     for key in ("Home", "End", "ArrowLeft"):  # one of them changes something
         page.page.keyboard.press(key)
@@ -806,7 +806,7 @@ SIGNS = """
 """
 
 
-@pytest.mark.parametrize("name", ["masks", "num heads", "layer", "sentence"])
+@pytest.mark.parametrize("name", ["masks", "ring", "layer", "sentence"])
 def test_no_line_of_a_headline_begins_with_a_sign(live, name):
     page = live(CASES[name]())
     broken, seen = [], 0
