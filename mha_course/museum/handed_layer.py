@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
+from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
 from mha_course.museum.masks_by_effect import FORMS, working_form
 
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
-NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
     r"before Module.__init__\(\) call": (
@@ -339,58 +339,6 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: 
     told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
     hint, part = hints[0] if hints else ("", about)
     return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
-
-
-def by_name(layer: Any) -> Sequence[Any]:
-    """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
-    if hasattr(layer, "matrices"):
-        return layer.matrices()
-    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
-    if missing:
-        linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
-        names = linear if len(linear) == 4 else ["…"] * 4
-        told = (
-            "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
-            "`matrices=lambda layer: ({names})`."
-        )
-        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
-        raise NotYetError(tr(told, **words), "init")
-    return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
-
-
-def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
-    """Convert ``W``, which is a linear module, a pair or a tensor of ``layer``, to a pair (weight, bias)."""
-    if isinstance(W, nn.Module):
-        return getattr(W, "weight", W), getattr(W, "bias", None)
-    if isinstance(W, tuple | list) and len(W) == 2:
-        return W[0], W[1]
-    return W, bias_beside(W, layer) if isinstance(W, Tensor) else None
-
-
-def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
-    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
-    ``W`` may be a part of a larger weight.
-    """
-    parameters = dict(layer.named_parameters())
-    for name, whole in parameters.items():
-        bias = parameters.get(f"{name.removesuffix('weight')}bias")
-        if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
-            continue
-        turned = W.stride(0) == 1 < whole.stride(0)  # (input, output), handed over as (output, input)
-        by_columns = turned or len(bias) != len(whole)
-        first = W.storage_offset() % whole.stride(0) if by_columns else W.storage_offset() // whole.stride(0)
-        return bias[first : first + (W.shape[1] if by_columns and not turned else len(W))]
-    return None
-
-
-def storage_of(X: Tensor) -> int:
-    """Return the memory address of a tensor's storage, which all views of the tensor share."""
-    return X.untyped_storage().data_ptr()
-
-
-def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
-    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
 
 
 def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:

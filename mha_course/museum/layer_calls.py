@@ -174,8 +174,8 @@ class LayerCalls:
         return run_safely(call, [()])[0].value
 
     @functools.cached_property
-    def looks_ahead(self) -> bool:
-        """Whether a later token changes an earlier output of self-attention, as in no causal layer."""
+    def looks_ahead(self) -> bool | None:
+        """Whether a later token changes an earlier output of self-attention, as in no causal layer; None for others."""
 
         def call() -> bool:
             layer, (X, *_) = self.drawn()
@@ -184,7 +184,7 @@ class LayerCalls:
                 one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
             return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
 
-        return run_safely(call, [()])[0].value is not False
+        return run_safely(call, [()])[0].value if self.handed.num_inputs == 1 else None
 
     def is_random(self) -> bool:
         """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""

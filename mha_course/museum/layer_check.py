@@ -1,33 +1,4 @@
-"""Is your own attention layer right, and if not, which bug is it? For anybody's layer, whatever its names::
-
-    from mha_course.exercises import check_layer
-
-    check_layer(
-        make=lambda num_hiddens, num_heads, dropout: MyAttention(num_hiddens, num_heads, drop=dropout),
-        call=lambda layer, x, valid_lens: layer(x, lengths=valid_lens),
-        matrices=lambda layer: (layer.wq, layer.wk, layer.wv, layer.wo),
-    )
-
-A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_lens)`` needs no more than
-``check_layer(MyAttention)``. Six layers that are handed over otherwise::
-
-    # it takes a mask with a name of its own (`mask`, `key_padding_mask` or `is_causal` are found by trying)
-    call=lambda layer, q, k, v, valid_lens: layer(q, k, v, torch.arange(k.shape[1]) < valid_lens[:, None, None])
-    # sequences are (number, batch, num_hiddens)
-    call=lambda layer, x: layer(x.transpose(0, 1)).transpose(0, 1)
-    # one matrix holds queries, keys and values
-    matrices=lambda layer: (*layer.qkv.weight.chunk(3), layer.proj)
-    # its rows are (head, query / key / value, head size)
-    matrices=lambda layer: (
-        *layer.qkv.weight.unflatten(0, (layer.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2), layer.proj)
-    # the maps are convolutions over one token
-    matrices=lambda layer: [conv.weight[..., 0] for conv in (layer.q, layer.k, layer.v, layer.o)]
-    # sizes come in an object
-    make=lambda num_hiddens, num_heads, dropout: MyAttention(Config(dim=num_hiddens, heads=num_heads, p=dropout))
-
-Rotary positions, norms of queries and keys, ALiBi, and a norm before or behind the layer are found, and told.
-In a test of your own project, ``assert_layer`` takes the same arguments and raises what ``check_layer`` says.
-"""
+"""``check_layer``: is your own attention layer right, and if not, which bug is it? For anybody's layer."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -93,6 +64,26 @@ def check_layer(
     promises: Iterable[str] = (),
 ) -> Verdict:
     """Check an attention layer against the formula of multi-head attention; return a verdict that names the mistake.
+
+    A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_lens)`` needs no more than
+    ``check_layer(MyAttention)``. Six layers that are handed over otherwise::
+
+        # it takes a mask with a name of its own (`mask`, `key_padding_mask` or `is_causal` are found by trying)
+        call=lambda layer, q, k, v, valid_lens: layer(q, k, v, torch.arange(k.shape[1]) < valid_lens[:, None, None])
+        # sequences are (number, batch, num_hiddens)
+        call=lambda layer, x: layer(x.transpose(0, 1)).transpose(0, 1)
+        # one matrix holds queries, keys and values
+        matrices=lambda layer: (*layer.qkv.weight.chunk(3), layer.proj)
+        # its rows are (head, query / key / value, head size)
+        matrices=lambda layer: (
+            *layer.qkv.weight.unflatten(0, (layer.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2), layer.proj)
+        # the maps are convolutions over one token
+        matrices=lambda layer: [conv.weight[..., 0] for conv in (layer.q, layer.k, layer.v, layer.o)]
+        # sizes come in an object
+        make=lambda num_hiddens, num_heads, dropout: MyAttention(Config(dim=num_hiddens, heads=num_heads, p=dropout))
+
+    Rotary positions, norms of queries and keys, ALiBi, and a norm before or behind the layer are found, and told.
+    In a test of your own project, ``assert_layer`` takes the same arguments and raises what ``check_layer`` says.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.

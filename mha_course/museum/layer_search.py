@@ -12,7 +12,18 @@ from torch import Tensor
 from mha_course.checking.comparing import CLOSE, explains
 from mha_course.language import listed, tr
 from mha_course.museum.layer_calls import LayerCalls, causal, changed, formula, transposed
-from mha_course.museum.variants import BACKWARDS, BASES, OF_ALL, TIMES, in_words, variants, varied, with_factor
+from mha_course.museum.variants import (
+    BACKWARDS,
+    BASES,
+    OF_ALL,
+    OF_HEADS,
+    OVER_TOKENS,
+    TIMES,
+    in_words,
+    variants,
+    varied,
+    with_factor,
+)
 from mha_course.museum.wrong_attention import other_attentions, wrong_attentions
 
 RARE = {BACKWARDS, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # in words of what is not tried with a mistake
@@ -95,9 +106,14 @@ class Search:
         """The groups of variants in which values that are all equal come out as they should."""
         return [group for group in self.groups if any(self.fits_even(*way, group[0]) for way in self.ways)]
 
+    @functools.cached_property
+    def likely(self) -> list:
+        """The ways in which the layer can be right: causal where no later token changes an earlier output, or not."""
+        return [way for way in self.ways if (causal in way) is not self.calls.looks_ahead]
+
     def variant(self) -> tuple[str, list[Callable]]:
         """Return the words for the variant of the formula that explains all calls, and its changes of a call."""
-        for (around, members, _), way in itertools.product(self.right_in_values, self.ways):
+        for (around, members, _), way in itertools.product(self.right_in_values, self.likely):
             if self.fits_even(*way, around):
                 for words, change in members:
                     if self.fits(*way, change):
@@ -110,12 +126,14 @@ class Search:
         """
         plain: list[tuple[tuple, Callable]] = [((), varied)]
         for words, change in [*plain, *usual(self.groups[0][1])] if self.groups else []:
-            for way in self.ways:
+            for way in self.likely:
                 factors = list(self.factors(*way, change))
                 told = [*map(in_words, words)]
                 if len(factors) < 2:
                     continue
                 if abs(factors[1] - factors[0]) > 0.01 * factors[0]:
+                    if any(word[0] == OF_HEADS for word in words):
+                        return "", [], ""  # cosines times a constant, perhaps
                     size, (one, two) = 2 * self.calls.handed.unit, (f"{factor:.3g}" for factor in factors)
                     said = tr(
                         "The scores are QKᵀ / √d times {one} with heads of {size} features, and times {two} with "
@@ -156,7 +174,7 @@ class Search:
         groups = self.right_in_values
         for (_, _, wrong), way in itertools.product(groups or self.groups[:1], self.ways):
             for words, text, change in wrong:
-                if self.fits(*way, change):
+                if (way in self.likely or OVER_TOKENS in text) and self.fits(*way, change):
                     return self.in_variant(words, in_words(text))
         return self.in_a_variant(self.mistakes)
 
@@ -181,9 +199,7 @@ class Search:
 
     def may_be(self, way: list[Callable], program: Any) -> bool:
         """Return whether a mistake can be in a layer, read in this way: not if one of both alone looks ahead."""
-        if self.calls.handed.num_inputs > 1 or (causal in way) != self.calls.looks_ahead:
-            return True
-        return causal in way and looks_ahead(program.keywords["attention"])
+        return way in self.likely or (causal in way and looks_ahead(program.keywords["attention"]))
 
     def alike(self) -> str:
         """Return a sentence on what is like the formula, and what is not; "" if values do not pass as they should."""

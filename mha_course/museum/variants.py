@@ -198,11 +198,12 @@ WRONG_BIASES: Named = [
 ]
 UNEVEN = ("The norm is on keys and values, and not on the queries.",)
 APART = ("Rotary positions: the positions of queries and keys differ by one.",)
+OVER_TOKENS = "The {} of heads runs over the tokens."
 WRONG_NORMS = {  # what is said of a norm of heads → what it does to queries, keys and values
     "The {} of heads is on the queries alone.": lambda norm: each(norm),
     "The {} of heads is on the keys alone.": lambda norm: each(None, norm),
     "The {} of heads is on the values as well.": lambda norm: each(norm, norm, norm),
-    "The {} of heads runs over the tokens.": lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
+    OVER_TOKENS: lambda norm: each(*[functools.partial(norm, dim=2)] * 2),
     "The {} of heads runs over the heads.": lambda norm: each(*[functools.partial(norm, dim=1)] * 2),
 }
 

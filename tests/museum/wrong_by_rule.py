@@ -52,7 +52,7 @@ ANY = {  # what stands there → what is written instead → words that a true n
     (MERGE, "o.flip(1).transpose(1, 2).reshape(B, N, D)"): ["reverse order"],
     ("self.W_o(o)", "o"): ["W_o has no effect"],
     ("self.W_o(o)", "self.W_o(o).relu()"): ["ReLU follows"],
-    (MAPS, "self.W_q(x), self.W_k(x), self.W_k(x)"): ["values go through W_k"],
+    (MAPS, "self.W_q(x), self.W_k(x), self.W_k(x)"): ["values go through W_k", "keys are averaged"],
     (MAPS, "self.W_k(x), self.W_q(x), self.W_v(x)"): ["W_q and W_k have changed places"],
 }
 PLAIN = {
