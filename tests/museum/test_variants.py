@@ -280,3 +280,20 @@ def test_rows_that_another_person_adds_are_named_as_themselves(three_more_rows):
 def test_a_row_that_is_wrong_is_told_what_is_wrong_with_it(row, error):
     with pytest.raises(ValueError, match=error):
         list(mistakes_of(wrong_attention.attention, f"{wrong_attention.MISTAKES.rstrip()}\n    {row}"))
+
+
+@pytest.mark.parametrize("numbers", [68, 139, 202])
+def test_a_right_layer_that_rounds_otherwise_is_right_where_large_scores_are_nearly_equal(numbers):
+    class InDouble(Plain):
+        def __init__(self, size, heads, dropout=0.0):
+            super().__init__(size, heads)
+            torch.rand(numbers)  # with so many, the first inputs drawn have two large scores that are nearly equal
+
+        def forward(self, x):
+            maps = [W.weight.double() for W in (self.W_q, self.W_k, self.W_v, self.W_o)]
+            Q, K, V = ((x.double() @ W.T).unflatten(-1, (self.heads, -1)).transpose(1, 2) for W in maps[:3])
+            heads = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1) @ V
+            return (heads.transpose(1, 2).flatten(2) @ maps[3].T).float()
+
+    verdict = check_layer(InDouble)
+    assert verdict, verdict
