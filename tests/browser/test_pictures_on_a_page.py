@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from picture_cases import CASES, LivePage, load, moved_and_idle, scores_and_measures, violations
+from picture_cases import CASES, NEXT_FRAME, LivePage, load, moved_and_idle, scores_and_measures, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
@@ -404,6 +404,25 @@ def test_arcs_lead_to_all_words_with_some_weight(live):
     page = live(explorer)
     weights = explorer.maps[0].weights[1, 3, 9]
     assert page.section.locator(".arc").count() == (weights >= 0.04).sum() < len(weights)
+
+
+def test_arcs_grow_when_the_word_changes_and_stand_at_once_where_motion_is_reduced(live, page):
+    growing = "() => document.querySelector('.arc').getAnimations().length"
+    shown = live(CASES["sentence"]())
+    for motion, count in (("reduce", 0), ("no-preference", 1)):
+        page.emulate_media(reduced_motion=motion)
+        try:
+            for word, due in ((7, count), (4, count)):
+                shown.section.locator(".word").nth(word).evaluate("(word) => word.click()")
+                shown.page.evaluate(NEXT_FRAME)
+                assert shown.page.evaluate(growing) == due
+            shown.section.locator(".glyph").nth(5 + count).evaluate(
+                "(glyph) => glyph.click()"
+            )  # another head, the same word
+            shown.page.evaluate(NEXT_FRAME)
+            assert not shown.page.evaluate(growing)
+        finally:
+            page.emulate_media(reduced_motion="reduce")
 
 
 def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
