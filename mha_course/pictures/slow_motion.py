@@ -1,4 +1,4 @@
-"""One number in slow motion, live: q · k, ÷ √d, mask, softmax, × v, each number beside what it is made of."""
+"""Attention in motion, live: a query and keys as arrows; q · k, ÷ √d, mask, softmax and × v follow the hand."""
 
 from typing import Any
 
@@ -12,19 +12,21 @@ from mha_lib.attention import DotProductAttention
 
 MOST = 6
 CELL, GAP, LEFT = 40, 16, 26  # of the still picture: a number's cell, between tables, and before the keys' names
-QUERIES = [[1.0, 0.5, -1.0, 2.0], [0.0, 2.0, 1.0, -0.5], [-1.5, 1.0, 0.5, 1.0]]
-KEYS = [[1.0, 0.0, -1.0, 1.5], [0.5, 1.5, 0.0, -1.0], [-1.0, 1.0, 2.0, 0.5], [2.0, -0.5, 0.5, 1.0]]
-VALUES = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.5, -1.0]]
+PLANE = 122  # of the still picture: a plane with vectors
+QUERIES = [[1.0, 2.0]]
+KEYS = [[2.0, 1.0], [-0.5, 1.5], [-2.0, 0.5], [0.5, -2.0]]
+VALUES = [[1.0, -2.0], [-1.0, 2.0], [-2.0, -1.0], [0.5, 2.0]]
 
 
 class DotProductStepper(LivePicture):
-    """Show scaled dot-product attention for one query step by step in a widget, with every number.
+    """Show scaled dot-product attention for one query in a widget, with vectors that are dragged and every number.
 
-    For learners who want to follow the formula once by hand.
+    For learners who want to follow the formula once by hand. A vector of more than two features has a plane for each
+    pair of them.
 
     Args:
         queries, keys, values: (num_queries, d), (num_keys, d) and (num_keys, value_size), each size at most 6; left
-            out, three queries and four keys of four numbers.
+            out, a query and four keys of two numbers.
         first: first values of the attributes.
 
     Attributes:
@@ -57,9 +59,7 @@ class DotProductStepper(LivePicture):
             )
         numbers = {"queries": Q, "keys": K, "values": V}
         self.shapes = {name: tuple(X.shape) for name, X in numbers.items()}
-        super().__init__(
-            "Attention in slow motion", {}, **{"numbers": numbers, "valid_len": len(K), "step": 3, **first}
-        )
+        super().__init__("Attention in motion", {}, **{"numbers": numbers, "valid_len": len(K), "step": 4, **first})
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,7 +81,16 @@ class DotProductStepper(LivePicture):
         scaled, root = scores / size**0.5, f"÷ √{size}"
         steps = {"q · k": scores, root: scaled, "mask": scaled.masked_fill(hatched, -torch.inf)}
         low, at_values = 2 * TITLE + CELL, LEFT + size * CELL + 5 * GAP + 4 * CELL
-        canvas = Canvas(at_values + width * CELL, low + n * CELL + TITLE + CELL)
+        right, height = at_values + width * CELL, low + n * CELL + TITLE + CELL
+        planes = (size == 2, width == 2)
+        canvas = Canvas(right + any(planes) * (2 * GAP + PLANE), max(height, any(planes) * 2 * (TITLE + PLANE) + GAP))
+        if size == 2:
+            _plane(canvas, right + 2 * GAP, TITLE, "q, keys", {"key": (keys, "k"), "query": (query[None], "q")})
+        if width == 2:
+            below = TITLE + planes[0] * (PLANE + GAP + TITLE)
+            _plane(
+                canvas, right + 2 * GAP, below, "values, output", {"value": (values, "v"), "text": (output[None], "")}
+            )
         draw_numbers(canvas, LEFT, TITLE, CELL, query[None], f"query {self.query}", colour="query")
         draw_numbers(canvas, LEFT, low, CELL, keys, "keys", colour="key")
         for i in range(n):
@@ -97,6 +106,21 @@ class DotProductStepper(LivePicture):
         state = f"Query {self.query}, {self.valid_len} of {n} keys count"
         caption = f"The output, {_row(output)}, is the values' average by weight."
         return canvas, f"{state}: weights {shown}; output {_row(output)}.", caption
+
+
+def _plane(canvas: Canvas, x: float, y: float, title: str, vectors: dict[str, tuple[Tensor, str]]) -> None:
+    """Draw vectors (n, 2) from the middle of a square, by their colours, each with a letter and its number."""
+    half, reach = PLANE / 2, max(own.abs().max().item() for own, _ in vectors.values()) * 1.45 or 1
+    canvas.box(x, y, PLANE, PLANE, line="edge")
+    canvas.text(x, y - 4, title, size=10, anchor="ls")
+    middle = x + half, y + half
+    for colour, (own, letter) in vectors.items():
+        for i, (a, b) in enumerate((own / reach * half).tolist()):
+            tip, far = (middle[0] + a, middle[1] - b), max((a * a + b * b) ** 0.5, 1)
+            canvas.line([middle, tip], colour=colour, thickness=2)
+            canvas.box(tip[0] - 2.5, tip[1] - 2.5, 5, 5, fill=colour, radius=2.5)
+            name = f"{letter}{i}" if len(own) > 1 else letter
+            canvas.text(tip[0] + 10 * a / far, tip[1] - 10 * b / far, name, size=10, anchor="mm", colour=colour)
 
 
 def _row(numbers: Tensor) -> str:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from mha_lib.heads.coalitions import shapley_shares
 from mha_lib.heads.comparison import Comparison
 from mha_lib.heads.found_layers import CHANGED
 from mha_lib.heads.found_removal import Removal, Whole, removed
-from mha_lib.heads.gated_heads import Change, GatedHeads, Means, watched
+from mha_lib.heads.gated_heads import Change, GatedHeads, M, Means, watched
 from mha_lib.heads.importance import Importance, joined
 from mha_lib.heads.plans import PlanTable, drawn, planned
 from mha_lib.heads.removal import Plan
@@ -25,7 +26,7 @@ Gates = Mapping[str, Tensor]
 Units = tuple[dict[str, Tensor], dict[str, Tensor]]  # what each example says, (h, n), and its weight, (n,), by layer
 
 
-class FoundHeads(GatedHeads):
+class FoundHeads(GatedHeads[M]):
     """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
 
     Every measure is called ``measure(loss, batches, by=…, instead=…)`` and returns an ``Importance``: by layer
@@ -319,7 +320,7 @@ class FoundHeads(GatedHeads):
 
     def remove(
         self, plan: Mapping[str, Sequence[int]], *second_inputs, instead: Means | None = None, **second_named
-    ) -> tuple[nn.Module, Removal]:
+    ) -> tuple[M, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
@@ -344,13 +345,14 @@ class FoundHeads(GatedHeads):
         if several := [name for name, means in left.items() if means.dim() == 3]:
             raise ValueError(f"{several[0]} is computed several times, and no bias is the means of each")
         whole = Whole(self.model, (self.inputs, self.named), self._ablated_in(left or None), left)
-        return removed(whole, self.layers, plan, second)
+        smaller, removal = removed(whole, self.layers, plan, second)
+        return cast(M, smaller), removal
 
     def _ablated_in(self, instead: Means | None) -> Callable[[nn.Module, Plan], AbstractContextManager]:
         """``ablated`` for a copy of the model."""
 
         def ablated(model: nn.Module, plan: Plan) -> AbstractContextManager:
-            found = copy.copy(self)
+            found: FoundHeads[Any] = copy.copy(self)
             found.model = model
             return found.ablated(plan, instead=instead)
 
@@ -430,7 +432,7 @@ class _Passes:
         return each, torch.tensor([float(number or 1)], dtype=torch.float64)
 
 
-def of(model: nn.Module, *inputs, **named) -> FoundHeads:
+def of(model: M, *inputs, **named) -> FoundHeads[M]:
     """Find the attention layers of a torch model, and their heads, by running it on an example; return ``FoundHeads``.
 
     Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,12 @@ from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_
 from mha_lib.heads.removal import Plan
 from mha_lib.heads.watching import Watch
 
+M = TypeVar("M", bound=nn.Module)
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 
 
-class GatedHeads:
+class GatedHeads(Generic[M]):
     """Hold the attention layers that were found in a model, with methods that read their heads and switch them off.
 
     Attributes:
@@ -28,7 +29,7 @@ class GatedHeads:
         unknown: attention that was seen and not understood, by the name of its module, with the reason.
     """
 
-    def __init__(self, model: nn.Module, inputs: tuple, named: dict[str, Any], watch: Watch):
+    def __init__(self, model: M, inputs: tuple, named: dict[str, Any], watch: Watch):
         self.model, self.inputs, self.named = model, inputs, named
         self.names = {module: name for name, module in model.named_modules()}
         self.layers: dict[str, FoundLayer] = {}
@@ -155,7 +156,7 @@ class GatedHeads:
 
     def gates(
         self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
-    ) -> AbstractContextManager[nn.Module]:
+    ) -> AbstractContextManager[M]:
         """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
 
         The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
@@ -171,7 +172,7 @@ class GatedHeads:
         others = substitutes or {}
         return self.changed({name: self.gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
-    def ablated(self, plan: Plan, by: str = "zero", instead: Means | None = None) -> AbstractContextManager[nn.Module]:
+    def ablated(self, plan: Plan, by: str = "zero", instead: Means | None = None) -> AbstractContextManager[M]:
         """Inside, the model runs without these heads.
 
         Args:
@@ -284,7 +285,7 @@ class GatedHeads:
         return self.model.get_submodule(mixing.rpartition(".")[0] if mixing in self._in_torchs_layers else mixing)
 
     @contextmanager
-    def changed(self, changes: Mapping[str, Change]) -> Iterator[nn.Module]:
+    def changed(self, changes: Mapping[str, Change]) -> Iterator[M]:
         """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed.
 
         Raises:

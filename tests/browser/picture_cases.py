@@ -1,7 +1,9 @@
 """One of every live picture, and what tests do with it on a page without a kernel."""
 
 import functools
+import math
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 import torch
 from axe_playwright_python.sync_playwright import Axe
@@ -56,6 +58,14 @@ def words_with_features(head_size, seed=0):
     return X, W_q, W_k, list("abcde"), [f"feature {i}" for i in range(8)]
 
 
+def motion(**first):
+    """Three queries, four keys and their values, of two features each, so that there are arrows for all."""
+    queries = torch.tensor([[1.0, 2.0], [-0.5, 1.5], [2.0, -1.25]])
+    keys = torch.tensor([[2.0, 1.0], [-0.5, -1.5], [-2.0, 0.5], [0.75, -2.0]])
+    values = torch.tensor([[2.0, 0.5], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]])
+    return pictures.DotProductStepper(queries, keys, values, **first)
+
+
 CASES = {
     "digits": lambda: pictures.HeadExplorer(model("digits"), example=3, query=6),
     "lookups": lambda: pictures.HeadExplorer(model("lookups"), "lookups", presets={"half": torch.eye(2, 6)}),
@@ -67,7 +77,7 @@ CASES = {
     "kernel": lambda: pictures.KernelExplorer(
         *points(), truth=torch.sin, learned_bandwidth=0.7, x_unit="h", y_unit="m"
     ),
-    "slow motion": lambda: pictures.DotProductStepper(query=1, valid_len=3, step=4),
+    "slow motion": lambda: motion(query=1, valid_len=3, step=4),
     "cache": lambda: pictures.CacheStepper(pieces="4, 3, 1", mistake="new keys before old ones", step=7),
     "packed texts": lambda: pictures.PackedTextsExplorer(border=6),
     "paged cache": lambda: pictures.PagedCacheStepper(step=12, block_size=2, row=1),
@@ -191,3 +201,11 @@ def violations(page, context, **options):
     """The rules of axe that parts of a page break, each with the first place; what passes is not collected."""
     found = Axe().run(page, context=context, options={"resultTypes": ["violations"], **options}).response["violations"]
     return [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found]
+
+
+def told(x, digits=2):
+    """A number as text, a half rounded away from 0."""
+    if not math.isfinite(x):
+        return "NaN" if x != x else "∞" if x > 0 else "−∞"
+    text = str(Decimal(str(round(x, digits + 3))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")

@@ -2,13 +2,11 @@
 
 import functools
 import itertools
-import math
 import random
-from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 import torch
-from picture_cases import CASES, born
+from picture_cases import CASES, born, told
 
 from mha_course import models, pictures
 from mha_course.models.next_words import GROUPS
@@ -29,14 +27,6 @@ PICTURES = CASES | TRAINED | {"births": lambda: pictures.BirthExplorer(born(), s
 @functools.cache
 def picture_of(name):
     return PICTURES[name]()
-
-
-def told(x, digits=2):
-    """A number as text, a half rounded away from 0."""
-    if not math.isfinite(x):
-        return "NaN" if x != x else "∞" if x > 0 else "−∞"
-    text = str(Decimal(str(round(x, digits + 3))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def percent(share):
@@ -475,14 +465,14 @@ const noisy = (f) => (...args) => {
 """
 NOISY = "unpack", "linear", "softmax", "attentionWeights", "mix", "layerNorm"
 SHOW = """
-async ({ script, state, states, frames }) => {
+async ({ script, state, states }) => {
     const { picture, pageModel, decoded } = new Function(script)(), own = JSON.parse(state).state;
     own.data = Object.fromEntries(Object.entries(own.data).map(([name, value]) => [name, decoded(value)]));
     const model = pageModel(own), place = document.body.appendChild(document.createElement('div')), found = [];
     const end = picture.render({ model, el: place }), plain = (text) => text.replace(/\\s+/g, ' ').trim();
     for (const choices of states) {
         Object.entries(choices).forEach(([name, value]) => model.set(name, value));
-        for (let frame = 0; frame < frames; frame++) await new Promise(requestAnimationFrame);
+        do await new Promise(requestAnimationFrame); while (place.querySelector('[aria-busy=true]'));
         const line = place.querySelector('.looks').cloneNode(true), small = line.querySelector('small');
         small?.remove();
         const words = [line, small, place.querySelector('.reading')].map((node) => plain(node?.textContent ?? ''));
@@ -507,7 +497,6 @@ def shown(page, name, sign=0):
     script = f"{EXPORT.sub('', bundle('page.js'))}\nconst picture = (() => {{\n{text}}})();\n"
     script += "return { picture, pageModel, decoded };"
     sent = {"script": script, "state": as_json(picture.page_data()), "states": drawn_states(name)}
-    sent["frames"] = 20 if name == "ring" else 1  # which judges its model on held-out rows in slices
     return page.evaluate(SHOW, sent)
 
 

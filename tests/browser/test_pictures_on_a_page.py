@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from picture_cases import CASES, LivePage, load, moved_and_idle, scores_and_measures, violations
+from picture_cases import CASES, NEXT_FRAME, LivePage, load, moved_and_idle, scores_and_measures, violations
 from PIL import Image, ImageStat
 from small_language_model import small_language_model
 from turns import LONG, by_turns
@@ -406,6 +406,25 @@ def test_arcs_lead_to_all_words_with_some_weight(live):
     assert page.section.locator(".arc").count() == (weights >= 0.04).sum() < len(weights)
 
 
+def test_arcs_grow_when_the_word_changes_and_stand_at_once_where_motion_is_reduced(live, page):
+    growing = "() => document.querySelector('.arc').getAnimations().length"
+    shown = live(CASES["sentence"]())
+    for motion, count in (("reduce", 0), ("no-preference", 1)):
+        page.emulate_media(reduced_motion=motion)
+        try:
+            for word, due in ((7, count), (4, count)):
+                shown.section.locator(".word").nth(word).evaluate("(word) => word.click()")
+                shown.page.evaluate(NEXT_FRAME)
+                assert shown.page.evaluate(growing) == due
+            shown.section.locator(".glyph").nth(5 + count).evaluate(
+                "(glyph) => glyph.click()"
+            )  # another head, the same word
+            shown.page.evaluate(NEXT_FRAME)
+            assert not shown.page.evaluate(growing)
+        finally:
+            page.emulate_media(reduced_motion="reduce")
+
+
 def test_a_word_that_is_pointed_at_does_not_outlive_its_sentence(live):
     page = live(pictures.SentenceExplorer(example=7))
     page.section.locator(".word").last.click()
@@ -470,7 +489,7 @@ def test_what_to_touch_is_said_until_something_is_touched(live, name):
     page = live(CASES[name]())
     hint = page.section.locator(".reading .hint")
     assert hint.text_content().endswith(".")
-    control = page.section.locator("input[type=range]:visible, .word, .station").first
+    control = page.section.locator("input[type=range]:visible, .word, .station, [role=slider]:visible").first
     control.focus()
     for key in ("Home", "End", "ArrowLeft"):  # one of them changes something
         page.page.keyboard.press(key)
@@ -806,7 +825,7 @@ SIGNS = """
 """
 
 
-@pytest.mark.parametrize("name", ["masks", "num heads", "layer", "sentence"])
+@pytest.mark.parametrize("name", ["masks", "ring", "layer", "sentence"])
 def test_no_line_of_a_headline_begins_with_a_sign(live, name):
     page = live(CASES[name]())
     broken, seen = [], 0

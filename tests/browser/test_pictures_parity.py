@@ -6,7 +6,18 @@ import re
 
 import pytest
 import torch
-from picture_cases import NEXT_FRAME, LivePage, born, load, model, points, scores_and_measures, words_with_features
+from picture_cases import (
+    NEXT_FRAME,
+    LivePage,
+    born,
+    load,
+    model,
+    motion,
+    points,
+    scores_and_measures,
+    told,
+    words_with_features,
+)
 from torch.nn import functional as F
 
 from mha_course import pictures
@@ -271,25 +282,72 @@ def test_numbers_stand_where_torch_puts_them(page, tmp_path, axes):
 
 
 def test_slow_motion(page, tmp_path):
-    """Weights and output of every query and length, 0 included, and of other numbers, as torch computes them."""
+    """Weights and output of every query and length, 0 included, and of vectors that are dragged, as torch has them."""
     for query, length in ((0, 4), (1, 0), (2, 3), (1, 1)):
-        motion = pictures.DotProductStepper(query=query, valid_len=length, step=4)
-        live = LivePage(page, tmp_path, motion)
-        if query == 2:  # its second number, then the first of key 1 and the last of value 2 are changed by hand
-            for lane, place in (("q", 1), ("k", 4), ("v", 5)):
-                live.section.locator(f".stage-of.{lane} .number").nth(place).click()
+        stepper = motion(query=query, valid_len=length, step=4)
+        live = LivePage(page, tmp_path, stepper)
+        if query == 2:  # the query, key 1 and value 2 are moved by hand, to the right or down
+            numbers = {name: X.clone() for name, X in zip(stepper.shapes, stepper.tensors, strict=True)}
+            for name, row, column, key in (("query", 2, 1, "Down"), ("key", 1, 0, "Right"), ("value", 2, 0, "Right")):
+                tip = live.section.get_by_role("slider", name="query" if name == "query" else f"{name} {row}").last
+                tip.press(f"Arrow{key}")
                 live.page.evaluate(NEXT_FRAME)
-                live.section.get_by_label("chosen number").press("ArrowLeft")
-                live.page.evaluate(NEXT_FRAME)
-            numbers = {name: X.clone() for name, X in zip(("queries", "keys", "values"), motion.tensors, strict=True)}
-            for name, row, column in (("queries", 2, 1), ("keys", 1, 0), ("values", 2, 1)):
-                numbers[name][row, column] -= 0.25
-            motion.numbers = numbers
-        weights, output = motion.result()
+                numbers["queries" if name == "query" else f"{name}s"][row, column] += -0.25 if column else 0.25
+            tip = live.section.get_by_role("slider", name="key 0")
+            box, plane = tip.bounding_box(), live.section.locator(".plane").first.bounding_box()["width"]
+            live.page.mouse.move(box["x"] + 12, box["y"] + 12)
+            live.page.mouse.down()
+            live.page.mouse.move(box["x"] + 12 - 0.8 * plane / 6, box["y"] + 12 - 0.8 * plane / 6)  # one to each side
+            live.page.mouse.up()
+            live.page.evaluate(NEXT_FRAME)
+            numbers["keys"][0] += torch.tensor([-1.0, 1.0])
+            stepper.numbers = numbers
+        weights, output = stepper.result()
         for name, numbers in (("weight", weights), ("output", output)):
             shown = live.section.locator(f".stage-of.{name} .number").all_text_contents()
             assert shown == [f"{x:.2f}".replace("-0.00", "0.00").replace("-", "−") for x in numbers.tolist()]
+        widths = live.section.locator(".bar-of").evaluate_all(
+            "bars => bars.map(({ offsetLeft, clientWidth, lastChild: bar }) =>"
+            " bar.offsetWidth / (clientWidth - bar.offsetLeft + offsetLeft))"
+        )
+        assert widths == pytest.approx(weights.tolist(), abs=0.02)
         live.heard.end()
+
+
+def test_one_number_walks_from_its_product_to_the_output(page, tmp_path):
+    """It leads through the places of the key of most weight, and each is told; stopped, it is gone."""
+    stepper = motion(valid_len=4, step=4)
+    live = LivePage(page, tmp_path, stepper)
+    (query, *_), keys, _ = stepper.tensors
+    weights, output = stepper.result()
+    key = weights.argmax().item()
+    scores = keys @ query
+    due = [scores[key], scores[key] / 2**0.5, scores[key] / 2**0.5, weights[key], output[0]]
+    seen = page.evaluate(WATCH_THE_WALKER)
+    assert [text for text, *_ in seen] == [f"{x:.2f}".replace("-", "−") for x in due]
+    assert [place for _, *place in seen] == [[name, 0 if name == "output" else key] for name in LANES_OF_A_WALK]
+    assert not live.section.locator(".walker").is_visible()
+    live.heard.end()
+
+
+LANES_OF_A_WALK = "score", "scaled", "masked", "weight", "output"
+# Plays, and notes in each step the number that walks, the lane in which it is and which number of the lane it covers.
+WATCH_THE_WALKER = """
+async () => {
+    const find = (name) => document.querySelector(`.mha-live ${name}`), seen = new Map(), walker = find('.walker');
+    const near = (a, b) => Math.hypot(a.left - b.left, a.top - b.top) < 2;
+    find('.player button').click();
+    do {
+        await new Promise(requestAnimationFrame);
+        const box = walker.getBoundingClientRect(), numbers = [...document.querySelectorAll('.stage-of .number')];
+        const cell = numbers.find((one) => box.width && near(one.getBoundingClientRect(), box));
+        if (!cell) continue;
+        const lane = cell.closest('.stage-of'), row = [...lane.querySelectorAll('.number')].indexOf(cell);
+        seen.set(find('.player input').value, [walker.textContent, lane.className.split(' ')[1], row]);
+    } while (!seen.size || !walker.hidden);
+    return [...seen.values()];
+}
+"""
 
 
 def read_in_pieces(vectors, sizes, mistake):
@@ -334,11 +392,11 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         rows, outputs, cache = read_in_pieces(vectors, CUT[pieces], mistake)
         far = (outputs - right).abs().amax(dim=1)
         words = [
-            "not in the cache" if weight is None else weight if weight == "masked" else f"{weight:.2f}"
+            "not in the cache" if weight is None else weight if weight == "masked" else told(weight)
             for weight in itertools.chain(*rows)
         ]
         assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
-        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in far.tolist()]
+        signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in far.tolist()]
         assert live.section.locator(".sums span").all_text_contents() == signs, mistake
         wrong = sum(
             {key for key in range(8) if isinstance(row[key], float)} != {*range(i + 1)} for i, row in enumerate(rows)
@@ -395,7 +453,7 @@ def read_row(tokens, places, W_q, W_k, border, masked, again):
             j: torch.exp((W_q @ X[i]) @ (W_k @ X[j]) / len(X[i]) ** 0.5) for j in range(i + 1) if ids[i] == ids[j]
         }
         shares = {j: power / sum(powers.values()) for j, power in powers.items()}
-        words += [f"{shares[j].item():.2f}" if j in shares else "masked" for j in range(12)]
+        words += [told(shares[j].item()) if j in shares else "masked" for j in range(12)]
         outputs.append(sum(share * X[j] for j, share in shares.items()))
     return words, torch.stack(outputs)
 
@@ -414,7 +472,7 @@ def test_two_texts_in_one_row_with_every_border(page, tmp_path):
         live.section.get_by_label("positions").select_option(python.positions)
         live.page.evaluate(NEXT_FRAME)
         words, outputs = read_row(*own, border, python.masked, python.positions == "start again")
-        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
+        signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
         shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
         assert [word.removesuffix(", a leak") for word in shown] == words, border
         assert live.section.locator(".sums span").all_text_contents() == signs, border

@@ -15,10 +15,10 @@ def test_the_numbers_of_the_first_picture_give_what_its_text_says():
     section = told("02_scoring_functions", "## 1. Attention")
     query, keys, values = (section[name].tolist() for name in ("query", "keys", "values"))
     products = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
-    heights = [math.exp(product / 2) for product in products]
+    heights = [math.exp(product / 2**0.5) for product in products]
     weights = [round(height / sum(heights), 2) for height in heights]
     first = sum(height * value[0] for height, value in zip(heights, values, strict=True)) / sum(heights)
-    assert products[0] == 5 and weights == [0.66, 0.04, 0.03, 0.28] and round(first, 2) == 0.77
+    assert products[0] == 4 and weights == [0.72, 0.25, 0.02, 0.0] and round(first, 2) == 0.43
 
 
 @pytest.mark.parametrize(

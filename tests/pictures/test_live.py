@@ -166,9 +166,9 @@ PLACES = {
     "slow motion": (
         pictures.DotProductStepper,
         [
-            ("query", 3, "query must be between 0 and 2"),
+            ("query", 1, "query must be between 0 and 0"),
             ("valid_len", 5, "valid_len must be between 0 and 4"),
-            ("numbers", {"queries": [[1.0]]}, r"numbers must be finite numbers of the shapes .*\(3, 4\)"),
+            ("numbers", {"queries": [[1.0]]}, r"numbers must be finite numbers of the shapes .*\(1, 2\)"),
             ("numbers", {"queries": "many"}, "numbers must be finite numbers"),
         ],
     ),
@@ -281,7 +281,7 @@ def test_all_pictures_have_a_still_one_with_words(name):
         (lambda: pictures.KernelExplorer(torch.zeros(3), torch.zeros(2)), r"got \(3,\) and \(2,\)"),
         (lambda: pictures.KernelExplorer(torch.ones(3), torch.zeros(3)), "at least two different numbers"),
         (lambda: pictures.KernelExplorer(torch.arange(3), torch.ones(3), x_range=(0, 1)), "must hold all points"),
-        (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 4\) and \(4, 2\)"),
+        (lambda: pictures.DotProductStepper(torch.zeros(2, 3)), r"got \(2, 3\), \(4, 2\) and \(4, 2\)"),
         (lambda: pictures.CacheStepper(mistakes=["none"]), r"some of \['masked only at first', .* got \['none'\]"),
         (lambda: pictures.CacheStepper(torch.zeros(3, 7, 4)), r"shape \(3, 8, d\), d at least 1, got \(3, 7, 4\)"),
         (
@@ -337,12 +337,12 @@ def test_data_that_do_not_fit_are_named(make, message):
 
 
 def test_the_still_of_slow_motion_shows_what_every_number_is_made_of():
-    motion = pictures.DotProductStepper(query=1, valid_len=3)
+    motion = pictures.DotProductStepper(torch.tensor([[1.0, 2.0], [-0.5, 1.5]]), query=1, valid_len=3)
     queries, keys, values = motion.tensors
     weights, output = motion.result()
     scores = keys @ queries[1]
-    masked = torch.where(torch.arange(4) < 3, scores / 2, -torch.inf)
-    tables = {"query 1": queries[1], "keys": keys, "q · k": scores, "÷ √4": scores / 2, "mask": masked}
+    masked = torch.where(torch.arange(4) < 3, scores / 2**0.5, -torch.inf)
+    tables = {"query 1": queries[1], "keys": keys, "q · k": scores, "÷ √2": scores / 2**0.5, "mask": masked}
     tables |= {"softmax": weights, "values": values, "output": output}
     words = motion.still().drawing.words
     for title, numbers in tables.items():

@@ -19,7 +19,7 @@ from tools import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP, ANY_MODEL, RECIPE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -77,14 +77,21 @@ def test_the_recipe_removes_heads_that_matter_less_than_random_ones(tmp_path, mo
     assert costly.rstrip().endswith("%")
 
 
+def test_torchs_layer_is_handed_to_the_judge_of_layers(capsys):
+    namespace = {}
+    exec(JUDGE, namespace)
+    said = capsys.readouterr().out
+    assert namespace["verdict"] and said.startswith("✓ Right. Attention to keys and values, with biases."), said
+
+
 def test_each_snippet_says_what_must_be_installed_for_it():
-    asked = [
-        snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, ANY_MODEL, RECIPE, LIVE)
-    ]
+    snippets = LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE
+    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in snippets]
     small_torch = " --extra-index-url https://download.pytorch.org/whl/cpu"
-    assert asked == [each + small_torch for each in (".", ". distributed", ".", '".[transformers]"', '".[notebooks]"')]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
+    needed = (".", ". ./mha_course distributed", ".", ". transformers", ". ./mha_course", '. "./mha_course[notebooks]"')
+    assert asked == [each + small_torch for each in needed]
+    course = tomllib.loads((ROOT / "mha_course" / "pyproject.toml").read_text())["project"]
+    assert "distributed" not in str(course["dependencies"]) and "anywidget" in str(course["optional-dependencies"])
 
 
 def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
@@ -127,6 +134,12 @@ def test_every_make_command_of_the_readme_exists():
     commands = re.findall(r"make ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|```.*?```", README, flags=re.DOTALL)))
     assert len(set(commands)) >= 6
     assert set(commands) <= set(targets)
+
+
+def test_each_distribution_has_a_readme_and_a_licence_of_its_own():
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "mha_lib" / "README.md").read_text(), flags=re.DOTALL)
+    assert example in LAYER
+    assert (ROOT / "mha_course" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_links_to_files_resolve():

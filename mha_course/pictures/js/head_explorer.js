@@ -18,7 +18,13 @@ export default picture((parts) => {
   const every = (gate) => blocks.map(() => Array(numHeads).fill(gate));
   const isWhole = (gates) => gates.flat().every((gate) => gate === 1);
   const stage = (kind === "digits" ? digitStage : tokenStage)({ ...parts, example });
-  let gated = null, whole = null, weighed = {}, found = {}, stopSearching = () => {}, stopJudging = () => {};
+  let gated = null,
+    whole = null,
+    weighed = {},
+    found = {},
+    stopSearching = () => {},
+    stopJudging = () => {},
+    stopWeighing = () => {};
 
   const show = (i) => (stage.leave?.(), { example: i, drawn: null });
   const words = (i) => stage.isOwn?.() ? "yours" : i;
@@ -113,20 +119,26 @@ export default picture((parts) => {
     }
     gated = { ...run(inputs, gates), gates };
     whole = isWhole(gates) ? gated : run(inputs, every(1));
-    if (isWhole(gates) && weighed.subject !== subject) weighed = { subject, dearest: dearest(inputs) };
+    if (weighed.subject !== subject) {
+      stopWeighing();
+      weighed = { subject };
+      if (isWhole(gates)) stopWeighing = inSlices(weigh(inputs, whole.laid, weighed));
+    }
     if (judged !== String(gates)) judge(gates);
   }
-  /** The head without which most answers change, of such heads the one without which they lose most nats. */
-  function dearest(inputs) {
-    const own = whole.laid.map(indexOfLargest);
-    const without = cards.map((card) => {
+  /** Find the head without which most answers change, of such heads the one without which they lose most nats. */
+  function* weigh(inputs, before, found) {
+    const own = before.map(indexOfLargest), without = [];
+    for (const card of cards) {
       const { laid } = run(inputs, changed(every(1), [card], 0));
       const lost = -sumOf(laid.map((logits, i) => Math.log(Math.max(softmax(logits)[own[i]], 1e-30))));
-      return { card, laid, lost, changes: laid.filter((logits, i) => indexOfLargest(logits) !== own[i]).length };
-    });
+      without.push({ card, laid, lost, changes: laid.filter((logits, i) => indexOfLargest(logits) !== own[i]).length });
+      yield;
+    }
     const most = Math.max(...without.map(({ changes }) => changes));
     const those = without.filter(({ changes }) => changes === most);
-    return those[firstLargest(those.map(({ lost }) => lost), 2)];
+    found.dearest = those[firstLargest(those.map(({ lost }) => lost), 2)];
+    repaint();
   }
   let judged = null;
   const wholeAnswers = [];
@@ -172,7 +184,7 @@ export default picture((parts) => {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
       node.classList.toggle("off", !gates[layer][head]);
-      node.classList.toggle("named", isWhole(gates) && Boolean(dearest.changes) && dearest.card.node === node);
+      node.classList.toggle("named", Boolean(dearest?.changes) && dearest.card.node === node);
       node.classList.toggle("pointed", pointed?.layer === layer && pointed?.head === head);
       set(toggle, { "aria-checked": gates[layer][head] > 0, "aria-label": name });
       set(shown.node, { "aria-label": `${name}: ${strongest(layer, head, state.query)}` });
@@ -182,11 +194,13 @@ export default picture((parts) => {
     later.disabled = state.example === example.count - 1;
     set(note, { text: found.words ?? "" });
     set(breaker, { "aria-busy": found.isSearching ? true : null });
+    set(meter, { "aria-busy": isWhole(gates) && !dearest ? true : null });
     say(`${pointed ? pointedAt(pointed) : allHeads(gates)} ${told}`);
   }
   /** Which head matters most, that none does, or what the model says without those that are off: parts of the headline. */
   function above(gates, { now, before, lost, fades = () => "", isWrong = false, instead = "" }) {
     if (instead) return ["", instead];
+    if (isWhole(gates) && !weighed.dearest) return ["With all heads: ", now];
     if (isWhole(gates)) {
       const { card, laid, changes } = weighed.dearest, name = nameOf(card);
       if (changes) {
@@ -238,7 +252,7 @@ export default picture((parts) => {
     compute,
     paint,
     hint: "Switch a head off, or choose a cell.",
-    end: () => (stopSearching(), stopJudging()),
+    end: () => (stopSearching(), stopJudging(), stopWeighing()),
   };
 });
 

@@ -6,11 +6,11 @@ const PAUSE = 180; // milliseconds between two steps that play
 
 /**
  * The choice `step` of a picture with these `steps`; `charts` over the same steps stand on the slider and are dragged.
- * `label` is the slider's name, `pause` the milliseconds between two steps that play.
+ * `label` is the slider's name, `words` says a step, `pause` is the milliseconds between two steps that play.
  */
 export function player(steps, { state, controls, choose, repaint }, charts = [], options = {}) {
-  const { label = "training step", pause = PAUSE } = options;
-  const last = steps.length - 1, words = (step) => `${steps[step]} of ${steps[last]}`;
+  const last = steps.length - 1;
+  const { label = "training step", pause = PAUSE, words = (step) => `${steps[step]} of ${steps[last]}` } = options;
   let timer = null;
   const write = (step) => (stop(), { step });
   const strip = controls({ step: { label, max: last, write, words } });
@@ -27,5 +27,6 @@ export function player(steps, { state, controls, choose, repaint }, charts = [],
   }
   const paint = () => play.textContent = timer ? "❚❚ pause" : "▶ play";
   for (const chart of charts) heed(chart, (share) => choose(write(Math.round(share * last))));
-  return { node: element("div", { class: "player" }, play, strip, ...charts), paint, stop };
+  const node = element("div", { class: "player" }, play, strip, ...charts);
+  return { node, paint, stop, isPlaying: () => timer !== null };
 }

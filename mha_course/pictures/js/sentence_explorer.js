@@ -20,7 +20,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     return [text, own];
   }));
   const kept = [...all.values()], current = () => all.get(state.text) ?? kept[state.example];
-  let shown = null, fitted = null, words = [], glyphs = [];
+  let shown = null, fitted = null, words = [], glyphs = [], drawnArcs = [];
 
   const options = sentences.map(({ text }) => text), inside = ({ tokens }) => Math.min(state.query, tokens.length - 1);
   const write = (i) => ({ example: Number(i), text: "", query: inside(kept[i]) });
@@ -57,7 +57,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   function rebuild(sentence) {
-    [shown, fitted, pointer.pointed] = [sentence, null, null];
+    [shown, fitted, pointer.pointed, drawnArcs] = [sentence, null, null, []];
     const { tokens } = sentence, hover = (what) => ({ onpointerenter: () => point(what), onpointerleave });
     const onpointerleave = () => point(null);
     words = tokens.map((token, i) => {
@@ -98,8 +98,15 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     for (let size = LARGEST; breaks(size) > fewest && size > SMALLEST; size -= 0.5);
   }
 
-  /** Arcs from the chosen word to those it attends to: above its line, below it where it is the first, and between lines. */
-  function drawArcs(weights, query) {
+  /**
+   * Arcs from the chosen word to those it attends to: above its line, below it where it is the first, and between lines.
+   * Those of another word grow, and what is drawn already stays.
+   */
+  function drawArcs(weights, query, layer, head) {
+    const wanted = [query, layer, head, line.clientWidth, line.clientHeight];
+    if (String(wanted) === String(drawnArcs)) return;
+    arcs.classList.toggle("growing", drawnArcs.length > 0 && drawnArcs[0] !== query);
+    drawnArcs = wanted;
     const boxes = words.map(({ offsetLeft, offsetTop: top, offsetWidth, offsetHeight }) => {
       return { x: offsetLeft + offsetWidth / 2, top, bottom: top + offsetHeight, middle: top + offsetHeight / 2 };
     });
@@ -117,7 +124,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const order = [...weights.keys()].filter((key) => weights[key] >= FAINT).sort((a, b) => weights[a] - weights[b]);
     arcs.replaceChildren(...order.map((key) => {
       const width = (1.5 + 8 * weights[key]).toFixed(1);
-      return drawn("path", { class: "arc", d: pathTo(boxes[key], key), "stroke-width": width, "--w": weights[key] });
+      const d = pathTo(boxes[key], key);
+      return drawn("path", { class: "arc", d, pathLength: 1, "stroke-width": width, "--w": weights[key] });
     }));
   }
 
@@ -135,7 +143,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       if (!line.contains(document.activeElement)) set(word, { tabindex: i === query ? 0 : -1 });
     });
     fit();
-    drawArcs(weights, query);
+    drawArcs(weights, query, layer, head);
     for (const { node, strip, ...place } of glyphs) {
       const row = rowAt(place.layer, place.head, query), label = headAt(place.layer, place.head);
       const isChosen = place.layer === state.layer && place.head === state.head;

@@ -1,47 +1,96 @@
-// One number in slow motion: q·k, ÷ √d, mask, softmax, × v for a few tokens; every number shows what it is made of.
+// Attention in motion: a query and its keys as arrows that are dragged; products, weights and output follow the hand.
 
 import { lengthFor, softmax } from "./attention.js";
-import { button, drawn, element, inPercent, number, picture, roving, set, times } from "./elements.js";
+import { drawn, element, inPercent, number, picture, roving, set, times } from "./elements.js";
+import { player } from "./player.js";
 import { firstLargest } from "./told.js";
 
-const STEPS = ["q · k", "÷ √d", "mask", "softmax", "× v"];
-const GIVEN = { q: "queries", k: "keys", v: "values" }; // numbers that can be changed
-const MOST = 4; // how large they can be made
+const STEPS = ["q · k", "÷ √d", "mask", "softmax", "× v"], PAUSE_OF_STEP = 1100;
+const WALK = ["score", "scaled", "masked", "weight", "output"]; // where one number stands in each step
 const FIRST = { q: 0, k: 0, score: 0, scaled: 1, masked: 2, weight: 3, v: 4, output: 4 }; // the step that shows it
+const GRID = 0.25, LEAST_REACH = 3; // what a tip keeps to, and how far a plane reaches at least
+const HALF = 100, INNER = 80; // of a plane's drawing, and as far as a vector reaches in it
+const BY_KEY = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
-export default picture(({ state, controls, pointer, choose, point, repaint, headline, say }) => {
-  const { queries, keys, values } = state.numbers;
+export default picture((shared) => {
+  const { state, controls, pointer, choose, point, headline, say } = shared, { queries, keys, values } = state.numbers;
   const size = keys[0].length, n = keys.length, width = values[0].length, root = Math.sqrt(size);
-  let stages = null, chosen = { name: "q", row: 0, column: 0 };
+  const reach = Math.ceil(Math.max(LEAST_REACH, ...[queries, keys, values].flat(2).map(Math.abs)));
+  let stages = null, touched = null; // the key whose number walks, when one was touched
 
-  /** Where a number that can be changed stands: in queries, keys or values, its row and its column. */
-  const addressOf = ({ name, row, column }) => [GIVEN[name], name === "q" ? state.query : row, column];
-  function write(value) {
-    const [given, row, column] = addressOf(chosen), own = state.numbers[given];
-    return { numbers: { ...state.numbers, [given]: own.with(row, own[row].with(column, value)) } };
-  }
-  function read() {
-    const [given, row, column] = addressOf(chosen);
-    return state.numbers[given][row][column];
-  }
-  const most = Math.max(MOST, ...[queries, keys, values].flat(2).map(Math.abs));
+  const length = { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` };
+  const strip = controls({ ...(queries.length > 1 ? { query: { max: queries.length - 1 } } : {}), valid_len: length });
+  const walk = player(STEPS, shared, [], { label: "step", pause: PAUSE_OF_STEP, words: (step) => STEPS[step] });
+  const top = element("div", { class: "motion-top" }, strip, walk.node);
 
-  const strip = controls({
-    query: { max: queries.length - 1 },
-    valid_len: { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` },
-    number: { label: "chosen number", min: -most, max: most, step: 0.25, read, write, words: (value) => number(value) },
-  });
-  const steps = STEPS.map((name, i) => button(name, () => choose({ step: i })));
-  strip.append(element("div", { class: "tools", role: "group", "aria-label": "steps" }, ...steps));
+  const vectors = [], output = drawn("circle", { class: "pooled" });
+  /** A vector in the plane of two features, the first of them `from`, whose tip is dragged or moved by arrow keys. */
+  function vector(given, row, from, plane) {
+    const kind = given[0], isQuery = given === "queries", rowNow = () => isQuery ? state.query : row;
+    const at = () => [0, 1].map((i) => state.numbers[given][rowNow()][from + i] ?? 0);
+    function move(to) {
+      const own = state.numbers[given], onGrid = (x) => Math.min(Math.max(GRID * Math.round(x / GRID), -reach), reach);
+      const moved = own[rowNow()].map((x, i) => to[i - from] === undefined ? x : onGrid(to[i - from]));
+      touched = given === "keys" ? row : touched;
+      choose({ numbers: { ...state.numbers, [given]: own.with(rowNow(), moved) } });
+    }
+    let hold = null; // from where a hand drags
+    const onpointerdown = (
+      { target, pointerId, x, y },
+    ) => (target.setPointerCapture(pointerId), hold = [x, y, ...at()]);
+    const onpointermove = ({ buttons, x, y }) => {
+      const unit = 2 * reach * HALF / INNER / plane.clientWidth;
+      if (buttons && hold) move([hold[2] + unit * (x - hold[0]), hold[3] - unit * (y - hold[1])]);
+    };
+    const onkeydown = (event) => {
+      const by = BY_KEY[event.key];
+      if (by) (event.preventDefault(), move(at().map((x, i) => x + GRID * by[i])));
+    };
+    const name = { role: "slider", tabindex: 0, "aria-label": isQuery ? "query" : `${given.slice(0, -1)} ${row}` };
+    const ends = { "aria-valuemin": -reach, "aria-valuemax": reach };
+    const tip = element("div", { class: `tip ${kind}`, ...name, ...ends, onpointerdown, onpointermove, onkeydown });
+    const line = drawn("path", { class: kind === "v" ? "arc" : `arrow ${kind}` }),
+      dot = drawn("circle", { class: "point", r: 3 });
+    tip.textContent = isQuery ? "q" : kind + row;
+    vectors.push({ kind, row, from, at, line, dot, tip });
+    return vectors.at(-1);
+  }
+  /** A plane of two features with its vectors. */
+  function plane(given, from, features) {
+    const drawing = drawn("svg", { viewBox: "-100 -100 200 200", "aria-hidden": true });
+    const field = element("div", { class: "plane" }, drawing),
+      title = given.at(-1) === "values" ? "values, output" : "q, keys";
+    const own = given.flatMap((name) =>
+      times(name === "queries" ? 1 : state.numbers[name].length, (row) => vector(name, row, from, field))
+    );
+    drawing.append(drawn("path", { class: "ground", d: "M-100,0H100M0,-100V100" }), ...own.map(({ line }) => line));
+    if (given[0] === "values") drawing.append(...own.map(({ dot }) => dot), ...(from ? [] : [output]));
+    field.append(...own.map(({ tip }) => tip));
+    const which = features > 2 ? `: features ${[from, from + 1].filter((i) => i < features).join(", ")}` : "";
+    return element("div", { class: "plane-of" }, element("p", { class: "title" }, title + which), field);
+  }
+  const planes = (given, features) => times(Math.ceil(features / 2), (pair) => plane(given, 2 * pair, features));
+  const bars = times(n, (key) => element("div", { class: "bar-of" }, `k${key}`, element("i", { class: "bar" })));
+  const shares = element(
+    "div",
+    { class: "shares", "aria-hidden": true },
+    element("p", { class: "title" }, "softmax"),
+    ...bars,
+  );
+  const motion = element(
+    "div",
+    { class: "motion" },
+    ...planes(["keys", "queries"], size),
+    shares,
+    ...planes(["values"], width),
+  );
 
   const cells = new Map();
   /** A table of numbers that can be pointed at; `name` and its place are a number's address. */
   function table(name, title, rows, columns, kind = "") {
     const own = times(rows * columns, (i) => {
       const place = { name, row: Math.floor(i / columns), column: i % columns, i };
-      const canChange = name in GIVEN, act = () => (chosen = place, repaint());
-      const node = element("span", { class: `number ${kind}`, role: canChange ? "button" : "img" });
-      if (canChange) set(node, { onclick: act, onkeydown: ({ key }) => key === "Enter" && act() });
+      const node = element("span", { class: `number ${kind}`, role: "img" });
       set(node, { onpointerenter: () => point(place), onfocus: () => point(place), onblur: () => point(null) });
       cells.set(`${name} ${place.row} ${place.column}`, { node, ...place });
       return node;
@@ -64,8 +113,8 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
   ];
 
   const threads = drawn("svg", { class: "threads", "aria-hidden": true }, drawn("path"));
-  const field = element("div", { class: "lanes" }, threads, ...lanes.map(([, lane]) => lane));
-  const sum = element("p", { class: "sum", "aria-hidden": true });
+  const walker = element("span", { class: "walker", "aria-hidden": true });
+  const field = element("div", { class: "lanes" }, threads, ...lanes.map(([, lane]) => lane), walker);
 
   function compute() {
     const { queries, keys, values } = state.numbers, q = queries[state.query], valid = lengthFor(state.valid_len, 0);
@@ -129,40 +178,80 @@ export default picture(({ state, controls, pointer, choose, point, repaint, head
     set(threads.firstChild, { d: lines.join("") });
   }
 
+  /** Vectors as they are now; a value's line leads to the output, and is as wide as its weight. */
+  function drawVectors(step) {
+    const place = ([x, y]) => [INNER * x / reach, -INNER * y / reach], { valid, weight, output: made } = stages;
+    const text = ([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`;
+    for (const { kind, row, from, at, line, dot, tip } of vectors) {
+      const own = at(), [x, y] = place(own), far = Math.hypot(x, y) || 1, isValid = kind === "q" || row < valid;
+      const [a, b] = place([made[from] ?? 0, made[from + 1] ?? 0]), [u, v] = far > 1 ? [x / far, y / far] : [0, -1];
+      const head = `M${text([x - 9 * u - 5 * v, y - 9 * v + 5 * u])}L${text([x, y])}L${
+        text([x - 9 * u + 5 * v, y - 9 * v - 5 * u])
+      }`;
+      set(line, {
+        d: kind === "v" ? `M${text([x, y])}L${text([a, b])}` : `M0,0L${text([x, y])}${far > 9 && isValid ? head : ""}`,
+      });
+      set(dot, { cx: x, cy: y });
+      if (kind === "v") {
+        set(line, {
+          "--w": weight[row].toFixed(3),
+          "stroke-width": step < FIRST.v || !weight[row] ? 0 : 1 + 9 * weight[row],
+        });
+      }
+      line.classList.toggle("masked", !isValid);
+      tip.classList.toggle("hatched", !isValid);
+      set(tip, { "--x": x / HALF, "--y": y / HALF, "--u": u, "--v": v }); // its name stands beyond it
+      set(tip, { "aria-valuenow": own[0], "aria-valuetext": `(${own.map((value) => number(value)).join(", ")})` });
+    }
+    const [cx, cy] = place([made[0], made[1] ?? 0]).map((x) => x.toFixed(1));
+    set(output, { cx, cy, r: step < FIRST.output ? 0 : 7 });
+    bars.forEach((bar, key) => set(bar.lastChild, { "--w": step < FIRST.weight ? 0 : weight[key].toFixed(3) }));
+  }
+
+  /** The number that walks from step to step while they play. */
+  function drawWalker(step) {
+    const key = touched ?? firstLargest(stages.weight, 2), name = WALK[step], row = name === "output" ? 0 : key;
+    const { node, i } = cells.get(`${name} ${row} 0`);
+    set(walker, { hidden: walk.isPlaying() ? null : "", text: number(stages[name][i]) });
+    set(walker, { "--x": `${node.offsetLeft}px`, "--y": `${node.offsetTop}px` });
+  }
+
   function paint() {
     const { step, query } = state, { pointed } = pointer, [causes, words] = pointed ? origin(pointed) : [[], ""];
+    const { valid } = stages;
     for (const [address, { node, name, row, column, i }] of cells) {
       const value = stages[name][i], text = step < FIRST[name] ? "" : number(value);
-      node.textContent = text;
-      const place = /^(k|v|q|output)$/.test(name) ? `${row} ${column}` : row;
-      set(node, { "aria-label": `${name} ${place}: ${text || "not yet"}` });
-      const isChosen = name === chosen.name && row === chosen.row && column === chosen.column;
-      if (name in GIVEN) set(node, { "aria-pressed": isChosen });
+      const place = /^(k|v|q|output)$/.test(name) ? `${row} ${column}` : row, isOfKey = !/^(q|output)$/.test(name);
+      set(node, { text, "aria-label": `${name} ${place}: ${text || "not yet"}` });
       if (name === "weight") set(node, { "--w": text ? value.toFixed(3) : 0 });
       node.classList.toggle("cause", causes.includes(address));
       node.classList.toggle("effect", name === pointed?.name && i === pointed.i);
-      node.classList.toggle("dim", /^(k|v|score|scaled)$/.test(name) && row >= stages.valid && step >= 2);
+      node.classList.toggle("hatched", isOfKey && row >= valid);
+      node.classList.toggle("last", isOfKey && row === valid - 1);
+      node.classList.toggle("after", isOfKey && !row && !valid);
     }
     for (const [name, lane] of lanes) {
       lane.classList.toggle("later", step < FIRST[name]);
       lane.classList.toggle("current", FIRST[name] === step && !/^[qkv]$/.test(name));
     }
-    steps.forEach((node, i) => set(node, { "aria-pressed": i === step }));
     draw(causes, pointed && cells.get(`${pointed.name} ${pointed.row} ${pointed.column}`).node);
+    drawVectors(step);
+    drawWalker(step);
+    walk.paint();
     headline(...done(step));
     const made = causes.length ? ` = ${number(stages[pointed.name][pointed.i])}` : "";
     const largest = firstLargest(stages.weight, 2), share = number(stages.weight[largest]);
-    const most = stages.valid ? `Most weight, ${share}, is on key ${largest}.` : "No key counts.";
-    const rest = step === 3 && stages.valid ? " The weights sum to 1." : "";
-    set(sum, { text: pointed ? `${words}${made}` : "" });
+    const most = valid ? `Most weight, ${share}, is on key ${largest}.` : "No key counts.";
+    const rest = step === 3 && valid ? " The weights sum to 1." : "";
     if (pointed) say(`${words}${made}.`);
     else say(`Query ${query}, ${STEPS[step]}.${rest}`, step < 3 ? "" : most);
   }
 
   return {
-    nodes: [strip, field, sum],
+    nodes: [top, motion, field],
     compute,
     paint,
-    hint: "Choose a step, or point at a number to see what it is made of.",
+    end: walk.stop,
+    hint: "Drag an arrow, press ▶, or point at a number.",
   };
 });
