@@ -30,8 +30,8 @@ class FoundHeads(GatedHeads[M]):
     """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
 
     A measure of the loss is called ``measure(loss, batches, by=…, instead=…)``; ``entropy``, ``confidence`` and
-    ``output_norm`` take no ``by``. All return an ``Importance``: by layer (num_heads,), float64, on the CPU since layers
-    may be on several devices; higher means more important.
+    ``output_norm`` take no ``by``. All return an ``Importance``: by layer (num_heads,), float64, on the CPU since
+    layers may be on several devices; higher means more important.
 
     - ``loss``: a function of the model, or with ``batches`` of the model and a batch. It gives a mean, or one number
       for each example, (b,), which intervals need.
