@@ -51,9 +51,9 @@ notebooks: install ## execute all notebooks and write their outputs in place
 	@$(PY) -m tools.page_section
 	@$(MAKE) --no-print-directory translations
 
-translations: install ## bring catalogues to the English of today, and write notebooks and pages in other languages
+translations: install ## bring catalogues to the English of today, and write and run notebooks and pages in other languages
 	@$(PY) -m tools.translations update
-	@$(PY) -m tools.translations build
+	@$(PY) -m tools.translations run
 
 site: install ## run all notebooks, and make pages of them, with live pictures, in build/site
 	@$(MAKE) --no-print-directory install VENV=.venv-site
@@ -73,7 +73,7 @@ links: install ## ask all addresses that the project cites whether they still an
 	@$(MAKE) --no-print-directory install VENV=.venv-site
 	@$(PY) -m tools.links
 
-wheel: install ## build the package, and prove that each notebook runs with it alone: some minutes
+wheel: install ## build both packages, and prove that each notebook runs with them alone: some minutes
 	@$(PY) -m tools.try_wheel $(WHEEL_NOTEBOOKS)
 
 release-dry-run: install ## build a release and say what it lacks; no network, nothing is published (TAG=v0.2.0: held to it)
@@ -154,7 +154,7 @@ test-rounding: install ## run all notebooks as on other processors, three ways: 
 	@$(PY) -m tools.rounding $(if $(SEEDS),--seeds $(SEEDS)) $(if $(THIRD),--third $(THIRD))
 
 clean: ## remove everything that these commands made, the environments too
-	rm -rf .venv .venv-book .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build mha_lib.egg-info
+	rm -rf .venv .venv-book .venv-elsewhere-* .venv-nbgrader .venv-newest .venv-site .mypy_cache .pytest_cache .ruff_cache build
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 test-research: install ## the tests of research/, which no notebook needs

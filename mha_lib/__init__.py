@@ -1,7 +1,12 @@
 """Multi-head attention, written to be read, tested to be trusted.
 
-The layer and its parts are here; ``mha_lib.heads`` finds, measures and removes the heads of a model.
+The layer and its parts are here; ``mha_lib.heads`` finds, measures and removes the heads of a model. A room is imported
+when it is first asked for.
 """
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from mha_lib import old_names
 from mha_lib.attention import (
@@ -17,7 +22,7 @@ from mha_lib.attention import (
 )
 from mha_lib.figures import heatmaps
 
-__version__ = "0.2.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AdditiveAttention",
@@ -32,4 +37,22 @@ __all__ = [
     "transpose_qkv",
 ]
 
+ROOMS = ("attention", "figures", "heads", "models")
+
 old_names.install()
+
+if TYPE_CHECKING:
+    from mha_lib import attention as attention
+    from mha_lib import figures as figures
+    from mha_lib import heads as heads
+    from mha_lib import models as models
+else:
+
+    def __getattr__(name: str) -> ModuleType:
+        if name not in ROOMS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *ROOMS])

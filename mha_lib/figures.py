@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
+__all__ = ["heatmaps"]
+
 INSTALL = 'pip install "mha-lib[plots]"'
 # Inches: a panel's longer side; the least for a cell with a name; a letter; a title; what else is beside the panels.
 PANEL, NAMED, LETTER, TITLE, BESIDE = 2.0, 0.17, 0.1, 0.35, 0.6
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def heatmaps(

@@ -11,7 +11,15 @@ HERE = Path(__file__).parent
 COURSE = HERE.parent / "mha_course"
 ROOMS = {
     "checking": ("comparing", "diagnosis", "exercise", "running", "wording"),
-    "museum": ("handed_layer", "layer_calls", "layer_check", "layer_notes"),
+    "museum": (
+        "handed_layer",
+        "layer_calls",
+        "layer_check",
+        "layer_gates",
+        "layer_matrices",
+        "layer_notes",
+        "layer_words",
+    ),
     "exercises": ("transposing", "whole_layer"),
 }
 SAYING = ("say", "tried", "in_words")  # functions whose first argument is a few words of a sentence

@@ -323,4 +323,5 @@ def example_in_words(result):
     queries, keys, _, lengths = result.trial
     place = first_difference(result.value, result.right) or []
     numbers = [f"{X[tuple(place)].item():.4g}" for X in (result.value, result.right)]
-    return say("Smallest example", queries.shape, keys.shape, lengths.tolist(), result.heads, place, *numbers)
+    shown = [say("queries {}", queries.shape), say("keys {}", keys.shape), say("valid_lens {}", lengths.tolist())]
+    return say("Smallest example", ", ".join(shown), result.heads, place, *numbers)

@@ -257,7 +257,7 @@ def after_cut(model: Transformer, batch: Batch, task: Task, kept: int, seed: int
     """Accuracy with only the heads of set number ``kept``, after training what is left for ``steps`` steps."""
     shape = head_grid(model)
     heads = set_members(torch.tensor(kept), shape[0] * shape[1]).view(shape)
-    pruned = prune(model, plan_from(model, heads))
+    pruned = prune(model, remove=plan_from(model, heads))
     return task.accuracy(finetune(pruned, task, seed, steps, progress=False) if steps else pruned, batch)
 
 

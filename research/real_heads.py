@@ -303,7 +303,7 @@ def speed(model: SmolLM2) -> dict:
     batch = judged(model)[:4]
     found = {}
     for cut in (27, 81):
-        pruned = heads.prune(model, heads.best_heads(model, gate, 270 - cut))
+        pruned = heads.prune(model, remove=heads.least_heads(model, gate, cut))
         masked = cuts.kept(gate, cut)
         change = (TASK.loss(pruned, batch) - TASK.loss(model, batch, masked)).abs().max()
         ratios = []

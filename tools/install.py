@@ -23,8 +23,9 @@ from pathlib import Path
 from tools import uv_settings
 
 INPUTS = [
-    "constraints.txt", "pyproject.toml", "environment.yml", "tools/install.py", "tools/uv_settings.py",
-    "tools/overrides.json", "tools/jupyter_server_config.py", "tools/torchvision_beside_torch.py",
+    "constraints.txt", "pyproject.toml", "mha_course/pyproject.toml", "environment.yml",
+    "tools/install.py", "tools/uv_settings.py", "tools/overrides.json", "tools/jupyter_server_config.py",
+    "tools/torchvision_beside_torch.py",
 ]  # fmt: skip
 ENVIRONMENTS = {  # the command that makes each, how to name another Python for it, and the disk space that it takes
     ".venv": ("make lab", "PYTHON=python3.12", "2 GB"),
@@ -170,8 +171,10 @@ def pip_steps(venv, torch_index):
     """The arguments of every `pip install` that fills the environment, in order."""
     import tomllib  # new in Python 3.11
 
-    pyproject = tomllib.loads(Path("pyproject.toml").read_text())
-    groups, extras = pyproject["dependency-groups"], pyproject["project"]["optional-dependencies"]
+    pyproject, course = (tomllib.loads(Path(folder, "pyproject.toml").read_text()) for folder in ("", "mha_course"))
+    groups = pyproject["dependency-groups"]
+    extras = [*pyproject["project"]["optional-dependencies"].values()]
+    extras += course["project"]["optional-dependencies"].values()
     alone = groups.pop("peers") + groups.pop("strangers")
     apart = {f".venv-{name}": groups.pop(name) for name in ("nbgrader", "site")}
     lock = [] if venv == ".venv-newest" else PINNED
@@ -185,7 +188,7 @@ def pip_steps(venv, torch_index):
         yield [word for line in listed.splitlines() for word in line.split()[1:]]
         yield [*lock, *groups["test"]]
     else:
-        yield sum([*extras.values(), *groups.values()], [*lock, *pyproject["project"]["dependencies"]])
+        yield sum([*extras, *groups.values()], [*lock, *pyproject["project"]["dependencies"]])
         # d2l's own pins would hold numpy and others back to 2023; the strangers' layers need little of what they name
         yield [*lock, "--no-deps", *alone]
 

@@ -9,7 +9,9 @@ import pkgutil
 
 ROOMS = {  # a page, and the door that it shows
     "attention": "mha_lib.attention",
+    "figures": "mha_lib.figures",
     "heads": "mha_lib.heads",
+    "transformers": "mha_lib.models",
     "models": "mha_course.models",
     "kept_results": "mha_course.heads",
     "pictures": "mha_course.pictures",
@@ -19,18 +21,27 @@ ROOMS = {  # a page, and the door that it shows
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library
 
-`mha_lib` and `mha_course`, from their docstrings; the code of the notebooks leads here. The layer and its parts can
-be imported from `mha_lib` itself, everything else from its room:
+From the docstrings; the code of the notebooks leads here. `mha_lib`, the library: the layer and its parts can be
+imported from `mha_lib` itself, everything else from its room.
 
 ```{{toctree}}
-{rooms}
+{mha_lib}
+```
+
+`mha_course`, what the notebooks add to it:
+
+```{{toctree}}
+{mha_course}
 ```
 """
 
 
 def handed_on(door):
-    """The names of the functions and classes that a room's door hands on."""
-    return [name for name, value in vars(door).items() if inspect.isfunction(value) or inspect.isclass(value)]
+    """The names of the functions and classes of its own package that a room's door hands on."""
+    values = {name: getattr(door, name) for name in door.__all__}
+    kept = {name: value for name, value in values.items() if inspect.isfunction(value) or inspect.isclass(value)}
+    own = door.__name__.partition(".")[0]
+    return [name for name, value in kept.items() if value.__module__.startswith(own)]
 
 
 def section(module, names, mark):
@@ -42,11 +53,10 @@ def section(module, names, mark):
 
 
 def behind(door):
-    """The modules of a room that say by ``__all__`` what they offer."""
-    modules = [
-        importlib.import_module(f"{door.__name__}.{found.name}") for found in pkgutil.iter_modules(door.__path__)
-    ]
-    return [module for module in modules if hasattr(module, "__all__")]
+    """The modules of a room that say by ``__all__`` what they offer, unless the door hands it on."""
+    inside = pkgutil.iter_modules(getattr(door, "__path__", []))
+    modules = [importlib.import_module(f"{door.__name__}.{found.name}") for found in inside]
+    return [module for module in modules if not {*getattr(module, "__all__", ())} <= {*door.__all__}]
 
 
 def write(folder):
@@ -57,4 +67,8 @@ def write(folder):
         parts = [section(door.__name__, handed_on(door), "=")]
         parts += [section(module.__name__, module.__all__, "-") for module in behind(door)]
         (folder / f"{room}.rst").write_text("\n".join(parts), encoding="utf-8")
-    (folder / "index.md").write_text(INDEX.format(rooms="\n".join(ROOMS)), encoding="utf-8")
+    of = {
+        package: "\n".join(room for room, name in ROOMS.items() if name.startswith(package))
+        for package in ("mha_lib", "mha_course")
+    }
+    (folder / "index.md").write_text(INDEX.format(**of), encoding="utf-8")

@@ -171,9 +171,11 @@ def fill_stubs(notebook, path):
 
 def rebuild(path):
     """Run the notebook at ``path`` and save it, raising NotebookError or StubError before anything is written."""
+    if path.parent.name in LANGUAGES:
+        raise NotebookError("a notebook in another language is made and run by python -m tools.translations run")
     notebook = read(path)
     notebook.nbformat_minor = 5
-    first_cell.write_first_cell(notebook, first_cell.pip_source())
+    first_cell.write_first_cell(notebook, first_cell.pip_sources())
     set_ids(notebook.cells, path.stem)
     fill_stubs(notebook, path)
     execute(notebook, path.parent, clean_environment())

@@ -3,7 +3,8 @@
     python -m tools.release            what the next release would be, and what has to be done before its tag
     python -m tools.release v0.2.0     the same, held to this tag: whatever is not in order ends it
 
-It builds the wheel and the source distribution, and writes the first section of CHANGELOG.md beside them, as the notes.
+It builds the wheels and source distributions of mha_lib and mha_course, which are released together, and writes the
+first section of CHANGELOG.md beside them, as the notes. Between releases the version is that of the next, with .dev0.
 It needs no network and publishes nothing: the hosted run, .github/workflows/release.yml, does that with these files.
 """
 
@@ -20,10 +21,24 @@ LEFT = """What is left to the hosted run, .github/workflows/release.yml:
 - the release {tag} on the project's page, with the notes and the files."""
 
 
+PLACES = {  # where the version stands, and how
+    "mha_lib/__init__.py": r'^__version__ = "(.+)"$',
+    "mha_course/pyproject.toml": r'^version = "(.+)"$',
+    "mha_course/pyproject.toml, dependencies": r'"mha-lib==(.+?)"',
+    "CITATION.cff": r"^version: (.+)$",
+}
+
+
+def versions(root=ROOT):
+    """The version as each of PLACES has it, or None."""
+    texts = {place: (root / place.partition(",")[0]).read_text(encoding="utf-8") for place in PLACES}
+    found = {place: re.findall(pattern, texts[place], re.MULTILINE) for place, pattern in PLACES.items()}
+    return {place: here[0] if len(here) == 1 else None for place, here in found.items()}
+
+
 def version(root=ROOT):
     """The version as mha_lib/__init__.py has it."""
-    text = (root / "mha_lib" / "__init__.py").read_text(encoding="utf-8")
-    return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)[1]
+    return versions(root)["mha_lib/__init__.py"]
 
 
 def sections(root=ROOT):
@@ -41,15 +56,17 @@ def notes(root=ROOT):
 def not_in_order(root=ROOT, tag=None):
     """What keeps this from being released, with this tag if one is given: a sentence each, with its remedy."""
     number, [(heading, text), *older] = version(root), sections(root)
-    citation = re.findall(r"^version: (.+)$", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     if tag not in (None, f"v{number}"):
         yield f"The tag is {tag}, but mha_lib/__init__.py has the version {number}, whose tag is v{number}."
-    if citation != [number]:
-        yield f'CITATION.cff has {citation or "no version"}: it needs one line "version: {number}".'
+    for place, there in versions(root).items():
+        if there != number:
+            yield f"{place} has {there or 'no version'}: it needs {number}, as mha_lib/__init__.py has it."
+    if number.endswith(".dev0"):
+        yield f"{number} is between releases: write {number.removesuffix('.dev0')} in {', '.join(PLACES)}."
     if number in [name for name, _ in older]:
-        yield f"CHANGELOG.md has an older section {number}: raise the version in mha_lib/__init__.py and CITATION.cff."
-    elif heading != number:
-        yield f'CHANGELOG.md begins with "## {heading}": rename that to "## {number}".'
+        yield f"CHANGELOG.md has an older section {number}: raise the version in {', '.join(PLACES)}."
+    elif heading != number.removesuffix(".dev0"):
+        yield f'CHANGELOG.md begins with "## {heading}": rename that to "## {number.removesuffix(".dev0")}".'
     if not text.strip():
         yield f'CHANGELOG.md says nothing under "## {heading}".'
     if address.project(root) is None:
@@ -57,14 +74,14 @@ def not_in_order(root=ROOT, tag=None):
 
 
 def main(tag=None):
-    problems, coming = list(not_in_order(tag=tag)), f"v{version()}"
+    problems, coming = list(not_in_order(tag=tag)), f"v{version().removesuffix('.dev0')}"
     if problems:
         print(f"Before the tag {coming}:", *(f"- {problem}" for problem in problems), sep="\n", flush=True)
         if tag:
             sys.exit(1)
-    wheel = try_wheel.build("--no-isolation")  # an isolated build would fetch setuptools
-    wheel.with_name("notes.md").write_text(notes(), encoding="utf-8")
-    print(f"notes.md: {len(notes().splitlines())} lines\nAll three are in {wheel.parent.relative_to(ROOT)}.")
+    try_wheel.build("--no-isolation")  # an isolated build would fetch hatchling
+    (try_wheel.DIST / "notes.md").write_text(notes(), encoding="utf-8")
+    print(f"notes.md: {len(notes().splitlines())} lines\nAll of these are in {try_wheel.DIST.relative_to(ROOT)}.")
     print(LEFT.format(tag=coming))
 
 

@@ -72,7 +72,17 @@ def of_tables():
     from mha_course.checking import diagnosis, running, verdict
     from mha_course.exercises import setup_check, transposing
     from mha_course.models import pretrained
-    from mha_course.museum import handed_layer, layer_calls, layer_check, layer_notes, wrong_attention
+    from mha_course.museum import (
+        handed_layer,
+        layer_calls,
+        layer_check,
+        layer_gates,
+        layer_notes,
+        layer_words,
+        masks_by_effect,
+        variants,
+        wrong_attention,
+    )
     from mha_course.pictures import drawing, ring_explorer
 
     yield verdict, verdict.SIGNS.values()
@@ -81,11 +91,18 @@ def of_tables():
     yield diagnosis, diagnosis.PROPERTIES
     yield transposing, transposing.DIGITS
     yield setup_check, [purpose for purpose, _ in setup_check.PACKAGES.values()]
-    yield layer_check, [*layer_check.NEXT.values(), *layer_check.CANNOT.values(), *layer_check.GATES]
+    yield layer_words, [*layer_words.NEXT.values(), layer_words.ROOM]
+    yield layer_check, [*layer_check.CANNOT.values(), layer_check.WITHOUT]
+    yield layer_gates, layer_gates.GATES
+    yield masks_by_effect, [said for said, _ in masks_by_effect.FORMS]
+    yield variants, variants.all_words()
     yield layer_calls, [*layer_calls.STAGES, *layer_calls.SHARED, "the queries", "the keys", "the values", "anything"]
-    yield layer_notes, [layer_notes.NO_DROPOUT, "examples", "heads", "queries", "keys"]
+    yield layer_notes, [layer_notes.NO_DROPOUT, *layer_notes.RAISES, "examples", "heads", "queries", "keys"]
     yield handed_layer, [*handed_layer.KINDS.values(), *(hint for hint, _ in handed_layer.UNFINISHED.values())]
-    yield wrong_attention, [text for text, _ in wrong_attention.wrong_attentions()]
+    yield (
+        wrong_attention,
+        [text for text, _ in [*wrong_attention.wrong_attentions(), *wrong_attention.other_attentions()]],
+    )
     yield pretrained, pretrained.NAMED_HEADS.values()
     yield ring_explorer, ring_explorer.NAMES
     yield drawing, drawing.words("multi_head_attention")

@@ -25,6 +25,8 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
     """
     for row in re.split(r"\n(?! )", inspect.cleandoc(table)):
         ways, arrow, text = " ".join(row.split()).partition(" => ")
+        if " => " in text:
+            raise ValueError(f"two rows in one, the second is not at the left: {text!r}")
         if not arrow or " -> " not in ways.split(" || ")[0]:
             raise ValueError(f'a row must read "old -> new => what is said", got {row!r}')
         old = ""
@@ -37,6 +39,19 @@ def rows_of(table: str) -> Iterator[tuple[str, Edits]]:
             yield text, edits
 
 
+def mistakes_of(right: Callable, table: str) -> Iterator[tuple[str, Callable]]:
+    """Yield a pair (message, copy of the function ``right`` with the mistake) for each way of each row of a table.
+
+    Raises:
+        ValueError: a row does not fit ``right``; the error says which row, and what is wrong with it.
+    """
+    for text, edits in rows_of(table):
+        try:
+            yield text, with_edits(right, edits)
+        except ValueError as error:
+            raise ValueError(f'the row "… => {text}": {error}') from None
+
+
 def with_edits(right: Callable, edits: Edits) -> Callable:
     """Return a copy of the function ``right`` with the text replacements ``edits`` made in its source code.
 
@@ -46,7 +61,8 @@ def with_edits(right: Callable, edits: Edits) -> Callable:
     source = re.sub(r"  # .*", "", source_of_answer(right))
     counts = {old: source.count(old) for old in edits}
     if set(counts.values()) != {1}:
-        raise ValueError(f"{right.__name__}: each must stand there once, but this is how often: {counts}")
+        wrong = ", ".join(f"{old!r} stands there {count} times" for old, count in counts.items() if count != 1)
+        raise ValueError(f"{right.__name__}: what is replaced must stand there once; {wrong}")
     source = re.sub("|".join(map(re.escape, edits)), lambda found: edits[found[0]], source)
     namespace: dict[str, Any] = {}
     try:

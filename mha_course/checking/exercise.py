@@ -27,7 +27,7 @@ from typing import Any
 
 from mha_course.checking import diagnosis, kept_work, running
 from mha_course.checking.comparing import Result, explains, given, is_number, needed
-from mha_course.checking.edits import rows_of, source_of_answer, with_edits
+from mha_course.checking.edits import mistakes_of, source_of_answer
 from mha_course.checking.running import NO_LIMIT, MistakeError, NotYetError, Outcome, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence, call_in_words, names_of, two_numbers
@@ -139,8 +139,7 @@ class FunctionExercise(Exercise):
         self.trials, self.praise, self.then, self.known = trials, praise, then, known
         self.numbers_in_words, self.parts = numbers_in_words, parts
         tables = [mistakes] if isinstance(mistakes, str) else mistakes
-        rows = [row for table in tables for row in rows_of(table)]
-        self.mistakes = [*((text, with_edits(right, edits)) for text, edits in rows), *programs]
+        self.mistakes = [*(row for table in tables for row in mistakes_of(right, table)), *programs]
         self.programs = programs
 
     def examine(self, function: Callable) -> str | Verdict:

@@ -9,11 +9,17 @@ from torch import Tensor
 
 from mha_course.language import lang, sentences, tr
 
-SIGNS = {"right": "✓ Right.", "wrong": "✗ Not right.", "not yet": "… Not yet."}
+SIGNS = {
+    "right": "✓ Right.",
+    "wrong": "✗ Not right.",
+    "not yet": "… Not yet.",
+    "other": "≠ Another attention than the formula.",
+}
 COLOURS = {  # JupyterLab's own where there is one, so that its light and dark themes are followed
     "right": "var(--jp-success-color1, #2e7d32)",
     "wrong": "var(--jp-warn-color1, #b26a00)",
     "not yet": "var(--jp-border-color1, #888)",
+    "other": "var(--jp-info-color1, #1976d2)",
 }
 SHADE = "color-mix(in srgb, var(--jp-info-color1, #1976d2) {:.0f}%, transparent)"
 LARGEST = 8  # rows and columns of a table that is shown
@@ -38,7 +44,7 @@ class Verdict:
     """Hold the feedback on a learner's answer, shown as text or HTML; its truth value is whether the answer is right.
 
     Attributes:
-        state: "right", "wrong" or "not yet".
+        state: "right", "wrong", "not yet" or "other", neither right nor wrong.
         text: what the result does, or what is good about it; code stands between backticks.
         evidence: a call that shows it; "" if the text says it all.
         next_step: what to do now.

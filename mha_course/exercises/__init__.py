@@ -57,3 +57,7 @@ __all__ = [
     "solution",
     *COURSE,
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -14,7 +14,6 @@ PACKAGES = {
     "safetensors": ("the trained models", "safetensors"),
     "matplotlib": ("pictures", "matplotlib"),
     "ipywidgets": ("sliders and buttons", "ipywidgets"),
-    "sklearn": ("the digit images", "scikit-learn"),
     "einops": ("readable reshapes in 04", "einops"),
 }
 BOOK = "the book's own layer, in 03"

@@ -36,7 +36,7 @@ AT_HAND = {  # what the source of a kept class may use without defining it
     "transpose_qkv": transpose_qkv,
     "transpose_output": transpose_output,
 }
-PROMISES = ("output", "bias", "no_lengths", "weights")  # what a layer must keep; of a tuple no weights can be read
+PROMISES = ("output", "bias", "no_lengths", "weights", "formula")  # what a layer keeps; a tuple has no weights
 STEP_OF = {  # part of a layer that a verdict is about → the step of notebook 00 in which it is written
     "init": 1,
     "projections": 2,

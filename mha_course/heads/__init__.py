@@ -3,3 +3,9 @@
 from mha_course.heads.kept_results import load_results
 from mha_course.heads.planted_heads import Planted, plant_heads
 from mha_course.heads.seeds import sweep
+
+__all__ = ["Planted", "load_results", "plant_heads", "sweep"]
+
+
+def __dir__() -> list[str]:
+    return __all__

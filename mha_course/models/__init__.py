@@ -12,3 +12,15 @@ from mha_course.models.training import finetune, fit, trained
 from mha_course.models.with_layer import with_layer
 from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
+
+__all__ = [
+    "TASKS", "AttentionOnly", "Batch", "BirthRun", "Encoder", "EncoderDecoder", "NeighboursRun", "OneHeadRun",
+    "RecurrentEncoderDecoder", "Task", "Transformer", "find_task", "finetune", "fit", "fit_recurrent",
+    "load_transformers", "repeat_loss", "right_words", "shipped_figures", "shipped_model", "shipped_recurrent",
+    "smollm2_of_transformers", "to_grouped", "to_images", "to_patches", "torch_decoder_layer", "torch_encoder_layer",
+    "train_neighbours", "train_on_repeats", "train_one_head", "trained", "with_layer",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Hugging Face's transformers, which need not be installed: ``pip install ".[transformers]"``."""
+"""Hugging Face's transformers, which need not be installed: ``pip install "mha-course[transformers]"``."""
 
 import importlib
 from types import ModuleType
@@ -34,7 +34,7 @@ def load_transformers() -> ModuleType:
         return importlib.import_module("transformers")
     except ImportError as error:
         raise ImportError(
-            f'transformers could not be imported ({error}). Install it: python -m pip install ".[transformers]"'
+            f'transformers could not be imported ({error}). Install it: pip install "mha-course[transformers]"'
         ) from error
 
 

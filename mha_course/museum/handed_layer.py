@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, line_of, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
+from mha_course.museum.layer_matrices import NAMES, by_name, pair, spread, storage_of
+from mha_course.museum.masks_by_effect import FORMS, working_form
 
 KINDS = {1: "self-attention", 2: "attention to a memory", 3: "attention to keys and values"}
 SEQUENCES = {1: "x", 2: "x, memory", 3: "queries, keys, values"}
 HANDED = "`call` takes (layer, x), (layer, x, memory) or (layer, queries, keys, values), and valid_lens if it masks."
-NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
 HEADS = (2, 4, 1, 3)  # numbers of heads that are tried
 UNFINISHED = {  # error of a class that is half written, with its line → what to write next, and the part it is in
     r"before Module.__init__\(\) call": (
@@ -56,32 +57,51 @@ class HandedLayer:
         num_inputs: 1 for self-attention, 2 with a memory, 3 for queries, keys and values.
         masks: whether the layer takes valid lengths.
         heads: numbers of heads for which it can be made.
+        unit: a factor of all head sizes.
+        form: lengths, number of queries and of keys → the mask that it takes in place of lengths, if it takes one.
     """
 
     def __init__(
-        self, make: Callable, call: Callable | None, matrices: Callable | None, residual: bool, head_mask: bool
+        self,
+        make: Callable,
+        call: Callable | None,
+        matrices: Callable | None,
+        residual: bool,
+        head_mask: bool,
+        unit: int = 1,
     ) -> None:
         refuse_unfinished(make, call is None)
         self.make, self.given_call, self.given_matrices = make, call, matrices
-        self.residual, self.gated = residual, head_mask
+        self.residual, self.gated, self.unit = residual, head_mask, unit
+        self.form: Callable | None = None
+        self.mask_name = self.mask_note = ""
         (outcome,) = run_safely(self.makes, [()])
         if outcome.error:
             raise in_words(tr("The layer could not be made"), outcome.error, outcome.line, about="init")
-        self.heads, errors, of_forward = outcome.value
+        self.heads, errors, of_forward, required = outcome.value
         if not self.heads:
             error, line = errors[0]
             raise in_words(tr("The layer could not be made"), error, line, about="init")
         names = of_forward if call is None else parameters_of(call)
         names = names if call is None or "*inputs" in names else names[1:]
+        required = required if call is None else parameters_of(call, False)
         names = [name for name in names if name != "head_mask"]
         lengths = [name for name in names if re.search("len|valid|^n$", name)]
+        if not lengths and (masks := [name for name in names if re.search("mask|causal", name)]):
+            self.mask_name = next((name for name in masks if "pad" in name), masks[0])
+            names = [name for name in names if name not in masks]
+        names = [name for name in names if name in (*required, *lengths)]
         if "*inputs" in names or (len(names) == 4 and not lengths):
             names, lengths = ["queries", "keys", "values", "valid_lens"], ["valid_lens"]
         self.length_name, self.masks = lengths[0] if lengths else "", bool(lengths)
         self.num_inputs = len(names) - len(lengths)
+        initials = [name[0].lower() for name in names[:3]]
+        self.order = [initials.index(letter) for letter in "qkv"] if sorted(initials) == ["k", "q", "v"] else [0, 1, 2]
         if self.num_inputs not in KINDS:
             raise NotYetError(sentences([tr(HANDED), tr("This one takes ({names}).", names=", ".join(names))]))
-        if call is None and self.num_inputs == 3 and not self.masks:
+        if self.mask_name:
+            self.find_mask(self.mask_name in required)
+        if call is None and self.num_inputs == 3 and not self.masks and not self.mask_name:
             raise NotYetError(
                 tr(
                     "`forward` takes no valid_lens. Add it, or check the layer without padding: "
@@ -89,31 +109,68 @@ class HandedLayer:
                 )
             )
 
+    def find_mask(self, is_required: bool) -> None:
+        """Find the form of a mask that keeps padding out, or later tokens."""
+        heads = max(self.heads)
+
+        def search() -> tuple:
+            layer = self.build(heads, 2)
+
+            def output(inputs: Sequence[Tensor], lengths: Tensor, form: Callable) -> Tensor:
+                self.form = form
+                return self.output(layer, inputs, lengths)[0]
+
+            return working_form(output, 2 * heads * self.unit, self.num_inputs)
+
+        (outcome,) = run_safely(search, [()])
+        found, runs, error = outcome.value if not outcome.error else (None, None, outcome.error)
+        if found:
+            self.form, self.masks = FORMS[found], "batch" in found[1]
+            self.mask_note = tr(found[0], name=self.mask_name, shape=found[1])
+            return
+        self.mask_note = tr(
+            "No mask that was tried as `{name}` keeps padding out. Hand over what it takes, made of the lengths: "
+            "`call=lambda layer, {inputs}, valid_lens: layer({inputs}, {name}=…)`, where "
+            "`torch.arange(keys) < valid_lens[:, None]` is True for each key that takes part.",
+            name=self.mask_name,
+            inputs=SEQUENCES[self.num_inputs],
+        )
+        if is_required and not runs:
+            raises = in_words(tr("It raises"), error, "").args[0] if error else ""
+            raise NotYetError(sentences([self.mask_note, raises]))
+        self.form, self.masks = FORMS[runs] if runs else None, bool(runs)
+
     @property
     def signature(self) -> str:
         """How the layer is called, in words."""
         lengths, gates = ", valid_lens" * self.masks, ", head_mask=…" * self.gated
         return tr("It is called as layer({inputs}).", inputs=f"{SEQUENCES[self.num_inputs]}{lengths}{gates}")
 
-    def makes(self) -> tuple[list[int], list[tuple], list[str]]:
-        """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes."""
-        heads, errors, names = [], [], []
+    def makes(self) -> tuple[list[int], list[tuple], list[str], list[str]]:
+        """Numbers of heads for which it can be made, errors of the others, and the names that ``forward`` takes and
+        needs.
+        """
+        heads, errors, names, required = [], [], [], []
         for number in HEADS:
             try:
-                layer = self.make(2 * number, number, 0.0)
+                layer = self.make(2 * self.unit * number, number, 0.0)
             except Exception as error:
                 errors.append((error_in_words(error), line_of(error)))
                 continue
             if not isinstance(layer, nn.Module):
                 raise NotYetError(tr("`make` must give an nn.Module, this is {given}.", given=kind_of(layer)))
             heads.append(number)
-            names = parameters_of(layer.forward)
-        return heads, errors, names
+            names, required = parameters_of(layer.forward), parameters_of(layer.forward, False)
+        return heads, errors, names, required
 
     def call(self, layer: Any, inputs: Sequence[Tensor], lengths: Tensor | None, gates: Tensor | None = None) -> Any:
         """Return what the layer returns."""
         gated = {} if gates is None else {"head_mask": gates}
-        given = inputs[: self.num_inputs]
+        given = [inputs[i] for i in self.order[: self.num_inputs]]
+        if self.form is not None:
+            lengths = torch.full((len(inputs[0]),), inputs[1].shape[1]) if lengths is None else lengths
+            gated[self.mask_name] = self.form(lengths, inputs[0].shape[1], inputs[min(1, self.num_inputs - 1)].shape[1])
+            return self.given_call(layer, *given, **gated) if self.given_call is not None else layer(*given, **gated)
         if self.given_call is not None:
             return self.given_call(layer, *given, *[lengths] * self.masks, **gated)
         if lengths is None or not self.masks:
@@ -140,9 +197,9 @@ class HandedLayer:
 
     def build(self, num_heads: int, head_size: int, dropout: float = 0.0, **options: Any) -> Any:
         """Return a layer in evaluation, with new random numbers for the matrices, and for the biases that are read."""
-        layer = self.make(num_heads * head_size, num_heads, dropout, **options).eval()
+        layer = self.make(num_heads * head_size * self.unit, num_heads, dropout, **options).eval()
         if any(nn.parameter.is_lazy(parameter) for parameter in layer.parameters()):
-            X = torch.randn(1, 2, num_heads * head_size)
+            X = torch.randn(1, 2, num_heads * head_size * self.unit)
             self.call(layer, [X, X, X], torch.tensor([2]))
         unread = self.unread(layer)
         with torch.no_grad():
@@ -171,6 +228,8 @@ class HandedLayer:
             told = "`matrices` must give W_q, W_k, W_v and W_o, or these and w_v; this gives {count}."
             raise NotYetError(tr(told, count=len(given)))
         found = [pair(W, layer) for W in given]
+        if isinstance(given[3], nn.Identity) and isinstance(found[0][0], Tensor):
+            found[3] = torch.eye(len(found[0][0])), None
         for name, (W, _) in zip(NAMES, found, strict=False):
             if not isinstance(W, Tensor) or W.dim() != 2:
                 told = "{name} from `matrices` must be a matrix or an nn.Linear, this is {given}."
@@ -224,6 +283,13 @@ def refuse_unfinished(make: Any, needs_forward: bool) -> None:
             if is_empty(getattr(make, method)):
                 told = "`{method}` of `{name}` is still empty. Write it, then run both cells."
                 raise NotYetError(tr(told, method=method, name=name))
+    first, second, *_ = [*parameters_of(make), "", ""]
+    if "head" in first and re.search("hidden|model|dim|embed|size", second) and "head" not in second:
+        told = (
+            "`{name}` takes ({first}, {second}), and is called with (num_hiddens, num_heads, dropout). Hand over "
+            "`make=lambda num_hiddens, num_heads, dropout: {name}(num_heads, num_hiddens, …)`."
+        )
+        raise NotYetError(tr(told, name=name, first=first, second=second), "init")
     try:
         inspect.signature(make).bind(4, 2, 0.0)
     except TypeError:
@@ -244,8 +310,10 @@ def is_empty(function: Any) -> bool:
     return code.co_names == ("NotImplementedError",) or {step.opname for step in dis.get_instructions(code)} <= idle
 
 
-def parameters_of(function: Callable) -> list[str]:
-    """Return the names of a function's required parameters, and of those for valid lengths or a head mask."""
+def parameters_of(function: Callable, optional: bool = True) -> list[str]:
+    """Return the names of a function's required parameters, and of those for valid lengths or masks.
+    ``optional`` says whether the others of these are named as well.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -253,7 +321,7 @@ def parameters_of(function: Callable) -> list[str]:
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     if any(p.kind == p.VAR_POSITIONAL for p in parameters):
         return [*(p.name for p in named if p.default is p.empty), "*inputs"]
-    return [p.name for p in named if p.default is p.empty or re.search("len|head_mask", p.name)]
+    return [p.name for p in named if p.default is p.empty or (optional and re.search("len|mask|causal", p.name))]
 
 
 def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: str = "") -> MistakeError:
@@ -271,58 +339,6 @@ def in_words(what: str, error: Sequence[str], line: str, call: str = "", about: 
     told = "{what}: {error} at “{line}”." if line else "{what}: {error}."
     hint, part = hints[0] if hints else ("", about)
     return MistakeError(sentences([tr(told, what=what, error=said, line=line), hint]), part or about)
-
-
-def by_name(layer: Any) -> Sequence[Any]:
-    """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
-    if hasattr(layer, "matrices"):
-        return layer.matrices()
-    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
-    if missing:
-        linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
-        names = linear if len(linear) == 4 else ["…"] * 4
-        told = (
-            "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
-            "`matrices=lambda layer: ({names})`."
-        )
-        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
-        raise NotYetError(tr(told, **words), "init")
-    return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
-
-
-def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
-    """Convert ``W``, which is a linear module, a pair or a tensor of ``layer``, to a pair (weight, bias)."""
-    if isinstance(W, nn.Module):
-        return getattr(W, "weight", W), getattr(W, "bias", None)
-    if isinstance(W, tuple | list) and len(W) == 2:
-        return W[0], W[1]
-    return W, bias_beside(W, layer) if isinstance(W, Tensor) else None
-
-
-def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
-    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
-    ``W`` may be a part of a larger weight.
-    """
-    parameters = dict(layer.named_parameters())
-    for name, whole in parameters.items():
-        bias = parameters.get(f"{name.removesuffix('weight')}bias")
-        if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
-            continue
-        turned = W.stride(0) == 1 < whole.stride(0)  # (input, output), handed over as (output, input)
-        by_columns = turned or len(bias) != len(whole)
-        first = W.storage_offset() % whole.stride(0) if by_columns else W.storage_offset() // whole.stride(0)
-        return bias[first : first + (W.shape[1] if by_columns and not turned else len(W))]
-    return None
-
-
-def storage_of(X: Tensor) -> int:
-    """Return the memory address of a tensor's storage, which all views of the tensor share."""
-    return X.untyped_storage().data_ptr()
-
-
-def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
-    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
-    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)
 
 
 def refuse_changed(inputs: Sequence[Tensor], before: Sequence[Tensor]) -> None:

@@ -1,8 +1,11 @@
 """The calls that ``check_layer`` makes: one head, several, padding, shared sequences, what is rare, and training."""
 
+import functools
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from mha_course.checking.comparing import Result
 from mha_course.checking.running import MistakeError, NotYetError, Outcome, error_in_words, line_of, run_safely
@@ -14,21 +17,31 @@ from mha_course.museum.wrong_attention import attention
 STAGES: dict[
     str, list[tuple]
 ] = {  # of calls: batch size, queries, keys, heads, head size, lengths, size of the numbers
-    "one head": [(1, 2, 3, 1, 2, None, 1), (2, 4, 4, 1, 3, None, 1)],
-    "several heads": [(1, 3, 3, 2, 2, None, 1), (2, 5, 5, 3, 2, None, 1), (2, 6, 6, 4, 2, None, 1)],
-    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 3, None, 1)],
+    "one head": [(1, 2, 3, 1, 2, None, 1), (1, 5, 5, 1, 4, None, 1)],
+    "several heads": [(1, 3, 3, 2, 2, None, 1), (1, 6, 6, 4, 4, None, 1), (1, 5, 5, 3, 2, None, 1)],
+    "several examples": [(2, 5, 5, 3, 2, None, 1), (3, 3, 3, 2, 4, None, 1)],
+    "more keys than queries": [(2, 2, 3, 2, 2, None, 1), (2, 3, 5, 4, 4, None, 1)],
+    "one query": [(1, 1, 4, 2, 2, None, 1), (3, 1, 5, 4, 4, None, 1)],
     "padding": [(2, 3, 3, 1, 2, [3, 1], 1), (3, 4, 4, 2, 2, [4, 2, 3], 1), (3, 4, 4, 4, 2, [1, 4, 2], 1)],
     "a second call with other lengths": [(2, 3, 3, 2, 2, [3, 1], 1), (3, 4, 4, 2, 2, [1, 4, 2], 1)],
     "padding and large scores": [(2, 3, 3, 2, 2, [2, 1], 150)],
     "large scores": [(1, 3, 3, 2, 2, None, 30)],
-    "many keys": [(1, 300, 300, 2, 3, None, 1)],
+    "many keys": [(1, 300, 300, 2, 4, None, 1)],
 }
 SHARED = ("different sequences", "one sequence for keys and values", "one sequence for all three")
 
 
 def formula(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, given, attention=attention):
     """Compute multi-head attention with these arguments by ``attention``, the right function or one with a mistake."""
-    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+    given = dict(given)
+    after = given.pop("after", None)  # what a variant does with the output
+    output = attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, **given)
+    return after(output) if after else output
+
+
+def changed(trial: tuple, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
+    """Return a test case, a tuple of arguments of ``formula``, with these changes made one after the other."""
+    return functools.reduce(lambda before, change: change(before), changes, trial)
 
 
 def causal(trial: tuple) -> tuple:
@@ -41,6 +54,17 @@ def causal(trial: tuple) -> tuple:
 def transposed(trial: tuple) -> tuple:
     """Return a test case, a tuple of arguments of attention, with each weight matrix transposed."""
     return *trial[:4], *(W.T for W in trial[4:8]), *trial[8:]
+
+
+def is_stable(trial: tuple) -> bool:
+    """Return whether the formula's output does not depend on how sums are rounded, as it can with large scores."""
+
+    def double(X: Any) -> Any:
+        if isinstance(X, dict):
+            return {name: double(part) for name, part in X.items()}
+        return X.double() if isinstance(X, Tensor) and X.is_floating_point() else X
+
+    return torch.allclose(formula(*trial).double(), formula(*map(double, trial)), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 class LayerCalls:
@@ -85,28 +109,32 @@ class LayerCalls:
             if num_heads == 1:
                 return None
             num_heads = max(self.handed.heads)
-        num_queries = num_keys if shared == 2 else num_queries
+        if shared == 2:
+            num_queries = num_keys = 1 if num_queries == 1 else num_keys
         return batch_size, num_queries, num_keys, num_heads, *others, shared, "second call" in name
 
     def example(self, batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again) -> tuple:
         """Return the arguments of ``formula``, what the layer gives or raises, and how its matrices are."""
-        layer, num_hiddens = self.handed.build(num_heads, head_size), num_heads * head_size
+        layer = self.handed.build(num_heads, head_size)
+        num_hiddens = num_heads * head_size * self.handed.unit
         queries, keys, values = (
             scale * torch.randn(batch_size, n, num_hiddens) for n in (num_queries, *[num_keys] * 2)
         )
         keys = queries if shared == 2 else keys
         values = keys if shared else values
-        lengths = torch.tensor(lengths or [num_keys] * batch_size)
-        allowed = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
+        valid_lens = torch.tensor(lengths or [num_keys] * batch_size)
+        allowed = (torch.arange(num_keys) < valid_lens[:, None])[:, None, None]
         W, given, groups = self.handed.matrices(layer, num_heads)
         trial = (queries, keys, values, allowed, *W, num_heads, given)
+        if scale > 1 and not is_stable(trial):
+            return self.example(batch_size, num_queries, num_keys, num_heads, head_size, lengths, scale, shared, again)
         about = groups, self.handed.stores_in_out(layer)
         before = [X.clone() for X in trial[:3]]
         try:
             with torch.no_grad():
                 if again:
-                    self.handed.output(layer, [queries, keys, values], lengths.flip(0).clamp(max=num_keys - 1))
-                output, _ = self.handed.output(layer, [queries, keys, values], lengths)
+                    self.handed.output(layer, [queries, keys, values], valid_lens.flip(0).clamp(max=num_keys - 1))
+                output, _ = self.handed.output(layer, [queries, keys, values], valid_lens)
         except (MistakeError, NotYetError):
             raise
         except Exception as error:
@@ -120,37 +148,66 @@ class LayerCalls:
         for name, outcomes in self.got.items():
             found[name] = []
             for trial, output, error, _ in (outcome.value for outcome in outcomes):
-                for change in changes:
-                    trial = change(trial)
+                trial = changed(trial, changes)
                 got = Outcome(output) if error is None else Outcome(None, *error)
                 found[name].append(Result(trial, got, formula(*trial)))
         return found
 
+    def drawn(self, number: int = 4) -> tuple[Any, list[Tensor]]:
+        """Return a new layer with heads of four features, and random queries, keys and values, two examples."""
+        heads = max(self.handed.heads)
+        X = [torch.randn(2, number, 4 * heads * self.handed.unit) for _ in range(3)]
+        return self.handed.build(heads, 4), X
+
+    @functools.cached_property
+    def even(self) -> tuple | None:
+        """A call in which all values are equal, and its output; None if that raises an error."""
+
+        def call() -> tuple:
+            layer, X = self.drawn()
+            W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
+            X = [*X[: self.handed.num_inputs - 1], *[X[2][:, :1].repeat(1, 4, 1)] * (4 - self.handed.num_inputs)]
+            with torch.no_grad():
+                output, _ = self.handed.output(layer, X, torch.tensor([4, 3]))
+            return (*X, torch.ones(1, 1, 1, 4, dtype=torch.bool), *W, max(self.handed.heads), given), output
+
+        return run_safely(call, [()])[0].value
+
+    @functools.cached_property
+    def looks_ahead(self) -> bool | None:
+        """Whether a later token changes an earlier output of self-attention, as in no causal layer; None for others."""
+
+        def call() -> bool:
+            layer, (X, *_) = self.drawn()
+            other = torch.cat([X[:, :3], X[:, :1]], dim=1)
+            with torch.no_grad():
+                one, two = (self.handed.output(layer, [of] * 3, torch.tensor([4, 4]))[0][:, :3] for of in (X, other))
+            return not torch.allclose(one, two, atol=1e-5, equal_nan=True)
+
+        return run_safely(call, [()])[0].value if self.handed.num_inputs == 1 else None
+
     def is_random(self) -> bool:
         """Return whether one call in evaluation gives another output each time, and the same one from the same seed."""
-        layer = self.handed.build(max(self.handed.heads), 3)
-        X, lengths = [torch.randn(2, 4, 3 * max(self.handed.heads))] * 3, torch.full((2,), 4)
+        layer, (X, *_) = self.drawn()
 
         def differs(*seeds: int) -> bool:
             outputs = []
             for seed in seeds:
                 with torch.no_grad(), seeded(seed):
-                    outputs.append(self.handed.output(layer, X, lengths)[0])
+                    outputs.append(self.handed.output(layer, [X] * 3, torch.tensor([4, 4]))[0])
             return not all(torch.allclose(output, outputs[0], equal_nan=True) for output in outputs)
 
         return differs(1, 2, 3) and not differs(1, 1, 1)
 
     def without_gradient(self) -> list[str]:
         """Parameters and inputs that no gradient reaches in training."""
-        layer = self.handed.build(max(self.handed.heads), 2).train()
-        size = 2 * max(self.handed.heads)
-        X = [torch.randn(2, 3, size, requires_grad=True) for _ in range(3)]
-        output, _ = self.handed.output(layer, X, torch.tensor([3, 2]))
+        layer, X = self.drawn(3)
+        output, _ = self.handed.output(layer.train(), [part.requires_grad_() for part in X], torch.tensor([3, 2]))
         found = [(name, p) for name, p in layer.named_parameters() if p.requires_grad]
         found += list(zip(("the queries", "the keys", "the values"), X[: self.handed.num_inputs], strict=False))
         if not output.requires_grad:
             return ["anything"]
-        output.square().sum().backward()
+        (output * torch.randn_like(output)).sum().backward()  # a norm leaves the sum of squares as it is
         most = max([x.grad.norm() for _, x in found if x.grad is not None], default=0)
         return [
             name
@@ -158,12 +215,13 @@ class LayerCalls:
             if x.grad is None or not x.grad.isfinite().all() or (x.grad.norm() < 1e-5 * most and x.dim() > 1)
         ]  # a bias of keys changes no weight
 
-    def gated(self) -> tuple:
+    def gated(self, changes: Iterable[Callable[[tuple], tuple]]) -> tuple:
         """Return a call with gates: the arguments of ``formula``, the gates, and the output."""
-        trial, *_ = self.example(2, 4, 4, max(self.handed.heads), 3, None, 1, 3 - self.handed.num_inputs, False)
-        layer = self.handed.build(max(self.handed.heads), 3)
-        W, given, _ = self.handed.matrices(layer, max(self.handed.heads))
-        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[: max(self.handed.heads)]
+        heads = max(self.handed.heads)
+        trial, *_ = self.example(2, 4, 4, heads, 4, None, 1, 3 - self.handed.num_inputs, False)
+        layer, _ = self.drawn()
+        W, given, _ = self.handed.matrices(layer, heads)
+        gates = torch.tensor([0.0, 2.0, 0.5, -1.0])[:heads]
         with torch.no_grad():
             output, _ = self.handed.output(layer, trial[:3], torch.full((2,), 4), gates)
-        return (*trial[:4], *W, *trial[8:9], given), gates, output
+        return changed((*trial[:4], *W, *trial[8:9], given), changes), gates, output

@@ -1,17 +1,4 @@
-"""Is your own attention layer right, and if not, which bug is it? For anybody's layer, whatever its names::
-
-    from mha_course.exercises import check_layer
-
-    check_layer(
-        make=lambda num_hiddens, num_heads, dropout: MyAttention(num_hiddens, num_heads, drop=dropout),
-        call=lambda layer, x, valid_lens: layer(x, lengths=valid_lens),
-        matrices=lambda layer: (layer.wq, layer.wk, layer.wv, layer.wo),
-    )
-
-A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_lens)`` needs no more than
-``check_layer(MyAttention)``. In a test of your own project, ``assert_layer`` takes the same arguments and raises what
-``check_layer`` says.
-"""
+"""``check_layer``: is your own attention layer right, and if not, which bug is it? For anybody's layer."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -20,31 +7,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.checking.comparing import Result, explains, first_difference
+from mha_course.checking.comparing import Result, explains
 from mha_course.checking.running import MistakeError, NotYetError, error_in_words, run_safely
 from mha_course.checking.verdict import Verdict
 from mha_course.checking.wording import as_sentence
 from mha_course.language import listed, sentences, tr
 from mha_course.models.training import seeded
-from mha_course.museum.handed_layer import KINDS, HandedLayer, in_words
-from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, formula, transposed
+from mha_course.museum.handed_layer import KINDS, HandedLayer
+from mha_course.museum.handed_layer import in_words as error_told
+from mha_course.museum.layer_calls import SHARED, LayerCalls, causal, transposed
+from mha_course.museum.layer_gates import wrong_gates
 from mha_course.museum.layer_notes import PROMISES, notes_on
-from mha_course.museum.wrong_attention import part_of, programs
+from mha_course.museum.layer_search import Search, named
+from mha_course.museum.layer_words import (
+    NEXT,
+    ROOM,
+    border_of,
+    example_in_words,
+    stages_in_words,
+    wrong_in,
+    wrong_stages,
+)
+from mha_course.museum.variants import varied
+from mha_course.museum.wrong_attention import part_of
 
 __all__ = ["assert_layer", "check_layer"]
 
-NEXT = {  # first stage that is wrong → what to look at
-    "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
-    "several heads": "Check how the features are split into heads, and how the heads are merged.",
-    "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
-    "padding": "Check the mask: which scores it reaches, and what it puts there.",
-    "a second call with other lengths": "Check what the layer keeps from an earlier call.",
-    "padding and large scores": "Check the number that stands for a masked score: −∞ is needed.",
-    "large scores": "Check the softmax: the largest score of a row is subtracted first.",
-    "many keys": "Check what depends on the number of keys.",
-}
-ROOM = (
-    "If the layer is built for fewer tokens, let `make` build it for 300; if not, check what depends on their number."
+UNITS = (1, 4, 16)  # what sizes of heads are multiplied by, where a layer cannot take small ones
+FORMULA = "formula"  # the promise that nothing is added to the formula
+WITHOUT = (
+    "If positions, a norm or a bias belong to it, hand it over without: with cos = 1 and sin = 0, with `nn.Identity` "
+    "as the norm, with a bias of 0. What remains is then compared with the formula."
 )
 CANNOT = {  # what is tried of a layer with the right output → what is said where it raises
     "gradient": "Training is not possible",
@@ -61,53 +54,6 @@ PART_OF = {  # promise, or what is tried of a layer with the right output → th
 }
 
 
-def gated_columns(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each column of W_o is multiplied by one of ``factors``."""
-    return formula(*(*trial[:7], trial[7] * factors, *trial[8:]))
-
-
-def gated_scores(trial: tuple, factors: Tensor) -> Tensor:
-    """Return the output of ``formula`` where each feature of the projected queries is multiplied by a factor."""
-    given = trial[9] | {"b_q": trial[9]["b_q"] * factors}
-    return formula(*(*trial[:4], trial[4] * factors[:, None], *trial[5:9], given))
-
-
-def gated_by_example(trial: tuple, gates: Tensor) -> Tensor:
-    """Return the output of ``formula`` where (batch, heads) take their factors in the order (heads, batch)."""
-    batch_size, size = len(trial[0]), trial[7].shape[1] // len(gates)
-    own = gates.repeat_interleave(batch_size).view(batch_size, -1).repeat_interleave(size, 1)
-    return torch.stack([gated_columns(trial, factors)[example] for example, factors in enumerate(own)])
-
-
-GATES: dict[str, Callable[[tuple, Tensor, int], Tensor]] = {  # what is said of a wrong head_mask → what it computes
-    "`head_mask` has no effect.": lambda trial, gates, size: formula(*trial),
-    "`head_mask` is repeated in the wrong order for the features (`repeat` for `repeat_interleave`): a head is "
-    "multiplied by several numbers.": lambda trial, gates, size: gated_columns(trial, gates.repeat(size)),
-    "`head_mask` is repeated in the wrong order for batch and heads (`repeat_interleave` for `repeat`): a head is "
-    "multiplied by another head's number.": lambda trial, gates, size: gated_by_example(trial, gates),
-    "`head_mask` is applied behind `W_o`, where features no longer belong to heads.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat_interleave(size)
-    ),
-    "`head_mask` is applied behind `W_o`, where features no longer belong to heads, and repeated in the wrong order.": (
-        lambda trial, gates, size: formula(*trial) * gates.repeat(size)
-    ),
-    "`head_mask` is multiplied into the scores: with 0, a head averages all values. It belongs to the heads' "
-    "outputs.": (lambda trial, gates, size: gated_scores(trial, gates.repeat_interleave(size))),
-    "`head_mask` is in reverse order.": lambda trial, gates, size: gated_columns(
-        trial, gates.flip(0).repeat_interleave(size)
-    ),
-    "`head_mask` is applied twice.": lambda trial, gates, size: gated_columns(
-        trial, gates.square().repeat_interleave(size)
-    ),
-    "A number other than 0 in `head_mask` counts as 1.": lambda trial, gates, size: gated_columns(
-        trial, (gates != 0).float().repeat_interleave(size)
-    ),
-    "`head_mask` is inverted: 0 keeps a head.": lambda trial, gates, size: gated_columns(
-        trial, (1 - gates).repeat_interleave(size)
-    ),
-}
-
-
 def check_layer(
     make: Callable,
     call: Callable | None = None,
@@ -118,6 +64,26 @@ def check_layer(
     promises: Iterable[str] = (),
 ) -> Verdict:
     """Check an attention layer against the formula of multi-head attention; return a verdict that names the mistake.
+
+    A class with ``W_q, W_k, W_v, W_o`` and ``forward(queries, keys, values, valid_lens)`` needs no more than
+    ``check_layer(MyAttention)``. Six layers that are handed over otherwise::
+
+        # it takes a mask with a name of its own (`mask`, `key_padding_mask` or `is_causal` are found by trying)
+        call=lambda layer, q, k, v, valid_lens: layer(q, k, v, torch.arange(k.shape[1]) < valid_lens[:, None, None])
+        # sequences are (number, batch, num_hiddens)
+        call=lambda layer, x: layer(x.transpose(0, 1)).transpose(0, 1)
+        # one matrix holds queries, keys and values
+        matrices=lambda layer: (*layer.qkv.weight.chunk(3), layer.proj)
+        # its rows are (head, query / key / value, head size)
+        matrices=lambda layer: (
+            *layer.qkv.weight.unflatten(0, (layer.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2), layer.proj)
+        # the maps are convolutions over one token
+        matrices=lambda layer: [conv.weight[..., 0] for conv in (layer.q, layer.k, layer.v, layer.o)]
+        # sizes come in an object
+        make=lambda num_hiddens, num_heads, dropout: MyAttention(Config(dim=num_hiddens, heads=num_heads, p=dropout))
+
+    Rotary positions, norms of queries and keys, ALiBi, and a norm before or behind the layer are found, and told.
+    In a test of your own project, ``assert_layer`` takes the same arguments and raises what ``check_layer`` says.
 
     Args:
         make: (num_hiddens, num_heads, dropout) → a new layer, such as the class itself.
@@ -133,6 +99,7 @@ def check_layer(
             num_keys) before dropout. "bias": ``bias=True`` gives four biases, the default none. "output": a call
             returns one tensor. "no_lengths": it can be called without valid_lens. "dropout": it acts on each weight,
             at the rate that is asked for. "empty_rows": an example without a valid key gets zeros.
+            "formula": nothing is added to the formula, such as rotary positions, a norm or a residual.
             Of several that are not kept, the first one here is told.
 
     All that is yours runs in a process of its own, and is cut short if it does not end, where the system can.
@@ -145,7 +112,8 @@ def check_layer(
         raise ValueError(f"promises must be of {', '.join(PROMISES)}; got {', '.join(map(str, unknown))}")
     try:
         with seeded(0):
-            return LayerCheck(HandedLayer(make, call, matrices, residual, head_mask), asked).verdict()
+            handing = functools.partial(HandedLayer, make, call, matrices, residual, head_mask)
+            return check_of(handing, asked).verdict()
     except NotYetError as reason:
         return Verdict("not yet", reason.args[0], about=reason.about)
     except MistakeError as mistake:
@@ -164,39 +132,63 @@ def assert_layer(*arguments: Any, **named: Any) -> None:
         raise AssertionError(f"{verdict.text} {verdict.evidence}".strip())
 
 
+def check_of(handing: Callable[..., HandedLayer], asked: tuple[str, ...]) -> "LayerCheck":
+    """Return the check of a layer, with larger heads if it can be made and called with these alone."""
+    checks: list[LayerCheck] = []
+    reasons: list[Exception] = []
+    for unit in UNITS:
+        try:
+            checks.append(LayerCheck(handing(unit=unit), asked))
+        except (NotYetError, MistakeError) as reason:
+            reasons.append(reason)
+            continue
+        if not checks[-1].raises:
+            return checks[-1]
+    if not checks:
+        raise reasons[0]
+    return checks[0]
+
+
 class LayerCheck:
     """Check a learner's attention layer on all kinds of test cases, and make the verdict."""
 
     def __init__(self, handed: HandedLayer, asked: tuple[str, ...]) -> None:
         self.handed, self.asked, self.calls = handed, asked, LayerCalls(handed)
+        self.search = Search(self.calls, FORMULA in asked)
 
-    def readings(self) -> list[tuple[str, dict[str, list[Result]]]]:
-        """Ways to read the calls: as they are, as causal, with matrices (input, output), and both."""
-        changes = {"": [], "causal": [causal]} if self.handed.num_inputs == 1 else {"": []}
-        if self.calls.may_be_in_out:
-            changes |= {f"{name} in_out".strip(): [*way, transposed] for name, way in changes.items()}
-        return [(name, self.calls.results(*way)) for name, way in changes.items()]
+    @property
+    def raises(self) -> bool:
+        """Whether some call raised an error."""
+        return any(outcome.value[2] for outcomes in self.calls.got.values() for outcome in outcomes)
 
     def verdict(self) -> Verdict:
         """Say what is right and what is wrong."""
-        readings = self.readings()
-        way, stages = min(readings, key=lambda reading: len(wrong_stages(reading[1])))
-        wrong = wrong_stages(stages)
+        ways = self.search.ways
+        readings = [self.calls.results(*way) for way in ways]
+        way, stages = min(zip(ways, readings, strict=True), key=lambda pair: len(wrong_stages(pair[1])))
+        wrong, said = wrong_stages(stages), ""
         every = [result for results in stages.values() for result in results]
         if all(result.got.error for result in every):
             got = every[0].got
-            raise in_words(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
+            raise error_told(tr("The layer could not be called"), got.error or (), got.line, self.handed.signature)
         if wrong:
-            return self.what_is_wrong(readings, stages, wrong)
-        is_causal, in_out = "causal" in way, "in_out" in way
+            said, way = self.search.variant()
+            verdict = None if said else self.known_mistake(readings, stages, wrong)
+            if verdict is not None:
+                return verdict
+            scaled = ""
+            if not said and not self.raises:
+                said, way, scaled = self.search.scaled()
+            if not said:
+                return self.what_is_wrong(stages, wrong, scaled)
         names = ["gradient", *["gates"] * self.handed.gated, "notes"]
-        outcomes = run_safely(functools.partial(self.tried, is_causal, in_out), [(name,) for name in names])
+        outcomes = run_safely(functools.partial(self.tried, way), [(name,) for name in names])
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome.error:
-                mistake = in_words(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
+                mistake = error_told(tr(CANNOT[name]), outcome.error, outcome.line, self.handed.signature)
                 if name == "notes" and not outcome.line and not self.asked:  # perhaps the check's own
                     told = tr("Dropout and weights could not be examined: {error}", error=mistake.args[0])
-                    return self.praise(stages, [("", True, told)], way)
+                    return self.praise(stages, [("", True, told)], way, said)
                 told = sentences([tr("The output is right."), mistake.args[0]])
                 raise MistakeError(told, PART_OF.get(name, ""))
             if name == "gradient" and outcome.value:
@@ -204,17 +196,17 @@ class LayerCheck:
                 return Verdict("wrong", tr(told, names=listed(map(tr, outcome.value))))
             if name == "gates" and (verdict := wrong_gates(*outcome.value)) is not None:
                 return verdict
-        return self.praise(stages, outcomes[-1].value, way)
+        return self.praise(stages, outcomes[-1].value, way, said)
 
-    def tried(self, is_causal: bool, in_out: bool, name: str) -> Any:
+    def tried(self, way: list[Callable], name: str) -> Any:
         """Return what is tried of a layer whose output is right."""
         if name == "gradient":
             return self.calls.without_gradient()
         if name == "gates":
-            return self.calls.gated()
-        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, is_causal, in_out, self.asked)]
+            return self.calls.gated(way)
+        return [(note.topic, note.kept, note.text) for note in notes_on(self.handed, way, self.asked)]
 
-    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: str) -> Verdict:
+    def praise(self, stages: dict[str, list[Result]], notes: list[tuple], way: list, words: str) -> Verdict:
         """Return the verdict on a right layer, with notes, unless a promise is not kept."""
         broken = {topic: text for topic, kept, text in notes if not kept}
         if first := next((topic for topic in self.asked if topic in broken), ""):
@@ -223,13 +215,18 @@ class LayerCheck:
         given = next(iter(stages.values()))[0].trial[-1]
         biases = any(isinstance(b, Tensor) for name, b in given.items() if name != "w_v")
         kind = tr(KINDS[self.handed.num_inputs])
-        kind = tr("causal {kind}", kind=kind) if "causal" in way else kind
+        kind = tr("causal {kind}", kind=kind) if causal in way else kind
         kind = tr("{kind}, with biases", kind=kind) if biases else kind
+        kind = tr("{kind}, with {words}", kind=kind, words=words) if words else kind
         said = [as_sentence(kind), *(text for _, _, text in notes if text)]
         if self.calls.shares:
             said.append(tr("Heads share keys and values, in groups."))
-        if "in_out" in way:
+        if transposed in way:
             said.append(tr("The matrices are stored as (input, output)."))
+        said += [self.handed.mask_note] * bool(self.handed.mask_note)
+        if self.handed.unit > 1:
+            size = self.handed.unit
+            said.append(tr("The heads have {size} features or more: smaller ones cannot be called.", size=2 * size))
         missing = {
             tr("padding (no valid_lens)"): self.handed.masks,
             tr("keys other than queries"): self.handed.num_inputs > 1,
@@ -240,14 +237,33 @@ class LayerCheck:
         said += [tr("Not checked: {names}.", names=listed(unchecked))] * bool(unchecked)
         return Verdict("right", sentences(said), tr("Checked: {names}.", names=tried))
 
-    def what_is_wrong(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict:
-        """A name that explains every call, or else one that explains the first stage that is wrong, and the border."""
-        known, first = programs(formula), wrong_in(stages[wrong[0]])[0]
-        border, name, part = border_of(stages, wrong), "", ""
-        for _, read in readings:
-            every = sorted((r for results in read.values() for r in results), key=lambda r: r.problem() is None)
-            if not name and (text := next((text for text, program in known if explains(program, every)), "")):
-                name, part = tr(text), part_of(text)
+    def known_mistake(self, readings: list, stages: dict[str, list[Result]], wrong: list[str]) -> Verdict | None:
+        """Return the verdict on a layer whose calls a row of a table explains, in one of its ``readings``, or None."""
+        if name := named(self.search.mistakes, readings):
+            return self.wrong_as(tr(name), part_of(name), stages, wrong, self.hand_over(stages, wrong))
+        name = named(self.search.others, readings)
+        return self.other_attention(tr(name), wrong_in(stages[wrong[0]])[0]) if name else None
+
+    def wrong_as(
+        self, name: str, part: str, stages: dict[str, list[Result]], wrong: list[str], step: str = ""
+    ) -> Verdict:
+        """Return the verdict on a wrong layer: what is wrong in words, or "" to say where its border is."""
+        border = border_of(stages, wrong)
+        found = [result for label in wrong for result in wrong_in(stages[label])]
+        first = next((result for result in found if not result.got.error), found[0])
+        evidence = sentences([border * bool(name), example_in_words(first, self.handed.masks)])
+        return Verdict("wrong", name or border, evidence, step, first.trial, first.got.value, first.right, part)
+
+    def what_is_wrong(self, stages: dict[str, list[Result]], wrong: list[str], scaled: str) -> Verdict:
+        """Return the verdict on a layer that no row of a table explains alone; ``scaled`` says of a wrong scale."""
+        first, name, part = wrong_in(stages[wrong[0]])[0], "", ""
+        differs = not self.raises and all(
+            label in wrong or "large" in label or label.startswith("one query") for label in stages
+        )  # as a variant does, where no weight is almost 1
+        if differs and (name := self.search.wrong_variant() or scaled):
+            part = "scores"
+        elif differs and (other := self.search.in_a_variant(self.search.others)):
+            return self.other_attention(other, first)
         step = self.hand_over(stages, wrong) or ("" if name else tr(NEXT[wrong[0].partition(", ")[0]]))
         if not name and all(label.startswith("a second call") for label in wrong):
             name = tr("The layer keeps something from an earlier call, such as its mask.")
@@ -256,26 +272,38 @@ class LayerCheck:
             step = tr(
                 "Check what is random, and whether `eval()` turns it off: `F.dropout` needs `training=self.training`."
             )
+        if not name and differs and (alike := self.search.alike()):
+            return self.other_attention("", first, alike)
         if not name and first.got.error:
             step = tr(ROOM) if wrong == ["many keys"] else step
             words = {"error": ": ".join(filter(None, first.got.error)), "line": first.got.line}
             told = "It raises {error} at “{line}”." if first.got.line else "It raises {error}."
-            return Verdict("wrong", sentences([border, tr(told, **words)]), next_step=step)
-        if not name:
-            alike = next((text for text, program in known if explains(program, stages[wrong[0]])), "")
-            told = "In some calls, but not in all, it looks like this: {alike}"
-            name = tr(told, alike=tr(alike)) if alike else border
-            border = border if alike else ""
-        first = next((result for name in wrong for result in wrong_in(stages[name]) if not result.got.error), first)
-        evidence = sentences([border, example_in_words(first)])
-        trial = first.trial
-        return Verdict("wrong", name, evidence, step, trial, first.got.value, first.right, part)
+            return Verdict("wrong", sentences([border_of(stages, wrong), tr(told, **words)]), next_step=step)
+        if not name and wrong[0] != "one query":
+            known = (text for text, program in self.search.mistakes if explains(program, stages[wrong[0]]))
+            alike = next(known, "")
+            name = tr("In some calls, but not in all, it looks like this: {alike}", alike=tr(alike)) if alike else ""
+        return self.wrong_as(name, part, stages, wrong, step)
+
+    def other_attention(self, name: str, first: Result, alike: str = "") -> Verdict:
+        """Return the verdict on a layer that is no mistake, as far as one can see, and not the formula."""
+        evidence = example_in_words(first, self.handed.masks)
+        if name:
+            return Verdict("other", sentences([name, tr("All else is as in the formula, in every call.")]), evidence)
+        told = sentences([alike, tr("A mistake that is not on the check's list can look like this, too.")])
+        return Verdict("other", told, evidence, tr(WITHOUT))
 
     def hand_over(self, stages: dict[str, list[Result]], wrong: list[str]) -> str:
         """Return how to hand over a layer that is right where sequences are shared, and wrong where they differ."""
+        added = functools.partial(varied, before=None, after=torch.add)
+        if not self.handed.residual and any(self.search.fits(*way, added) for way in self.search.ways):
+            return tr("If that is meant, hand it over with `residual=True`.")
         if self.handed.num_inputs < 3 or len(wrong) < len(stages) / 4:
             return ""
         lengths = ", valid_lens" * self.handed.masks
+        if self.search.fits(causal):
+            told = "If it is to be causal, hand it over as self-attention: `call=lambda layer, x{lengths}: …`."
+            return tr(told, lengths=lengths)
         if not any(", " in label for label in wrong):
             told = "If keys and values are one sequence, hand it over with `call=lambda layer, x, memory{lengths}: …`."
             return tr(told, lengths=lengths)
@@ -286,83 +314,3 @@ class LayerCheck:
                     "If it is self-attention, hand it over with `call=lambda layer, x{lengths}: …`.", lengths=lengths
                 )
         return ""
-
-
-def wrong_gates(trial: tuple, gates: Tensor, output: Tensor) -> Verdict | None:
-    """Return a verdict on a wrong effect of ``head_mask`` in a layer that is right without it; None if it is right."""
-    size = trial[7].shape[1] // len(gates)
-    right = gated_columns(trial, gates.repeat_interleave(size))
-    if (place := first_difference(output, right)) is None:
-        return None
-    same = [text for text, gated in GATES.items() if first_difference(output, gated(trial, gates, size)) is None]
-    name = tr(same[0]) if same else tr("Right without `head_mask`, wrong with it.")
-    evidence = tr(
-        "With head_mask {gates}, the output at {place} is {own} instead of {right}.",
-        gates=[round(gate, 2) for gate in gates.tolist()],
-        place=place,
-        own=f"{output[tuple(place)].item():.4g}",
-        right=f"{right[tuple(place)].item():.4g}",
-    )
-    step = tr("Multiply the output of head i, after the average and before W_o, by head_mask[i].")
-    return Verdict("wrong", name, evidence, step, trial, output, right, PART_OF["gates"])
-
-
-def wrong_in(results: Iterable[Result]) -> list[Result]:
-    """Select the results of test calls in which a learner's layer gave a wrong output."""
-    return [result for result in results if result.problem()]
-
-
-def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
-    """Return the names of the groups of test cases (``stages``) with at least one wrong result."""
-    return [name for name, results in stages.items() if wrong_in(results)]
-
-
-def example_in_words(result: Result) -> str:
-    """Describe a failed test call in a sentence: the shapes of its arguments, and the first wrong number."""
-    queries, keys, _, allowed, *_, num_heads, _ = result.trial
-    place = tuple(first_difference(result.got.value, result.right) or ())
-    return tr(
-        "Smallest example: queries {queries}, keys {keys}, valid_lens {lengths}, num_heads {num_heads}. "
-        "The output at {place} is {own} instead of {right}.",
-        queries=tuple(queries.shape),
-        keys=tuple(keys.shape),
-        lengths=allowed[:, 0, 0].sum(-1).tolist(),
-        num_heads=num_heads,
-        place=list(place),
-        own=f"{result.got.value[place].item():.4g}",
-        right=f"{result.right[place].item():.4g}",
-    )
-
-
-def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
-    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
-    good = [name for name in stages if name not in wrong]
-    if not good:
-        return tr("Wrong in every call.")
-    ways_right, ways_wrong = (
-        dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
-    )
-    if not ways_right.keys() & ways_wrong.keys():
-        words = [listed(map(tr, ways), " and ") for ways in (ways_right, ways_wrong)]
-        return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
-    mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
-    words = []
-    for names in (good, wrong):
-        parts = [name.partition(", ") for name in names]
-        told = [
-            tr("{stage} ({way})", stage=tr(stage), way=tr(way or SHARED[0])) if stage in mixed else tr(stage)
-            for stage, _, way in parts
-        ]
-        words.append(listed(dict.fromkeys(told)))
-    return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
-
-
-def stages_in_words(names: Iterable[str]) -> str:
-    """Return a phrase that lists groups of calls by whether queries, keys and values were one tensor, two or three."""
-    parts = [name.partition(", ") for name in names]
-    ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
-    stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))
-    if not ways:
-        return stages
-    ways = [SHARED[0] if len(ways) > 1 else SHARED[1], *ways]
-    return tr("{stages}; with {ways}", stages=stages, ways=listed(map(tr, ways)))

@@ -1,6 +1,8 @@
 """What is good to know of a right layer, and no mistake: dropout, empty rows, reported weights, biases, the output."""
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,16 +10,18 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.comparing import first_difference
-from mha_course.checking.running import error_in_words
+from mha_course.checking.running import MistakeError, error_in_words
 from mha_course.checking.wording import kind_of
 from mha_course.language import sentences, tr
 from mha_course.museum.handed_layer import HandedLayer
+from mha_course.museum.layer_calls import causal, changed, formula, transposed
 from mha_course.museum.wrong_attention import attention
 
-PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows")
+PROMISES = ("weights", "bias", "output", "no_lengths", "dropout", "empty_rows", "formula")
 RATE = 0.25  # of the dropout that is tried
-EXAMPLES = 1000  # whose weights are dropped
+EXAMPLES, FEW = 1000, 8  # whose weights are dropped, and how many of them at once: a cache may hold no more
 NO_DROPOUT = "`dropout` has no effect."
+RAISES = ("An input that is not contiguous raises {error}.", "A batch of {count} raises {error}.")
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,20 @@ class Note:
     text: str
 
 
-def notes_on(handed: HandedLayer, causal: bool, in_out: bool, asked: tuple[str, ...]) -> list[Note]:
-    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each."""
+def notes_on(handed: HandedLayer, way: list[Callable], asked: tuple[str, ...]) -> list[Note]:
+    """Test dropout, attention weights, fully masked rows and biases of a right layer; return a note on each.
+    ``way`` holds the changes of a test call by which the layer is the formula.
+    """
     heads = max(handed.heads)
     layer = handed.build(heads, 2, RATE)
+    X = sequences(handed, 2, 3, hidden(layer, handed))
+    trial, told = trial_of(handed, layer, X, torch.tensor([3, 2]), way), tr("Its dropout was not examined.")
+    bare = trial[0] is X[0] and not trial[-1].get("after")  # no norm and no residual around it
     with torch.no_grad():
-        notes = [on_output(handed, layer, "output" in asked), on_dropout(handed, layer, causal, in_out)]
-        notes += [on_empty_rows(handed, layer)] if handed.masks else []
-        notes += [on_weights(handed, layer, causal, in_out)]
+        notes = [on_output(handed, layer, "output" in asked)]
+        notes += [on_dropout(handed, layer, way) if bare else Note("dropout", False, told)]
+        notes += [on_empty_rows(handed, layer)] if handed.masks and bare else []
+        notes += [on_weights(handed, layer, way)]
         notes += [on_lengths(handed)] if "no_lengths" in asked else []
         notes += [on_bias(handed)] if "bias" in asked else []
     named = [name for name, X in layer.named_parameters() if X.dim() == 1 and "bias" in name]
@@ -65,8 +75,20 @@ def on_output(handed: HandedLayer, layer: Any, asked: bool) -> Note:
     if first.dtype != X[0].dtype:
         told = tr("The output is {own} where the input is {other}.", own=first.dtype, other=X[0].dtype)
         return Note("output", False, told)
-    is_kept = isinstance(got, Tensor) or not asked
-    return Note("output", is_kept, "" if is_kept else tr("A call returns {given}, not one tensor.", given=kind_of(got)))
+    if asked and not isinstance(got, Tensor):
+        return Note("output", False, tr("A call returns {given}, not one tensor.", given=kind_of(got)))
+    turned, many = [part.mT.contiguous().mT for part in X], [part.repeat(FEW, 1, 1) for part in X]
+    for told, inputs in zip(RAISES, (turned, many), strict=True):
+        count = len(inputs[0])
+        try:
+            handed.output(layer, inputs, lengths.repeat(count // 2))
+        except ValueError as error:
+            words = {"count": count, "error": error}
+            raise MistakeError(tr("The output is right for few examples; with {count}, {error}.", **words)) from None
+        except RuntimeError as error:
+            said = ": ".join(filter(None, error_in_words(error))).rstrip(".")
+            return Note("output", True, tr(told, error=said, count=count))
+    return Note("output", True, "")
 
 
 def hidden(layer: Any, handed: HandedLayer) -> int:
@@ -91,14 +113,14 @@ def on_empty_rows(handed: HandedLayer, layer: Any) -> Note:
     return Note("empty_rows", False, tr("An example without a valid key gets an average of its padding."))
 
 
-def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
+def on_weights(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
     """Return a note on the attention weights that a layer stores: missing, averaged over heads, or after dropout."""
     X, lengths = sequences(handed, 3, 5, hidden(layer, handed)), torch.tensor([5, 3, 4])
     num_heads = max(handed.heads)
     _, told = handed.output(layer.eval(), X, lengths)
     if not isinstance(told, Tensor):
         return Note("weights", False, tr("It reports no weights: `attention_weights` is not there."))
-    right = right_weights(handed, layer, X, lengths, causal, in_out)
+    right = right_weights(handed, layer, X, lengths, way)
     averaged = told.dim() == 3 and told.shape == right.mean(1).shape
     if averaged and first_difference(told, right.mean(1)) is None:
         return Note("weights", False, tr("The weights that it reports are averaged over the heads."))
@@ -111,56 +133,51 @@ def on_weights(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> N
     X = sequences(handed, 3, 50, hidden(layer, handed))
     _, dropped = handed.output(layer.train(), X, torch.full((3,), 50))
     zeros = (dropped == 0).double().mean() if isinstance(dropped, Tensor) else torch.zeros(())
-    if zeros - (0.5 * causal) > 0.1:
+    if zeros - (0.5 * (causal in way)) > 0.1:
         return Note("weights", False, tr("The weights that it reports are those after dropout."))
     return Note("weights", num_heads > 0, "")
 
 
-def right_weights(
-    handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, causal: bool, in_out: bool
-) -> Tensor:
-    """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
+def trial_of(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, way: list[Callable]) -> tuple:
+    """Return the arguments of ``formula`` for a call of a layer with the inputs ``X``, changed as ``way`` says."""
     matrices, given, _ = handed.matrices(layer, max(handed.heads))
-    matrices = [W.T for W in matrices] if in_out else matrices
-    number = X[1].shape[1]
-    allowed = torch.ones(len(X[0]), 1, 1, number, dtype=torch.bool)
-    if handed.masks:
-        allowed = (torch.arange(number) < lengths[:, None])[:, None, None]
-    if causal:
-        allowed = allowed & torch.ones(X[0].shape[1], number, dtype=torch.bool).tril()
-    queries, keys, values = X
-    W_q, W_k, W_v, W_o = matrices
-    return attention(queries, keys, values, allowed, W_q, W_k, W_v, W_o, max(handed.heads), **given, only_weights=True)
+    lengths = lengths if handed.masks else torch.full_like(lengths, X[1].shape[1])
+    allowed = (torch.arange(X[1].shape[1]) < lengths[:, None])[:, None, None]
+    return changed((*X, allowed, *matrices, max(handed.heads), given), way)
 
 
-def on_dropout(handed: HandedLayer, layer: Any, causal: bool, in_out: bool) -> Note:
+def right_weights(handed: HandedLayer, layer: Any, X: list[Tensor], lengths: Tensor, way: list[Callable]) -> Tensor:
+    """Compute the right attention weights for the inputs ``X``, from the layer's own weight matrices."""
+    *trial, given = trial_of(handed, layer, X, lengths, way)
+    weights: Callable = functools.partial(formula, attention=functools.partial(attention, only_weights=True))
+    return weights(*trial, {**given, "after": None})
+
+
+def on_dropout(handed: HandedLayer, layer: Any, way: list[Callable]) -> Note:
     """Return a note on where a layer applies dropout (weights, output, both or nowhere), and at which rate."""
-    size, lengths = hidden(layer, handed), torch.full((EXAMPLES,), 2)
+    size, lengths = hidden(layer, handed), torch.full((FEW,), 2)
     num_heads = max(handed.heads)
     matrices, given, _ = handed.matrices(layer, num_heads)
-    W_v, W_o = (W.T.double() if in_out else W.double() for W in matrices[2:])
+    W_v, W_o = (W.T.double() if transposed in way else W.double() for W in matrices[2:])
     b_v, b_o = (torch.as_tensor(given[name]).double() for name in ("b_v", "b_o"))
-    chosen = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.double)  # (key, feature): each tells of both keys
-    memory = ((chosen.repeat(1, num_heads) - b_v) @ torch.linalg.pinv(W_v).T).float().expand(EXAMPLES, -1, -1)
+    chosen = torch.tensor([[0.1, 0.1], [0.1, -0.1]], dtype=torch.double)  # (key, feature): each tells of both keys
+    memory = ((chosen.repeat(1, size // 2) - b_v) @ torch.linalg.pinv(W_v).T).float()[None]
     X = sequences(handed, 1, 2, size)
-    X = [
-        memory if handed.num_inputs == 1 else 0.1 * X[0].expand(EXAMPLES, -1, -1),
-        X[1].expand(EXAMPLES, -1, -1),
-        memory,
-    ]
-    X[1] = memory if handed.num_inputs < 3 else X[1]
-    right = handed.output(layer.eval(), X, lengths)[0].double()
-    once = handed.output(layer.train(), X, lengths)[0].double()
+    X = [memory if handed.num_inputs == 1 else 0.1 * X[0], memory if handed.num_inputs < 3 else X[1], memory]
+    X = [part.repeat(FEW, 1, 1) for part in X]
+    right = handed.output(layer.eval(), X, lengths)[0].double().repeat(EXAMPLES // FEW, 1, 1)
+    layer.train()
+    once = torch.cat([handed.output(layer, X, lengths)[0] for _ in range(EXAMPLES // FEW)]).double()
     if torch.equal(once, right):
         return Note("dropout", False, tr(NO_DROPOUT))
     kept = once.abs() > 1e-9
-    if kept.double().mean() < 0.85:
+    if kept[:, -1].double().mean() < 0.85:
         alone = torch.allclose(once[kept] * (1 - RATE), right[kept], atol=1e-3, rtol=1e-3)
         both = tr("Dropout acts on the output and on the weights.")
         return Note("dropout", False, tr("Dropout acts on the output.") if alone else both)
     heads = ((once - b_o) @ torch.linalg.pinv(W_o).T).unflatten(2, (num_heads, -1)).transpose(1, 2)
-    weights = right_weights(handed, layer, X, lengths, causal, in_out).double()
-    factors = heads @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
+    weights = right_weights(handed, layer, X, lengths, way).double().repeat(EXAMPLES // FEW, 1, 1, 1)
+    factors = heads[..., :2] @ torch.linalg.inv(chosen) / weights.clamp(min=1e-9)
     if wrong := in_what_way(factors, weights > 0.02):
         return Note("dropout", False, tr("Dropout acts on the weights: {how}.", how=wrong))
     return Note("dropout", True, tr("Dropout acts on the weights."))

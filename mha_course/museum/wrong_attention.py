@@ -1,4 +1,4 @@
-"""Multi-head attention, and its known mistakes and variants as edits of its source, each written once."""
+"""Multi-head attention, and its known mistakes as edits of its source, each written once."""
 
 import functools
 import math
@@ -8,28 +8,33 @@ from typing import Any
 import torch
 from torch.nn import functional as F  # noqa: F401 (mistakes use it)
 
-from mha_course.checking.edits import rows_of, source_of_answer, with_edits
-from mha_lib.attention import masked_softmax, merge_heads, split_heads
+from mha_course.checking.edits import mistakes_of, rows_of, source_of_answer
+from mha_lib.attention import merge_heads, split_heads
+from mha_lib.attention.pooling import softmax_of_allowed
 
 
 def attention(
     queries, keys, values, allowed, W_q, W_k, W_v, W_o, num_heads, b_q=0, b_k=0, b_v=0, b_o=0, w_v=None, past=None,
-    only_weights=False,
+    turn=None, bias=None, only_weights=False,
 ):  # fmt: skip
     """Compute multi-head attention with these matrices; return the output, or with ``only_weights`` the weights.
     Shapes: (batch, queries, num_hiddens), or (batch, heads, queries, keys).
 
     queries, keys, values (batch, number, features); allowed, bool, broadcasts to (batch, 1, queries, keys); matrices
     (num_hiddens, features of their input); w_v (heads, head size) makes the scores additive; past, old keys and values
-    (batch, heads, number, head size). Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, A.1.2.
+    (batch, heads, number, head size); turn changes the heads' queries, keys and values, bias the scores.
+    Source: Vaswani et al. 2017, section 3.2.2; Bahdanau, Cho, Bengio 2015, A.1.2.
     """
     matrices = (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v)
     Q, K, V = (split_heads(X @ W.T + b, num_heads) for X, W, b in matrices)
     if past:
         K, V = torch.cat([past[0], K], dim=2), torch.cat([past[1], V], dim=2)
+    if turn:
+        Q, K, V = turn(Q, K, V)
     scores = Q @ K.mT / math.sqrt(Q.shape[-1])  # (b, h, q, p) @ (b, h, p, k) -> (b, h, q, k)
     if w_v is not None:
         scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)), w_v)
+    scores = bias(scores) if bias else scores
     valid = allowed.expand(len(scores), 1, *scores.shape[2:])
     weights = masked_softmax(scores, attn_mask=valid)
     if only_weights:
@@ -40,7 +45,7 @@ def attention(
 @functools.cache
 def part_of(text: str) -> str:
     """Return the part of a layer that the known mistake with this message is in: where its first edit is made."""
-    source, edits = source_of_answer(attention), next(edits for told, edits in rows_of(MISTAKES) if told == text)
+    source, edits = source_of_answer(attention), dict([*rows_of(MISTAKES), *rows_of(OTHERS)][::-1])[text]
     first = source.index(next(iter(edits)))
     return [part for mark, part in PARTS.items() if source.index(mark) <= first][-1]
 
@@ -48,12 +53,26 @@ def part_of(text: str) -> str:
 @functools.cache
 def wrong_attentions() -> list[tuple[str, Callable]]:
     """Return a pair (message, function) for each known mistake: ``attention`` with the mistake in its source code."""
-    return [(text, with_edits(attention, edits)) for text, edits in rows_of(MISTAKES)]
+    return [*mistakes_of(attention, MISTAKES)]
 
 
-def programs(program: Callable[..., Any]) -> list[tuple[str, Callable]]:
-    """Return a pair (message, function) for each known mistake: ``program`` given a wrong function as ``attention``."""
-    return [(text, functools.partial(program, attention=wrong)) for text, wrong in wrong_attentions()]
+@functools.cache
+def other_attentions() -> list[tuple[str, Callable]]:
+    """Return a pair (message, function) for each known attention that is another than the formula, and no mistake."""
+    return [*mistakes_of(attention, OTHERS)]
+
+
+def programs(program: Callable[..., Any], others: bool = True) -> list[tuple[str, Callable]]:
+    """Return a pair (message, function) for each known mistake: ``program`` given a wrong function as ``attention``.
+    ``others`` says whether another attention than the formula is a mistake, too.
+    """
+    rows = [*wrong_attentions(), *(other_attentions() if others else [])]
+    return [(text, functools.partial(program, attention=wrong)) for text, wrong in rows]
+
+
+def masked_softmax(scores, attn_mask):
+    """Compute the library's softmax over allowed keys, without the checks of its arguments: it is called often here."""
+    return softmax_of_allowed(scores, attn_mask)
 
 
 def running_softmax(scores, valid, block, above, below):
@@ -103,111 +122,120 @@ PARTS = {  # where a part of the layer begins in ``attention``, in its order →
     "attn_mask=": "lengths",
     "return merge_heads": "output",
 }
-# What mistakes replace, or put there.
-SPLIT, MERGED = "split_heads(X @ W.T + b, num_heads)", "merge_heads(weights @ V)"
-WEIGHTS, ROOT = "masked_softmax(scores, attn_mask=valid)", "math.sqrt(Q.shape[-1])"
-RESHAPED = "(X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1)"
-BACK = "(weights @ V).reshape(queries.shape[:2] + (-1,))"
-DEALT = "(X @ W.T + b).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2)"
-SIDE = "(weights @ V).permute(0, 2, 3, 1).flatten(2)"
-TANH = "torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3))"
-ACROSS = "(queries.mT, W_q, b_q), (keys.mT, W_k, b_k), (values.mT, W_v, b_v)".replace("mT", "transpose(0, 1)")
-BLOCKWISE = " || ".join(
-    f"running_softmax(scores, valid, {block}, {corrected})"
-    for block in (1, 16, 64)
-    for corrected in ("False, False", "False, True", "True, False")
-)
-CAPPED = " || ".join(f"{WEIGHTS.replace('scores', f'{cap} * torch.tanh(scores / {cap})')}" for cap in (50, 30, 20, 10))
-MISTAKES = f"""
-    {SPLIT} -> {RESHAPED} ; {MERGED} -> {BACK} || {SPLIT} -> {RESHAPED} => The features are split into heads by a
-        reshape without a transpose: a head gets pieces of the sequence instead of its own features of every token.
-    {SPLIT} -> {RESHAPED} if W is W_q else $ => The queries alone are split by a reshape without a transpose.
-    {SPLIT} -> {RESHAPED} if W is W_k else $ => The keys alone are split by a reshape without a transpose.
-    {SPLIT} -> {RESHAPED} if W is W_v else $ => The values alone are split by a reshape without a transpose.
-    {MERGED} -> {BACK} => The heads are merged by a reshape without a transpose: positions and heads are mixed in the
-        output.
-    {SPLIT} -> {DEALT} || {SPLIT} -> {DEALT} ; {MERGED} -> {SIDE} => A head takes every num_heads-th feature; its own
-        features are next to each other.
-    {SPLIT} -> split_heads(X @ W.T + b, len(W) // num_heads) => The number of heads and the head size have changed
-        places.
-    {MERGED} -> {SIDE} => The heads are merged with head and feature in the wrong order: features of all heads are
-        interleaved.
-    {MERGED} -> merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0, 1)) => Examples and
-        heads are exchanged: what lies in memory as (batch, heads) is read as (heads, batch).
-    {SPLIT} -> split_heads(X @ W.T + b, num_heads)[:, :1].expand(-1, num_heads, -1, -1) => All heads use the rows of the
-        first head.
-    {SPLIT} -> (X @ W.T + b).unsqueeze(1) => There is only one head, which compares all features: num_heads has no
-        effect.
-    {MERGED} -> merge_heads((weights @ V).flip(1)) => The heads meet the columns of W_o in reverse order.
-    {MERGED} -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head meets the first head's
-        columns of W_o.
-    {MERGED} -> $ / num_heads => The heads are averaged instead of added.
-    weights @ V -> $ * (torch.arange(num_heads) < 1)[:, None, None] || $ * (torch.arange(num_heads) > num_heads - 2)[:,
-        None, None] || $ * (torch.arange(num_heads) < num_heads - 1)[:, None, None] || $ * (torch.arange(num_heads) >
-        0)[:, None, None] => Not all heads reach the output.
-    valid = allowed -> K, V = (X if num_heads % 2 else X[:, ::num_heads // 2].repeat(1, num_heads // 2, 1, 1) for X in
-        (K, V)); scores = Q @ K.mT / math.sqrt(Q.shape[3]); $ => Shared keys and values are repeated in the wrong order
-        (`repeat` for `repeat_interleave`): heads use another group's.
-    {ROOT} -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
-    {ROOT} -> math.sqrt(num_heads) || math.sqrt(queries.shape[-1]) || math.sqrt(queries.shape[1]) ||
+MISTAKES = """
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) ;
+        merge_heads(weights @ V) -> (weights @ V).reshape(queries.shape[:2] + (-1,)) || split_heads(X @ W.T + b,
+        num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) => The features are split into heads
+        by a reshape without a transpose: a head gets pieces of the sequence instead of its own features of every
+        token.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_q else
+        $ => The queries alone are split by a reshape without a transpose.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_k else
+        $ => The keys alone are split by a reshape without a transpose.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).reshape(len(X), num_heads, X.shape[1], -1) if W is W_v else
+        $ => The values alone are split by a reshape without a transpose.
+    merge_heads(weights @ V) -> (weights @ V).reshape(queries.shape[:2] + (-1,)) => The heads are merged by a
+        reshape without a transpose: positions and heads are mixed in the output.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) ||
+        split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2) ;
+        merge_heads(weights @ V) -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => A head takes every num_heads-th
+        feature; its own features are next to each other.
+    split_heads(X @ W.T + b, num_heads) -> split_heads(X @ W.T + b, len(W) // num_heads) => The number of heads and
+        the head size have changed places.
+    merge_heads(weights @ V) -> (weights @ V).permute(0, 2, 3, 1).flatten(2) => The heads are merged with head and
+        feature in the wrong order: features of all heads are interleaved.
+    merge_heads(weights @ V) -> merge_heads((weights @ V).flatten(0, 1).unflatten(0, (num_heads, -1)).transpose(0,
+        1)) => Examples and heads are exchanged: what lies in memory as (batch, heads) is read as (heads, batch).
+    split_heads(X @ W.T + b, num_heads) -> split_heads(X @ W.T + b, num_heads)[:, :1].expand(-1, num_heads, -1, -1)
+        => All heads use the rows of the first head.
+    split_heads(X @ W.T + b, num_heads) -> (X @ W.T + b).unsqueeze(1) => There is only one head, which compares all
+        features: num_heads has no effect.
+    merge_heads(weights @ V) -> merge_heads((weights @ V).flip(1)) => The heads meet the columns of W_o in reverse
+        order.
+    merge_heads(weights @ V) -> F.pad((weights @ V).sum(1), (0, V.shape[-1] * (num_heads - 1))) => Every head meets
+        the first head's columns of W_o.
+    merge_heads(weights @ V) -> $ / num_heads => The heads are averaged instead of added.
+    weights @ V -> $ * (torch.arange(num_heads) < 1)[:, None, None] || $ * (torch.arange(num_heads) > num_heads -
+        2)[:, None, None] || $ * (torch.arange(num_heads) < num_heads - 1)[:, None, None] || $ *
+        (torch.arange(num_heads) > 0)[:, None, None] => Not all heads reach the output.
+    valid = allowed -> K, V = (X if num_heads % 2 else X[:, ::num_heads // 2].repeat(1, num_heads // 2, 1, 1) for X
+        in (K, V)); scores = Q @ K.mT / math.sqrt(Q.shape[3]); $ => Shared keys and values are repeated in the wrong
+        order (`repeat` for `repeat_interleave`): heads use another group's.
+    math.sqrt(Q.shape[-1]) -> math.sqrt(len(W_q)) => The scores are divided by √num_hiddens instead of √(head size).
+    math.sqrt(Q.shape[-1]) -> math.sqrt(num_heads) || math.sqrt(queries.shape[-1]) || math.sqrt(queries.shape[1]) ||
         math.sqrt(keys.shape[1]) => The scores are divided by the root of another size than the head's.
-    / {ROOT} -> _ => The scores are not divided by √(head size).
-    / {ROOT} -> * {ROOT} => The scores are multiplied by √(head size) instead of divided.
-    {ROOT} -> Q.shape[-1] => The scores are divided by the head size instead of its root.
-    / {ROOT} -> _ ; {WEIGHTS} -> {WEIGHTS} / {ROOT} => The scale comes after the softmax: rows of weights do not sum to
-        1.
-    {TANH} -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the scores: the query's part is the same for all
-        keys and cancels.
-    {TANH} -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is in the place of tanh.
-    {WEIGHTS} -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax, so they keep some weight; −∞ is
+    / math.sqrt(Q.shape[-1]) -> _ => The scores are not divided by √(head size).
+    / math.sqrt(Q.shape[-1]) -> * math.sqrt(Q.shape[-1]) => The scores are multiplied by √(head size) instead of
+        divided.
+    math.sqrt(Q.shape[-1]) -> Q.shape[-1] => The scores are divided by the head size instead of its root.
+    / math.sqrt(Q.shape[-1]) -> _ ; masked_softmax(scores, attn_mask=valid) -> masked_softmax(scores,
+        attn_mask=valid) / math.sqrt(Q.shape[-1]) => The scale comes after the softmax: rows of weights do not sum
+        to 1.
+    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> Q.unsqueeze(-2) + K.unsqueeze(-3) => There is no tanh in the
+        scores: the query's part is the same for all keys and cancels.
+    torch.tanh(Q.unsqueeze(-2) + K.unsqueeze(-3)) -> torch.relu(Q.unsqueeze(-2) + K.unsqueeze(-3)) => A ReLU is in
+        the place of tanh.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, 0.0) => Masked scores become 0 before the softmax,
+        so they keep some weight; −∞ is needed.
+    masked_softmax(scores, attn_mask=valid) -> (scores + valid.float()).softmax(-1) || (scores +
+        (~valid).float()).softmax(-1) => The mask's 0 and 1 are added to the scores; 0 and −∞ are needed.
+    masked_softmax(scores, attn_mask=valid) -> scores.softmax(-1) * valid => The mask comes after the softmax: rows
+        do not sum to 1 over the valid keys.
+    masked_softmax(scores, attn_mask=valid) -> scores.softmax(-1) => The mask has no effect.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, 1e9) => Masked scores become a large number; −∞ is
         needed.
-    {WEIGHTS} -> (scores + valid.float()).softmax(-1) || (scores + (~valid).float()).softmax(-1) => The mask's 0 and 1
-        are added to the scores; 0 and −∞ are needed.
-    {WEIGHTS} -> scores.softmax(-1) * valid => The mask comes after the softmax: rows do not sum to 1 over the valid
-        keys.
-    {WEIGHTS} -> scores.softmax(-1) => The mask has no effect.
-    {WEIGHTS} -> low(scores, valid, 1e9) => Masked scores become a large number; −∞ is needed.
-    {WEIGHTS} -> {WEIGHTS}.softmax(-1) || masked_softmax({WEIGHTS}, attn_mask=valid) => The softmax is applied twice.
-    {WEIGHTS} -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores, valid, -100.0) || low(scores,
-        valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) => Masked scores are low, but not low enough: large scores
-        get through; −∞ is needed.
-    attn_mask=valid -> attn_mask=~valid || {WEIGHTS} -> low(scores, ~valid) || low(scores, ~valid, -math.inf) => The
-        mask is inverted: the masked keys take part, and the valid keys do not.
+    masked_softmax(scores, attn_mask=valid) -> masked_softmax(scores, attn_mask=valid).softmax(-1) ||
+        masked_softmax(masked_softmax(scores, attn_mask=valid), attn_mask=valid) => The softmax is applied twice.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, -1e4) || low(scores, valid, -1e3) || low(scores,
+        valid, -100.0) || low(scores, valid, -10.0) || (scores - 1e4 * ~valid).softmax(-1) => Masked scores are low,
+        but not low enough: large scores get through; −∞ is needed.
+    attn_mask=valid -> attn_mask=~valid || masked_softmax(scores, attn_mask=valid) -> low(scores, ~valid) ||
+        low(scores, ~valid, -math.inf) => The mask is inverted: the masked keys take part, and the valid keys do
+        not.
     attn_mask=valid -> attn_mask=F.pad(valid[..., 1:], (0, 1)) => The mask is one key too short.
     attn_mask=valid -> attn_mask=F.pad(valid[..., :-1], (1, 0), value=True) => The mask is one key too long.
-    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The
-        valid lengths are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get
-        each other's.
+    attn_mask=valid -> attn_mask=valid.repeat(num_heads, 1, 1, 1).view(-1, num_heads, *valid.shape[2:]) => The valid
+        lengths are repeated in the wrong order for the heads (`repeat` for `repeat_interleave`): examples get each
+        other's.
     attn_mask=valid -> attn_mask=valid.flip(0) => The examples' masks are in reverse order.
     attn_mask=valid -> attn_mask=valid[:1].expand_as(valid) => All examples get the first one's mask.
-    attn_mask=valid -> attn_mask=valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's mask.
-    attn_mask=valid -> attn_mask=by_length(valid, True) || attn_mask=by_length(valid, False) => The masks are sorted by
-        length: examples get each other's.
-    attn_mask=valid -> attn_mask=on_queries(valid) || {WEIGHTS} -> low(scores, on_queries(valid)) || low(scores,
-        on_queries(valid), -math.inf) || scores.softmax(-1) * on_queries(valid) => The mask is transposed: it is on the
-        queries instead of the keys.
-    attn_mask=valid -> attn_mask=valid & on_queries(valid) || {WEIGHTS} -> low(scores, valid & on_queries(valid)) ||
-        low(scores, valid & on_queries(valid), -math.inf) || {MERGED} @ W_o.T + b_o -> ($) * counted(valid)[:, 0] =>
-        Rows of padded queries are masked or set to 0 as well. The mask is on keys only.
-    {WEIGHTS} -> low(scores, valid, dim=2) || low(scores, valid, -math.inf, 2) || low(scores, valid, dim=2) * valid ||
-        scores.softmax(2) => The softmax runs over the queries: columns of weights sum to 1 instead of rows.
-    {WEIGHTS} -> low(scores, valid, dim=1) || low(scores, valid, dim=1) * valid || low(scores, valid, -math.inf, 1) =>
-        The softmax runs over the heads: for a query and a key, the weights of all heads sum to 1.
-    {WEIGHTS} -> low(scores, valid, -math.inf, 0).nan_to_num(0) || low(scores, valid, dim=0) => The softmax runs over
-        the batch: for a query and a key, the weights of all examples sum to 1.
-    {WEIGHTS} -> scores.masked_fill(~valid, 0.0) || scores.masked_fill(~valid, -math.inf) => There is no softmax: the
-        scores themselves are the weights.
-    {WEIGHTS} -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True).clamp(min=1e-30) ||
-        scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) => Powers of large scores overflow: the
-        largest of a row must be subtracted first.
-    {WEIGHTS} -> {BLOCKWISE} => The softmax reads keys in blocks, and does not correct its sums when a larger score
-        comes.
+    attn_mask=valid -> attn_mask=valid.any(0, keepdim=True).expand_as(valid) => All examples get the longest one's
+        mask.
+    attn_mask=valid -> attn_mask=by_length(valid, True) || attn_mask=by_length(valid, False) => The masks are sorted
+        by length: examples get each other's.
+    attn_mask=valid -> attn_mask=on_queries(valid) || masked_softmax(scores, attn_mask=valid) -> low(scores,
+        on_queries(valid)) || low(scores, on_queries(valid), -math.inf) || scores.softmax(-1) * on_queries(valid) =>
+        The mask is transposed: it is on the queries instead of the keys.
+    attn_mask=valid -> attn_mask=valid & on_queries(valid) || masked_softmax(scores, attn_mask=valid) -> low(scores,
+        valid & on_queries(valid)) || low(scores, valid & on_queries(valid), -math.inf) || merge_heads(weights @ V)
+        @ W_o.T + b_o -> ($) * counted(valid)[:, 0] => Rows of padded queries are masked or set to 0 as well. The
+        mask is on keys only.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, dim=2) || low(scores, valid, -math.inf, 2) ||
+        low(scores, valid, dim=2) * valid || scores.softmax(2) => The softmax runs over the queries: columns of
+        weights sum to 1 instead of rows.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, dim=1) || low(scores, valid, dim=1) * valid ||
+        low(scores, valid, -math.inf, 1) => The softmax runs over the heads: for a query and a key, the weights of
+        all heads sum to 1.
+    masked_softmax(scores, attn_mask=valid) -> low(scores, valid, -math.inf, 0).nan_to_num(0) || low(scores, valid,
+        dim=0) => The softmax runs over the batch: for a query and a key, the weights of all examples sum to 1.
+    masked_softmax(scores, attn_mask=valid) -> scores.masked_fill(~valid, 0.0) || scores.masked_fill(~valid,
+        -math.inf) => There is no softmax: the scores themselves are the weights.
+    masked_softmax(scores, attn_mask=valid) -> scores.exp() * valid / (scores.exp() * valid).sum(dim=-1,
+        keepdim=True).clamp(min=1e-30) || scores.exp() * valid / (scores.exp() * valid).sum(dim=-1, keepdim=True) =>
+        Powers of large scores overflow: the largest of a row must be subtracted first.
+    masked_softmax(scores, attn_mask=valid) -> running_softmax(scores, valid, 1, False, False) ||
+        running_softmax(scores, valid, 1, False, True) || running_softmax(scores, valid, 1, True, False) ||
+        running_softmax(scores, valid, 16, False, False) || running_softmax(scores, valid, 16, False, True) ||
+        running_softmax(scores, valid, 16, True, False) || running_softmax(scores, valid, 64, False, False) ||
+        running_softmax(scores, valid, 64, False, True) || running_softmax(scores, valid, 64, True, False) => The
+        softmax reads keys in blocks, and does not correct its sums when a larger score comes.
     weights @ V -> weights @ K => The keys are averaged instead of the values.
     (values, W_v, b_v) -> (keys, W_v, b_v) => The values are made from the keys.
     (values, W_v, b_v) -> (values, W_k, b_k) => The values go through W_k.
     (keys, W_k, b_k) -> (keys, W_q, b_q) => The keys go through W_q.
     (keys, W_k, b_k) -> (keys, W_v, b_v) => The keys go through W_v.
-    (queries, W_q, b_q), (keys, W_k, b_k) -> (queries, W_k, b_k), (keys, W_q, b_q) => W_q and W_k have changed places.
+    (queries, W_q, b_q), (keys, W_k, b_k) -> (queries, W_k, b_k), (keys, W_q, b_q) => W_q and W_k have changed
+        places.
     (queries, W_q, b_q) -> (queries, torch.eye(len(W_q)), 0) => W_q has no effect.
     (keys, W_k, b_k) -> (keys, torch.eye(len(W_k)), 0) => W_k has no effect.
     (values, W_v, b_v) -> (values, torch.eye(len(W_v)), 0) => W_v has no effect.
@@ -219,27 +247,38 @@ MISTAKES = f"""
     (values, W_v, b_v) -> (values, W_v, 0) => W_v's bias is missing.
     W.T + b -> W.T => The biases of W_q, W_k and W_v are missing.
     W.T + b -> W.T ; + b_o -> _ => All biases are missing.
-    return {MERGED} -> return queries + {MERGED} => The input is added to the output (a residual).
-    {MERGED} @ W_o.T + b_o -> ($).relu() => A ReLU follows the layer.
-    {SPLIT} -> split_heads((X @ W.T + b).relu(), num_heads) => A ReLU follows the projections of queries, keys and
-        values.
+    return merge_heads(weights @ V) -> return queries + merge_heads(weights @ V) => The input is added to the output
+        (a residual).
+    merge_heads(weights @ V) @ W_o.T + b_o -> ($).relu() => A ReLU follows the layer.
+    split_heads(X @ W.T + b, num_heads) -> split_heads((X @ W.T + b).relu(), num_heads) => A ReLU follows the
+        projections of queries, keys and values.
     attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) => This is causal: queries do not attend to later keys.
-    attn_mask=valid -> attn_mask=torch.ones_like(valid).tril() || attn_mask=valid & torch.ones_like(valid).tril() => The
-        causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
-    attn_mask=valid -> attn_mask=valid & (back(valid) != 0) || attn_mask=valid & (back(valid) > 0) || {WEIGHTS} ->
-        low(scores, valid & (back(valid) > 0)) || low(scores, valid & (back(valid) > 0), -math.inf) => A token does not
-        attend to itself.
-    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends to
-        the last 2 keys only.
-    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 3) => This is a window: a query attends to
-        the last 3 keys only.
-    {WEIGHTS} -> {CAPPED} => This is a soft-cap: the scores pass through a tanh before the softmax.
-    Q @ K.mT / {ROOT} -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q, dim=-1) @ F.normalize(K,
-        dim=-1).mT / {ROOT} => Queries and keys are normalised before they are compared.
-    {WEIGHTS} -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0, 1)).softmax(-1), (0, -1)) => A 1 is added below
-        the fraction bar of the softmax.
-    {MERGED} -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies the heads' outputs.
-    (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v) -> {ACROSS} ; valid = allowed.expand(len(scores), 1,
-        *scores.shape[2:]) -> valid = scores.new_ones(scores.shape, dtype=torch.bool) ; {MERGED} @ W_o.T + b_o ->
-        ($).transpose(0, 1) => Batch and sequence are exchanged: a token attends to the other examples.
+    attn_mask=valid -> attn_mask=torch.ones_like(valid).tril() || attn_mask=valid & torch.ones_like(valid).tril() =>
+        The causal mask starts at the first key, as `is_causal` does; the last query belongs to the last key.
+    attn_mask=valid -> attn_mask=valid & (back(valid) != 0) || attn_mask=valid & (back(valid) > 0) ||
+        masked_softmax(scores, attn_mask=valid) -> low(scores, valid & (back(valid) > 0)) || low(scores, valid &
+        (back(valid) > 0), -math.inf) => A token does not attend to itself.
+    (queries, W_q, b_q), (keys, W_k, b_k), (values, W_v, b_v) -> (queries.transpose(0, 1), W_q, b_q),
+        (keys.transpose(0, 1), W_k, b_k), (values.transpose(0, 1), W_v, b_v) ; valid = allowed.expand(len(scores),
+        1, *scores.shape[2:]) -> valid = scores.new_ones(scores.shape, dtype=torch.bool) ; merge_heads(weights @ V)
+        @ W_o.T + b_o -> ($).transpose(0, 1) => Batch and sequence are exchanged: a token attends to the other
+        examples.
+    """
+# What is another attention, and no mistake.
+OTHERS = """
+    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 2) => This is a window: a query attends
+        to the last 2 keys only.
+    attn_mask=valid -> attn_mask=valid & (back(valid) >= 0) & (back(valid) < 3) => This is a window: a query attends
+        to the last 3 keys only.
+    masked_softmax(scores, attn_mask=valid) -> masked_softmax(50 * torch.tanh(scores / 50), attn_mask=valid) ||
+        masked_softmax(30 * torch.tanh(scores / 30), attn_mask=valid) || masked_softmax(20 * torch.tanh(scores /
+        20), attn_mask=valid) || masked_softmax(10 * torch.tanh(scores / 10), attn_mask=valid) => This is a
+        soft-cap: the scores pass through a tanh before the softmax.
+    Q @ K.mT / math.sqrt(Q.shape[-1]) -> F.normalize(Q, dim=-1) @ F.normalize(K, dim=-1).mT || F.normalize(Q,
+        dim=-1) @ F.normalize(K, dim=-1).mT / math.sqrt(Q.shape[-1]) => Queries and keys are normalised before they
+        are compared.
+    masked_softmax(scores, attn_mask=valid) -> F.pad(F.pad(scores.masked_fill(~valid, -math.inf), (0,
+        1)).softmax(-1), (0, -1)) => A 1 is added below the fraction bar of the softmax.
+    merge_heads(weights @ V) -> $ * merge_heads(Q).sigmoid() => This is a gate: a sigmoid of the queries multiplies
+        the heads' outputs.
     """

@@ -1,8 +1,13 @@
 """Pictures of attention: still ones, each with its text twin, and live ones, which the browser computes.
 
-Python sees and sets every choice of a live picture. Needs matplotlib, anywidget and pillow:
-``pip install mha-lib[notebooks]``.
+Python sees and sets every choice of a live picture. Needs matplotlib, anywidget, ipywidgets and pillow:
+``pip install "mha-course[notebooks]"``.
 """
+
+from importlib.util import find_spec
+
+if missing := [name for name in ("PIL", "anywidget", "ipywidgets", "matplotlib") if not find_spec(name)]:
+    raise ImportError(f'pictures need {", ".join(missing)}. Run: pip install "mha-course[notebooks]"')
 
 from mha_course.pictures.birth_explorer import BirthExplorer
 from mha_course.pictures.cache_stepper import CacheStepper
@@ -27,4 +32,17 @@ from mha_course.pictures.ring_explorer import RingExplorer
 from mha_course.pictures.scrubber import TrainingScrubber
 from mha_course.pictures.sentence_explorer import SentenceExplorer
 from mha_course.pictures.slow_motion import DotProductStepper
+from mha_course.pictures.token_words import token_words
 from mha_course.pictures.transpose_stepper import TransposeStepper
+
+__all__ = [
+    "BirthExplorer", "CacheStepper", "DotProductStepper", "Drawing", "HandMadeHead", "HeadExplorer", "HeadSwitches",
+    "KernelExplorer", "LayerExplorer", "LivePicture", "MaskExplorer", "NamedTable", "NextWordExplorer",
+    "PackedTextsExplorer", "PagedCacheStepper", "Picture", "RingExplorer", "SentenceExplorer", "TrainingScrubber",
+    "TransposeStepper", "curves_and_chance", "head_ranks", "heatmaps", "mixture_triangle", "pruning_curves",
+    "ranking_chart", "regression_curves", "save_html", "token_words", "training_curves",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,7 +10,7 @@ import traitlets
 from torch import Tensor
 
 from mha_course.pictures.live import LivePicture, Place, choice, pack, refuse
-from mha_course.pictures.picture import Canvas
+from mha_course.pictures.picture import Canvas, signed
 from mha_lib.attention import DotProductAttention
 
 TOKENS = "we keep what we have read so far".split()
@@ -77,7 +77,8 @@ class CacheStepper(LivePicture):
 
     def draw(self) -> tuple[Canvas, str, str]:
         weights, outputs, kept = self.result()
-        right = DotProductAttention()(*self.vectors[:, None], torch.arange(1, N + 1)[None])[0]  # the full causal pass
+        Q, K, V = self.vectors[:, None]
+        right = DotProductAttention()(Q, K, V, torch.arange(1, N + 1)[None])[0]  # the full causal pass
         off, side = (outputs - right[: len(outputs)]).abs().amax(dim=1).tolist(), N * CELL
         canvas, state = Canvas(LEFT + side + 60, TOP + side + 44), f"{self.pieces}; mistake: {self.mistake}"
         for i, name in enumerate(TOKENS):
@@ -86,7 +87,7 @@ class CacheStepper(LivePicture):
         for i, far in enumerate(off):
             row, y = weights[i : i + 1, : int(weights[i].isfinite().sum())], TOP + i * CELL
             canvas.heat_map(LEFT, y, CELL, row, masked=row == 0, numbers=True)
-            text, colour = (f"✗ {far:.2f}", "wrong") if far > ALIKE else ("✓", "soft")
+            text, colour = (f"✗ {signed(far)}", "wrong") if far > ALIKE else ("✓", "soft")
             canvas.text(LEFT + side + 6, y + CELL / 2, text, anchor="lm", colour=colour)
         cache = " ".join(f"k{i}" for i in kept) or "empty"
         canvas.text(LEFT, TOP + side + 26, f"cache: {cache}")
@@ -94,5 +95,5 @@ class CacheStepper(LivePicture):
         wrong = int(((weights > 0) != torch.ones_like(weights).tril().bool()).any(dim=1).sum())
         verdict = f"Queries that attend to the wrong keys: {wrong} of {len(off)}."
         if wrong:
-            verdict += f" Their outputs are off by up to {max(off):.2f}."
+            verdict += f" Their outputs are off by up to {signed(max(off))}."
         return canvas, f"{state}; {len(off)} of {N} tokens read; cache: {cache}. {verdict}", verdict

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_course.pictures.cache_stepper import ALIKE
 from mha_course.pictures.live import LivePicture, Place, choice, pack
-from mha_course.pictures.picture import Canvas
+from mha_course.pictures.picture import Canvas, signed
 from mha_lib.attention import DotProductAttention
 
 N, BORDER, SIZE = 12, 5, 16  # tokens of both texts, where the second begins, features
@@ -83,8 +83,9 @@ class PackedTextsExplorer(LivePicture):
         for i, name in enumerate(NAMES):
             canvas.text(LEFT - 6, TOP + (i + 0.5) * CELL, name, size=10, anchor="rm", colour="query")
             canvas.text(LEFT + (i + 0.5) * CELL, TOP + side + 4, name, size=10, anchor="ma", colour="key")
-            text, colour = (f"✗ {far[i]:.2f}", "wrong") if far[i] > ALIKE else ("✓", "soft")
+            text, colour = (f"✗ {signed(far[i].item())}", "wrong") if far[i] > ALIKE else ("✓", "soft")
             canvas.text(LEFT + side + 6, TOP + (i + 0.5) * CELL, text, anchor="lm", colour=colour)
-        by = [f"{text} differs by up to {part.max():.2f}" for text, part in (("A", far[:BORDER]), ("B", far[BORDER:]))]
+        most = {"A": signed(far[:BORDER].max().item()), "B": signed(far[BORDER:].max().item())}
+        by = [f"{text} differs by up to {distance}" for text, distance in most.items()]
         verdict = f"From each text alone, {' and '.join(by)}."
         return canvas, f"{state}. {verdict}", f"Hatched keys are masked. {verdict}"

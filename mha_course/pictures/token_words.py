@@ -5,7 +5,10 @@ from mha_lib.models.tasks import Batch, Lookups, Task
 
 
 def token_words(task: Task, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:
-    """Return ``task.token_labels`` of one example, for the task "lookups" in the chosen language."""
+    """Return ``task.token_labels`` of one example, a pair (queries, keys) for each layer, in the chosen language.
+
+    Only the task "lookups" has words; letters, signs and patches are named alike in every language.
+    """
     if not isinstance(task, Lookups):
         return task.token_labels(batch, example)
     fields = task.fields(batch, example)

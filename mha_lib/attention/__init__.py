@@ -11,3 +11,13 @@ from mha_lib.attention.pooling import (
     ScoredAttention,
     masked_softmax,
 )
+
+__all__ = [
+    "AdditiveAttention", "AttentionPooling", "DotProductAttention", "FusedAttention", "KernelPooling",
+    "MultiHeadAttention", "ScoredAttention", "causal", "masked_softmax", "merge_heads", "rule_matrix", "split_heads",
+    "transpose_output", "transpose_qkv", "valid_keys",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

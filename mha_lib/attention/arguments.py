@@ -4,13 +4,14 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from mha_lib.attention.execution import is_autocast_on
 
+Init = TypeVar("Init", bound=Callable[..., None])
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)  # torch computes in no other
 # What the axes stand for, by their number.
 SEQUENCES = {3: "(batch, number, size)"}
@@ -33,7 +34,7 @@ MADE_OURS = {
 }  # fmt: skip
 
 
-def torchs_names_explained(init: Callable[..., None]) -> Callable[..., None]:
+def torchs_names_explained(init: Init) -> Init:
     """Decorate an ``__init__`` so that its TypeError for a name of torch.nn's layer says what to write."""
 
     @functools.wraps(init)
@@ -42,7 +43,7 @@ def torchs_names_explained(init: Callable[..., None]) -> Callable[..., None]:
             raise TypeError(f"{type(self).__name__} takes no argument {name}; write {MADE_OURS[name]}")
         init(self, *given, **named)
 
-    return explained
+    return cast(Init, explained)
 
 
 def check_flags(**flags: bool) -> None:

@@ -1,5 +1,7 @@
 """Many heads, each with its own projection and attention, computed all at once. Letters as in ``pooling``."""
 
+from typing import TYPE_CHECKING, Any, Literal, overload
+
 import torch
 from torch import Tensor, nn
 
@@ -158,6 +160,28 @@ class MultiHeadAttention(nn.Module):
             heads = heads * head_mask[..., None, None].to(heads.dtype)  # (h, 1, 1) or (b, h, 1, 1)
         output = self.W_o(merge_heads(heads))  # (b, h, q, d) -> (b, q, h · d) -> (b, q, num_hiddens)
         return (output, weights) if need_weights else output
+
+    if TYPE_CHECKING:  # a call gives what ``forward`` gives, which nn.Module does not say
+
+        @overload
+        def __call__(
+            self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
+            head_mask: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False,
+            need_weights: Literal[False] = False,
+        ) -> Tensor: ...  # fmt: skip
+        @overload
+        def __call__(
+            self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
+            head_mask: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False,
+            need_weights: Literal[True],
+        ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+        @overload
+        def __call__(
+            self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None,
+            head_mask: Tensor | None = None, *, attn_mask: Tensor | Rule | None = None, causal: bool = False,
+            need_weights: bool,
+        ) -> Any: ...  # fmt: skip
+        def __call__(self, *inputs, **named): ...
 
     def _shared_out(self, X: Tensor, num_heads: int) -> Tensor:
         """Keys or values as the attention takes them: (b, g, k, d), or for each query head its own, (b, h, k, d)."""

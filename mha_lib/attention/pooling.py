@@ -7,6 +7,7 @@ In comments b is the batch, h the number of heads, q and k the numbers of querie
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -137,6 +138,13 @@ class AttentionPooling(KeptWeights):
         by a TypeError or ValueError.
         """
         return self.attend(queries, keys, values, valid_lens, attn_mask=attn_mask, causal=causal)[0]
+
+    if TYPE_CHECKING:  # a call gives what ``forward`` gives, which nn.Module does not say
+
+        def __call__(
+            self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None, *,
+            attn_mask: Tensor | Rule | None = None, causal: bool = False,
+        ) -> Tensor: ...  # fmt: skip
 
 
 class KernelPooling(AttentionPooling):

@@ -43,8 +43,24 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.removal import best_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.removal import least_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.saving import load_pruned, save_pruned
 from mha_lib.heads.statistics import entropy, mean_distance, top1_hit_rate, weight_on_self, weight_on_token
+
+__all__ = [
+    "Evaluation", "FoundHeads", "Removal", "ablation_values", "area_under_curve", "best_sets",
+    "completeness_residual", "confidence", "entropy", "evaluate", "evaluate_all", "gate_gradient", "greedy",
+    "head_grid", "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out",
+    "load_pruned", "losses_without_each", "mean_and_ci95", "mean_distance", "mean_ranks", "monte_carlo_shapley",
+    "negative_entropy", "num_prunable", "of", "output_norm", "patch_heads", "permute_within_layers", "plan_from",
+    "prune", "prune_attention", "pruning_curve", "random_pruning_curve", "ranks", "sampled_shapley", "save_pruned",
+    "select_heads", "set_members", "shapley", "spearman", "top1_hit_rate", "top_k_sets", "weight_on_self",
+    "weight_on_token", "worst_sets",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # names that have left this room are found until the next release
     __getattr__ = old_names.behind(__name__)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,30 +1,47 @@
-"""The heads of any model: found by a forward pass, read, and switched off. In comments letters as in ``watching``."""
+"""The heads of any model: found by a forward pass, read, switched off, measured and removed."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.ablation import ABLATIONS, evaluating
-from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
-from mha_lib.heads.coalitions import ranks
-from mha_lib.heads.found_layers import CHANGED, FoundLayer, described, mixing_name
-from mha_lib.heads.found_removal import Plan, Removal, Whole, removed
-from mha_lib.heads.watching import Watch
+from mha_lib.heads.ablation import evaluating
+from mha_lib.heads.batches import Batches, Loss, Run, runs
+from mha_lib.heads.coalitions import shapley_shares
+from mha_lib.heads.comparison import Comparison
+from mha_lib.heads.found_layers import CHANGED
+from mha_lib.heads.found_removal import Removal, Whole, removed
+from mha_lib.heads.gated_heads import Change, GatedHeads, M, Means, watched
+from mha_lib.heads.importance import Importance, joined
+from mha_lib.heads.plans import PlanTable, drawn, planned
+from mha_lib.heads.removal import Plan
+from mha_lib.heads.reuse import Reuse
 from mha_lib.models.progress_bar import progress_bar
 
-Loss = Callable[[nn.Module], Tensor]  # a number, or one for each example, (b,)
-Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
+MOST_EXACT = 10  # heads whose sets are all computed
+Gates = Mapping[str, Tensor]
+Units = tuple[dict[str, Tensor], dict[str, Tensor]]  # what each example says, (h, n), and its weight, (n,), by layer
 
 
-class FoundHeads:
+class FoundHeads(GatedHeads[M]):
     """Hold the attention layers that ``of`` found in a model, with methods that measure, ablate or remove their heads.
 
-    What its measures return is on the CPU, since layers may be on several devices; higher means more important.
+    Every measure is called ``measure(loss, batches, by=…, instead=…)`` and returns an ``Importance``: by layer
+    (num_heads,), float64, on the CPU since layers may be on several devices; higher means more important.
+
+    - ``loss``: a function of the model, or with ``batches`` of the model and a batch. It gives a mean, or one number
+      for each example, (b,), which intervals need.
+    - ``batches``: an iterable that can be gone through again, such as a DataLoader, of tensors, dictionaries or tuples,
+      which are moved to the model's device. Left out, ``loss`` is computed once.
+    - ``by``: what takes the place of a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
+      that the heads were found with), padding left out; "resample", its output for the next example of the batch.
+    - ``instead``: means from ``means``, in place of ``by``.
+
+    Raises:
+        ValueError: ``batches`` is empty, one batch, or used up after one pass; the loss is NaN, or has more axes.
 
     Attributes:
         layers: by name, in the order of computation.
@@ -32,362 +49,390 @@ class FoundHeads:
         unknown: attention that was seen and not understood, by the name of its module, with the reason.
     """
 
-    def __init__(self, model: nn.Module, inputs: tuple, named: dict[str, Any], watch: Watch):
-        self.model, self.inputs, self.named = model, inputs, named
-        self.names = {module: name for name, module in model.named_modules()}
-        self.layers: dict[str, FoundLayer] = {}
-        self.unknown: dict[str, str] = {}
-        self.torchs_layers: dict[str, nn.Module] = {}  # by the name of their mixing module, which torch never calls
-        found: dict[str, list[FoundLayer]] = {}
-        for one in watch.seen:
-            layer = described(one, self.names)
-            if isinstance(layer, str):
-                self.unknown[self.names[one.module]] = layer
-                continue
-            found.setdefault(layer.mixing, []).append(layer)
-            if one.is_torchs_layer:
-                self.torchs_layers[layer.mixing] = one.module
-        names = [layers[0].name for layers in found.values()]
-        for mixing, (layer, *again) in found.items():
-            name = layer.name if names.count(layer.name) == 1 else mixing
-            self.layers[name] = replace(layer, name=name, uses=1 + len(again))
+    def leave_one_out(
+        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        layers: Sequence[str] | None = None,
+    ) -> Importance:  # fmt: skip
+        """Return what each head's absence adds to the loss; arguments as ``FoundHeads`` says.
 
-    def __repr__(self) -> str:
-        titles = "layer", "kind", "heads", "key-value heads", "head size", "mixing module", "uses"
-        rows = [titles, *(tuple(map(str, vars(layer).values())) for layer in self.layers.values())]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines += [f"not understood: {name or 'the model itself'}: {why}" for name, why in self.unknown.items()]
-        if len(lines) == 1:
-            lines = [
-                "No attention was seen. Kernels that are no functions of torch (flash-attn, flex_attention) are "
-                'invisible: a model of transformers shows it after model.set_attn_implementation("sdpa").'
-            ]
-        return "\n".join(lines)
-
-    def maps(self, *inputs, **named) -> dict[str, Tensor]:
-        """Return the attention weights of each layer: (b, h, q, k), or (uses, b, h, q, k) where it is used again.
-
-        They are computed from what the fused calls of this pass receive. Rows sum to 1; a row without a key is 0, and
-        where a model has an attention sink that is no token, its weight is missing from the sum.
+        What comes before a head's layer is computed once a batch.
 
         Args:
-            inputs, named: what the model is called with; left out, the example that the heads were found with.
+            layers: only the heads of these; left out, of all.
+
+        Source: Michel, Levy, Neubig 2019, "Are Sixteen Heads Really Better than One?", section 3.2.
+        """
+        names = [self._layer(name).name for name in (self.layers if layers is None else layers)]
+        numbers = {name: self.layers[name].num_heads for name in names}
+
+        def costs(passes: "_Passes") -> Units:
+            each = {}
+            for name, number in numbers.items():
+                rows = [
+                    passes.at({name: row}, f" without head {h} of {name}")
+                    for h, row in enumerate(1 - torch.eye(number))
+                ]
+                each[name] = torch.stack(rows) - passes.whole
+            return each, dict.fromkeys(names, passes.weights)
+
+        return self._measured("leave-one-out", costs, loss, batches, by, instead, sum(numbers.values()) + 1)
+
+    def gate_gradient(
+        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        signed: bool = True,
+    ) -> Importance:  # fmt: skip
+        """Return minus the gradient of the loss with respect to each head's gate; arguments as ``FoundHeads`` says.
+
+        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward over each batch.
+
+        Args:
+            signed: False takes the absolute value of each example; of a loss that is a mean, each example's part in it.
 
         Raises:
-            ValueError: a layer is used again in one pass for another number of tokens, or these inputs skip it.
-        """
-        inputs, named = self._example(inputs, named)
-        names = {layer.mixing: name for name, layer in self.layers.items()}
-        found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
-        for one in _watched(self.model, inputs, named, with_weights=True).seen:
-            name = names.get(mixing_name(one, self.names))
-            if name is not None and one.weights is not None:
-                shape = (-1, self.layers[name].num_heads, *one.weights.shape[-2:])
-                found[name].append(one.weights.reshape(shape))
-        return {name: _one_or_all(name, weights) for name, weights in found.items()}
+            ValueError: the loss has no gradient, or with ``signed=False`` heads do not come by example.
 
-    def outputs(self, *inputs, **named) -> dict[str, Tensor]:
-        """Return each head's output before the heads are mixed: (b, h, q, d), or (uses, b, h, q, d).
+        Source: Michel, Levy, Neubig 2019, section 4.1 (unsigned); with its sign it is attribution patching towards
+        zero, Nanda 2023, "Attribution Patching: Activation Patching At Industrial Scale".
+        """
+        return self._gradients("gate gradient", [1.0], loss, batches, by, instead, signed)
+
+    def integrated_gradients(
+        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        signed: bool = True, steps: int = 20,
+    ) -> Importance:  # fmt: skip
+        """Return minus the loss's gradient with respect to each gate, averaged while all gates rise from 0 to 1.
+
+        They add up to L(no head) − L(all heads), up to the error of the sum over ``steps`` midpoints; other arguments
+        as in ``gate_gradient``.
+
+        Source: Sundararajan, Taly, Yan 2017, "Axiomatic Attribution for Deep Networks"; for heads Hao et al. 2021,
+        "Self-Attention Attribution" (there, along the attention weights).
+        """
+        points = [(step + 0.5) / steps for step in range(steps)]
+        return self._gradients("integrated gradients", points, loss, batches, by, instead, signed)
+
+    def _gradients(
+        self, label: str, points: Sequence[float], loss: Loss, batches: Batches | None, by: str,
+        instead: Means | None, signed: bool,
+    ) -> Importance:  # fmt: skip
+        def slopes(passes: "_Passes") -> Units:
+            found = [passes.slopes(point, signed) for point in points]
+            each = {name: torch.stack([rows[name] for rows, _ in found]).mean(dim=0) for name in self.layers}
+            return {name: rows if signed else rows.abs() for name, rows in each.items()}, dict.fromkeys(
+                each, found[0][1]
+            )
+
+        return self._measured(label, slopes, loss, batches, by, instead, len(points), with_whole=False)
+
+    def shapley(
+        self, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None,
+        num_orders: int | None = None, seed: int = 0,
+    ) -> Importance:  # fmt: skip
+        """Return each head's Shapley value for minus the loss; other arguments as ``FoundHeads`` says.
 
         Args:
-            inputs, named: as in ``maps``.
+            num_orders: in how many random orders heads join; left out, all sets are computed, exactly.
 
         Raises:
-            ValueError: as in ``maps``, or the mixing module of a layer does not receive three axes, (b, q, h · d).
-            RuntimeError: these inputs skip a layer.
+            ValueError: there are more than ten heads, and no ``num_orders``.
+
+        Source: Shapley 1953, "A Value for n-Person Games"; for heads Held & Yang 2023, "Shapley Head Pruning".
         """
-        inputs, named = self._example(inputs, named)
-        found: dict[str, list[Tensor]] = {name: [] for name in self.layers}
+        numbers = [layer.num_heads for layer in self.layers.values()]
+        if num_orders is None and sum(numbers) > MOST_EXACT:
+            raise ValueError(f"num_orders must be given: all sets of {sum(numbers)} heads are 2**{sum(numbers)} passes")
+        sets, shares = shapley_shares(sum(numbers), num_orders, seed)
 
-        def keep(name: str) -> Change:
-            def kept(heads: Tensor, _: int) -> Tensor:
-                self._need_batch(name, heads, "outputs are")
-                found[name].append(heads.detach().transpose(1, 2))  # (b, q, h, d) -> (b, h, q, d)
-                return heads
+        def values(passes: "_Passes") -> Units:
+            gates = [dict(zip(self.layers, members.float().split(numbers), strict=True)) for members in sets]
+            each = shares @ -torch.stack(list(map(passes.at, gates)))
+            rows = dict(zip(self.layers, each.split(numbers), strict=True))
+            return rows, dict.fromkeys(rows, passes.weights)
 
-            return kept
+        return self._measured("Shapley values", values, loss, batches, by, instead, len(sets) + 1)
 
-        with torch.no_grad(), evaluating(self.model), self._changed({name: keep(name) for name in self.layers}):
-            self.model(*inputs, **named)
-        return {name: _one_or_all(name, outputs) for name, outputs in found.items()}
+    def entropy(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
+        """Return minus each head's attention entropy, in nats, averaged over queries that are no padding.
 
-    def gates(
-        self, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor] | None = None
-    ) -> AbstractContextManager[nn.Module]:
-        """Inside, multiply the heads of these layers by gates, (h,) or (b, h), on their way to the mixing module.
+        The loss only calls the model here; left out, the model is called with the batch itself.
 
-        The gates are differentiable. The result is that of a mixing matrix whose columns are multiplied by them.
+        Source: Ghader & Monz 2017, "What does Attention in Neural Machine Translation Pay Attention to?"; Clark et al.
+        2019, "What Does BERT Look At?", section 3.3.
+        """
+        return self._over_queries(loss, batches, lambda maps, _: torch.special.entr(maps).sum(dim=-1).neg())
+
+    def confidence(
+        self, loss: Loss | None = None, batches: Batches | None = None, ignore: Sequence[int] = ()
+    ) -> Importance:
+        """Return each head's largest attention weight, averaged over queries that are no padding.
 
         Args:
-            substitutes: from ``substitutes``, what 1 − gate is multiplied with; left out, zeros.
+            loss, batches: as in ``entropy``.
+            ignore: positions of keys that do not count, such as 0 where that is an attention sink.
 
-        Raises:
-            ValueError: a layer is not there, or its gates have another shape; in the block, gates or substitutes do not
-                fit the batch, or are of each example where the mixing module does not receive (b, q, h · d).
-            RuntimeError: the block ends, and a layer with gates was never computed in it.
+        Source: Voita et al. 2019, "Analyzing Multi-Head Self-Attention", section 4.
         """
-        others = substitutes or {}
-        return self._changed({name: self._gated(name, gate, others.get(name)) for name, gate in gates.items()})
 
-    def ablated(self, plan: Mapping[str, Sequence[int]], by: str = "zero") -> AbstractContextManager[nn.Module]:
-        """Inside, the model runs without these heads.
+        def largest(maps: Tensor, _: str) -> Tensor:
+            if wrong := [position for position in ignore if not 0 <= position < maps.shape[-1]]:
+                raise ValueError(f"ignore must hold positions from 0 to {maps.shape[-1] - 1}, got {wrong}")
+            return maps.index_fill(-1, torch.tensor(ignore, dtype=torch.long, device=maps.device), 0).amax(dim=-1)
+
+        return self._over_queries(loss, batches, largest)
+
+    def output_norm(self, loss: Loss | None = None, batches: Batches | None = None) -> Importance:
+        """Return the norm of what each head adds to its layer's output, averaged over queries that are no padding.
 
         Args:
-            plan: for each layer by name, the numbers of the heads that are off.
-            by: what takes the place of their output: "zero"; "mean", over the examples and positions of the example
-                that the heads were found with, without padding: positions that no query attends to; "resample", the
-                output for the next of those examples (then the model must be called with inputs of the same shape).
+            loss, batches: as in ``entropy``.
 
-        Raises:
-            ValueError: a layer or a head is not there, or ``by`` is another word, or needs what ``substitutes`` says.
-            RuntimeError: as in ``gates``.
+        Source: Kobayashi et al. 2020, "Attention is Not Only a Weight" (there, for each key).
         """
-        gates = {}
-        for name, heads in plan.items():
-            layer = self._layer(name)
-            if wrong := [head for head in heads if head not in range(layer.num_heads)]:
-                raise ValueError(f"{name} has heads 0 to {layer.num_heads - 1}, got {wrong}")
-            gate = torch.ones(layer.num_heads)
-            gate[list(heads)] = 0
-            gates[name] = gate
-        return self.gates(gates, self.substitutes(by))
 
-    def leave_one_out(self, loss: Loss, by: str = "zero", label: str | None = None) -> dict[str, Tensor]:
-        """Return what each head's absence adds to a loss, by layer, (num_heads,), float64.
+        def norms(heads: Tensor, name: str) -> Tensor:
+            mixing = self.model.get_submodule(self.layers[name].mixing)
+            nothing = mixing(torch.zeros_like(heads).flatten(start_dim=2))
+            alone = torch.eye(heads.shape[2]).to(heads)[:, :, None] * heads[:, :, None]  # (b, q, h, h, d)
+            rows = [mixing(part.flatten(start_dim=2)) - nothing for part in alone.unbind(dim=2)]
+            return torch.stack([row.norm(dim=-1) for row in rows], dim=1)
+
+        return self._over_queries(loss, batches, norms, of_heads=True)
+
+    def _over_queries(
+        self, loss: Loss | None, batches: Batches | None, value: Callable[[Tensor, str], Tensor], of_heads: bool = False
+    ) -> Importance:
+        """Average (b, h, q), a value of maps (b, h, q, k) or of heads (b, q, h, d), over queries of each example."""
+        parts = []
+        for run in runs(self.model, loss, batches, (self.inputs, self.named)):
+            maps = self.maps_of(run.call)
+            attended, each, weights = self.attended(maps), {}, {}
+            for name, calls in (self.heads_of(run.call) if of_heads else maps).items():
+                if not calls:
+                    raise ValueError(f"{name} is not computed on batch {run.number}")
+                with torch.no_grad(), evaluating(self.model):
+                    values = torch.cat([value(X, name) for X in calls], dim=-1)
+                sizes = [torch.Size((len(X), X.shape[1 if of_heads else 2])) for X in calls]
+                masks = [attended.get(size, torch.ones(size)).to(values) for size in sizes]
+                mask = torch.cat(masks, dim=-1)  # (b, all queries)
+                weights[name] = mask.sum(dim=-1).double().cpu()
+                each[name] = (values * mask[:, None]).sum(dim=-1).double().cpu().T / weights[name].clamp(min=1)
+            parts.append((each, weights))
+        return joined(parts)
+
+    def plan(
+        self, importance: Mapping[str, Tensor], remove: int | None = None, fraction: float | None = None,
+        per_layer: int | None = None, spare: int = 1, seed: int = 0,
+    ) -> PlanTable:  # fmt: skip
+        """Return a plan of the least important heads: those that go, by layer. It prints as a table.
+
+        Where heads share keys and values, whole groups go, by the mean importance of their heads.
 
         Args:
-            loss: a function of the model that gives a number, or one for each example, whose mean is taken.
-            by: as in ``ablated``.
-            label: what to write beside a progress bar; left out, there is none.
-
-        Source: as ``heads.leave_one_out``.
-        """
-        substitutes = self.substitutes(by)
-        costs = {name: torch.zeros(layer.num_heads, dtype=torch.float64) for name, layer in self.layers.items()}
-        each = [(name, head) for name, layer in self.layers.items() for head in range(layer.num_heads)]
-        with torch.no_grad(), evaluating(self.model):
-            whole = self._loss_at(loss, {}, {})
-            for name, head in each if label is None else progress_bar(each, len(each), label):
-                gates = 1 - torch.eye(self.layers[name].num_heads)[head]
-                costs[name][head] = self._loss_at(loss, {name: gates}, substitutes) - whole
-        return costs
-
-    def gate_gradient(self, loss: Loss, by: str = "zero", signed: bool = True) -> dict[str, Tensor]:
-        """Return minus the gradient of a loss by each head's gate, by layer, (num_heads,), float64.
-
-        It is the first-order guess at what ``leave_one_out`` measures, from one pass backward (with ``signed=False``
-        the loss is computed once more, for its shape).
-
-        Args:
-            loss: as in ``leave_one_out``; differentiable.
-            by: what the gate goes over to: with "mean" it is the gradient towards the head's mean.
-            signed: False takes the absolute value of each example; then the loss gives one number for each.
-
-        Raises:
-            ValueError: the loss has no gradient, or no examples where it needs them.
-
-        Source: as ``heads.gate_gradient``.
-        """
-        substitutes = self.substitutes(by)
-        shape: tuple[int, ...] = ()
-        if not signed:
-            with torch.no_grad(), evaluating(self.model):
-                shape = tuple(torch.as_tensor(loss(self.model)).shape)
-            if len(shape) != 1:
-                raise ValueError(
-                    f"with signed=False, loss must give a number for each example, (batch,), got shape {shape}"
-                )
-        gates = {
-            name: torch.ones(*shape, layer.num_heads, dtype=torch.float64).requires_grad_()
-            for name, layer in self.layers.items()
-        }
-        with torch.enable_grad(), evaluating(self.model), self.gates(gates, substitutes):
-            value = loss(self.model)
-            if not isinstance(value, Tensor) or not value.requires_grad:
-                raise ValueError(
-                    "loss must give a tensor with a gradient: without torch.no_grad(), .item() or .detach()"
-                )
-            total, leaves = value.mean() if signed else value.sum(), list(gates.values())
-            gradients = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
-        gradients = tuple(-gradient.double() for gradient in gradients)
-        return dict(zip(gates, gradients if signed else [each.abs().mean(dim=0) for each in gradients], strict=True))
-
-    def losses_without(
-        self, loss: Loss, importance: Mapping[str, Tensor], numbers: Sequence[int], by: str = "zero",
-        label: str | None = None, seed: int = 0,
-    ) -> Tensor:  # fmt: skip
-        """Return the loss with so many of the least important heads off, for each of ``numbers``: float64.
-
-        Args:
-            importance: by layer, as measures return it; ``permute_within_layers`` of it is a fair random baseline.
-            numbers: how many heads are off, each from 0 to all.
-            loss, by, label: as in ``leave_one_out``.
+            importance: by layer (num_heads,), as measures return it; layers that it lacks stay whole.
+            remove: how many heads go.
+            fraction: what share of the heads goes, rounded down; in place of ``remove``.
+            per_layer: how many heads of each layer go; in place of ``remove``.
+            spare: how many heads of each layer stay at least.
             seed: draws which of equals goes first.
 
         Raises:
-            ValueError: ``importance`` is not that of these layers, or there are not so many heads.
+            ValueError: there is nothing to remove, or not so many heads can go; the message says why.
         """
-        shapes = {name: tuple(row.shape) for name, row in importance.items()}
-        wrong = [name for name, layer in self.layers.items() if shapes.get(name) != (layer.num_heads,)]
-        if wrong or len(importance) != len(self.layers):
-            raise ValueError(f"importance must have (num_heads,) for each layer, {', '.join(self.layers)}")
-        rows = [importance[name] for name in self.layers]
-        rank = ranks(torch.cat(rows), seed).split([len(row) for row in rows])
-        num_heads = sum(map(len, rows))
-        if impossible := [number for number in numbers if number not in range(num_heads + 1)]:
-            raise ValueError(f"numbers must be from 0 to {num_heads}, all heads, got {impossible}")
-        substitutes = self.substitutes(by)
-        steps: Iterable[int] = numbers if label is None else progress_bar(numbers, len(numbers), label)
-        losses = []
-        with torch.no_grad(), evaluating(self.model):
-            for number in steps:
-                gates = {name: (row <= num_heads - number).float() for name, row in zip(self.layers, rank, strict=True)}
-                losses.append(self._loss_at(loss, gates, substitutes))
-        return torch.tensor(losses, dtype=torch.float64)
+        return planned(self.layers, importance, remove, fraction, per_layer, spare, seed)
 
-    def remove(self, plan: Mapping[str, Sequence[int]], *second_inputs, **second_named) -> tuple[nn.Module, Removal]:
+    def fair_draws(self, plan: Plan, number: int = 20, seed: int = 0) -> list[PlanTable]:
+        """Return random plans with as many heads of each layer, none of them this plan: its null.
+
+        Where the plan takes whole key-value groups, so do they.
+
+        Raises:
+            ValueError: there are no others.
+        """
+        self.gates_of(plan)  # which names what is not there
+        return drawn(self.layers, plan, number, seed)
+
+    def rise(
+        self, plan: Plan, loss: Loss, batches: Batches | None = None, by: str = "zero", instead: Means | None = None
+    ) -> Tensor:
+        """Return how much the loss rises without the heads of a plan, for each example, (n,), or each batch's mean.
+
+        Plans are compared in pairs by example where ``batches`` come in the same order; ``compare`` does so in any.
+        """
+        return self._losses([plan], loss, batches, by, instead)[0].diff(dim=0)[0]
+
+    def compare(
+        self, importance: Mapping[str, Tensor], loss: Loss, batches: Batches | None = None,
+        removals: Sequence[int] = (1,), draws: int = 20, by: str = "zero", instead: Means | None = None,
+        spare: int = 1, seed: int = 0,
+    ) -> Comparison:  # fmt: skip
+        """Return the loss without the least important heads, beside random heads of the same layers.
+
+        Args:
+            importance, spare, seed: as in ``plan``.
+            loss, batches, by, instead: as ``FoundHeads`` says; use examples that ``importance`` was not measured on.
+            removals: how many heads go.
+            draws: how many random plans there are for each removal, from ``fair_draws``.
+        """
+        plans = [self.plan(importance, remove=number, spare=spare, seed=seed) for number in removals]
+        others = [self.fair_draws(plan, draws, seed) for plan in plans]
+        every = [one for plan, drawn in zip(plans, others, strict=True) for one in (plan, *drawn)]
+        losses, weights = self._losses(every, loss, batches, by, instead)
+        of_each = losses[1:].unflatten(0, (len(plans), draws + 1))
+        return Comparison(plans, losses[0], of_each[:, 0], of_each[:, 1:], weights)
+
+    def _losses(
+        self, plans: Sequence[Plan], loss: Loss, batches: Batches | None, by: str, instead: Means | None
+    ) -> tuple[Tensor, Tensor]:
+        """The losses (1 + number of plans, n) with all heads and without those of each plan; weights (n,)."""
+
+        def losses(passes: "_Passes") -> Units:
+            rows = [passes.whole, *(passes.at(self.gates_of(plan)) for plan in plans)]
+            return {"": torch.stack(rows)}, {"": passes.weights}
+
+        found = self._measured("losses", losses, loss, batches, by, instead, len(plans) + 1)
+        return found.each[""], found.weights[""]
+
+    def _measured(
+        self, label: str, measure: Callable[["_Passes"], Units], loss: Loss, batches: Batches | None, by: str,
+        instead: Means | None, steps: int, with_whole: bool = True,
+    ) -> Importance:  # fmt: skip
+        """Measure each batch, with a progress bar after two seconds."""
+        substitutes = self._substitutes(loss, batches, by, instead)
+        number = len(batches) if hasattr(batches, "__len__") else 1  # type: ignore[arg-type]
+        bar = progress_bar(range(number * steps), number * steps, label, after=2)
+        parts = []
+        with evaluating(self.model):
+            for run in runs(self.model, loss, batches, (self.inputs, self.named)):
+                rolled = self.substitutes("resample", run.call) if substitutes is None else substitutes
+                parts.append(measure(_Passes(self, run, rolled, with_whole, bar)))
+        bar.close()
+        return joined(parts)
+
+    def _substitutes(
+        self, loss: Loss, batches: Batches | None, by: str, instead: Means | None
+    ) -> dict[str, Tensor] | None:
+        """What takes the place of heads in all batches; None where each batch has its own."""
+        if instead is not None:
+            return self._as_substitutes(instead, self.layers)
+        if by == "mean" and batches is not None:
+            return self._as_substitutes(self.means(loss, batches), self.layers)
+        return None if by == "resample" and batches is not None else self.substitutes(by)
+
+    def remove(
+        self, plan: Mapping[str, Sequence[int]], *second_inputs, instead: Means | None = None, **second_named
+    ) -> tuple[M, Removal]:
         """Return a copy of the model without these heads, and what it saves; the model stays as it is.
 
         Which rows belong to a head is asked of the gradient, and a copy that computes something else than the gated
-        model, on two inputs, is refused; where only rounding may differ, double precision decides. So is a plan that
-        takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible get new sizes;
-        ``Removal.sizes`` names them. The plan applied to a fresh load of the model gives the same shapes, so that a
-        saved ``state_dict`` of the copy can be loaded.
+        model, on two inputs of two examples each, is refused; where only rounding may differ, double precision decides.
+        So is a plan that takes all heads of a layer: ``ablated`` does that. Of the copy's integers as few as possible
+        get new sizes; ``Removal.sizes`` names them. Torch's own layers become layers of this library that are called
+        like torch's. ``save_pruned`` saves the copy, and ``load_pruned`` loads it.
 
         Args:
             plan: as in ``ablated``, the heads that go.
             second_inputs, second_named: another input that it is checked on; left out, the example without its last
                 token (and with lengths that fit), or noise in its shape where it has no token ids. Where the model does
                 not take that, and for token ids of one or two tokens, it is the example again.
+            instead: from ``means``, what the heads that go leave behind, in the bias of their mixing module.
 
         Raises:
             ValueError: the layer cannot be cut, with the reason; so is one that shares a matrix with another layer.
         """
-        self.ablated(plan)  # which names a layer or a head that is not there
+        self.ablated(plan, instead=instead)  # which names a layer or a head that is not there, or means that do not fit
         second = (second_inputs, second_named) if second_inputs or second_named else None
-        return removed(Whole(self.model, (self.inputs, self.named), self._ablated_in), self.layers, plan, second)
+        left = {} if instead is None else {name: instead[name] for name in plan}
+        if several := [name for name, means in left.items() if means.dim() == 3]:
+            raise ValueError(f"{several[0]} is computed several times, and no bias is the means of each")
+        whole = Whole(self.model, (self.inputs, self.named), self._ablated_in(left or None), left)
+        smaller, removal = removed(whole, self.layers, plan, second)
+        return cast(M, smaller), removal
 
-    def _ablated_in(self, model: nn.Module, plan: Plan) -> AbstractContextManager[nn.Module]:
+    def _ablated_in(self, instead: Means | None) -> Callable[[nn.Module, Plan], AbstractContextManager]:
         """``ablated`` for a copy of the model."""
-        found = copy.copy(self)
-        found.model = model
-        return found.ablated(plan)
 
-    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
-        """Return what takes the place of heads, from the example: (uses, b or 1, q or 1, h, d); none for zeros.
+        def ablated(model: nn.Module, plan: Plan) -> AbstractContextManager:
+            found: FoundHeads[Any] = copy.copy(self)
+            found.model = model
+            return found.ablated(plan, instead=instead)
 
-        Raises:
-            ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
+        return ablated
+
+
+class _Passes:
+    """Passes over one batch with gates on heads.
+
+    Attributes:
+        whole: the loss with all heads, (n,), for each of n examples, or of a mean (1,).
+        weights: (n,), how much each counts.
+    """
+
+    def __init__(
+        self, found: FoundHeads, run: Run, substitutes: Mapping[str, Tensor], with_whole: bool, bar: Generator[int]
+    ):
+        self.found, self.run, self.substitutes, self.bar = found, run, substitutes, bar
+        self.reuse = Reuse(found.model, {name: found.changed_at(name) for name in found.layers})
+        if with_whole:
+            with self.reuse.recording():
+                self.whole = self.at({})
+            if not torch.equal(self.at({}, first=[*found.layers][-1]), self.whole):  # a model that keeps what it saw
+                self.reuse.forget()
+
+    def at(self, gates: Gates, where: str = "", first: str | None = None) -> Tensor:
+        """Return the loss with these gates, as ``whole``; what comes before the first of them is not computed again."""
+        next(self.bar, None)
+        gates = {name: gate for name, gate in gates.items() if (gate != 1).any()}  # the others may not be computed
+        first = first or next((name for name in self.found.layers if name in gates), None)
+        reused = nullcontext() if first is None else self.reuse.before(first)
+        with torch.no_grad(), reused, self.found.gates(gates, self.substitutes):
+            value = self.run.value(where)
+        number = 1 if value.dim() else self.run.num_examples or 1
+        self.weights = torch.full((value.numel(),), number, dtype=torch.float64)
+        return value.reshape(-1).double().cpu()
+
+    def slopes(self, point: float, signed: bool) -> tuple[dict[str, Tensor], Tensor]:
+        """Return minus the loss's gradient with respect to each head's gate where all are at ``point``, and weights.
+
+        By layer (h, n): for each of n examples where heads come by example, else their mean, (h, 1).
         """
-        if by not in ABLATIONS:
-            raise ValueError(f"by must be one of {', '.join(ABLATIONS)}, got {by!r}")
-        found, attended = {}, self._attended() if by == "mean" else {}
-        for name, outputs in ({} if by == "zero" else self.outputs()).items():
-            heads = (outputs if outputs.dim() == 5 else outputs[None]).transpose(2, 3)  # (uses, b, q, h, d)
-            if by == "resample" and heads.shape[1] < 2:
+        next(self.bar, None)
+        found, gates = self.found, dict[str, Tensor]()
+
+        def gated(name: str) -> Change:
+            def change(heads: Tensor, call: int) -> Tensor:
+                if name not in gates:  # in each example a gate of its own
+                    size = (len(heads), heads.shape[-2]) if heads.dim() == 4 else heads.shape[-2:-1]
+                    gates[name] = torch.full(size, point, dtype=torch.float64).requires_grad_()
+                return found.gated(name, gates[name], self.substitutes.get(name))(heads, call)
+
+            return change
+
+        with torch.enable_grad(), found.changed({name: gated(name) for name in found.layers}):
+            value = self.run.value()
+            if not value.requires_grad:
                 raise ValueError(
-                    f"by='resample' takes the next example, and {name} was found with one: give two or more"
+                    "loss must give a tensor with a gradient: without torch.no_grad(), .item() or .detach()"
                 )
-            if by == "resample":
-                found[name] = heads.roll(-1, dims=1)
-                continue
-            counts = attended.get(heads.shape[1:3], torch.ones(heads.shape[1:3], dtype=torch.bool))
-            found[name] = heads[:, counts.to(heads.device)].mean(dim=1)[
-                :, None, None
-            ]  # (uses, positions, h, d) -> (uses, 1, 1, h, d)
-        return found
-
-    def _loss_at(self, loss: Loss, gates: Mapping[str, Tensor], substitutes: Mapping[str, Tensor]) -> float:
-        with self.gates(gates, substitutes):
-            return float(torch.as_tensor(loss(self.model)).double().mean())
-
-    def _attended(self) -> dict[torch.Size, Tensor]:
-        """Return by (b, n) which positions some query attends to, in any layer of self-attention over n of them."""
-        found: dict[torch.Size, Tensor] = {}
-        for name, weights in self.maps().items():
-            if self.layers[name].kind == "self":
-                some = (weights > 0).reshape(-1, *weights.shape[-4:]).any(dim=0).any(dim=1).any(dim=1).cpu()  # (b, k)
-                found[some.shape] = some | found.get(some.shape, torch.zeros_like(some))
-        return found
-
-    def _gated(self, name: str, gate: Tensor, other: Tensor | None) -> Change:
-        """What multiplies heads by gates, and puts the rest of ``other`` (uses, b or 1, q or 1, h, d) beside it."""
-        layer = self._layer(name)
-        if not isinstance(gate, Tensor) or gate.dim() not in (1, 2) or gate.shape[-1] != layer.num_heads:
-            got = tuple(gate.shape) if isinstance(gate, Tensor) else f"{gate!r}, which is no tensor"
-            raise ValueError(
-                f"gates of {name} must have shape ({layer.num_heads},) or (batch, {layer.num_heads}), got {got}"
-            )
-
-        def change(heads: Tensor, call: int) -> Tensor:
-            if gate.dim() == 2:
-                self._need_batch(name, heads, "gates of each example are")
-                if len(gate) != len(heads):
-                    raise ValueError(f"gates of {name} are of {len(gate)} examples, the batch has {len(heads)}")
-            g = gate.to(heads)[..., None] if gate.dim() == 1 else gate.to(heads)[:, None, :, None]  # (b, 1, h, 1)
-            if other is None:
-                return heads * g
-            self._need_batch(name, heads, "substitutes are")
-            instead = other[call % len(other)].to(heads)
-            if any(size not in (1, whole) for size, whole in zip(instead.shape, heads.shape, strict=True)):
-                raise ValueError(
-                    f"substitutes of {name} have shape {tuple(instead.shape)}, its heads {tuple(heads.shape)}: call "
-                    "the model with inputs of the shape that the heads were found with"
-                )
-            return instead + g * (heads - instead)
-
-        return change
-
-    def _need_batch(self, name: str, heads: Tensor, what: str) -> None:
-        """Refuse heads that are not (b, q, h, d)."""
-        if heads.dim() != 4:
-            layer, received = self.layers[name], tuple(heads.flatten(start_dim=-2).shape)
-            raise ValueError(
-                f"{name}: {what} of a mixing module that receives (batch, queries, features), and {layer.mixing} "
-                f"receives {received}; gates of shape ({layer.num_heads},) towards zero are possible"
-            )
-
-    def _layer(self, name: str) -> FoundLayer:
-        if name not in self.layers:
-            raise ValueError(f"there is no layer {name!r}; there are {', '.join(self.layers) or 'none'}")
-        return self.layers[name]
-
-    @contextmanager
-    def _changed(self, changes: Mapping[str, Change]) -> Iterator[nn.Module]:
-        """Inside, the layers' heads, (b, q, h, d) in most models, are changed before they are mixed."""
-        calls = dict.fromkeys(changes, 0)
-
-        def counted(name: str, change: Change) -> Callable[[Tensor], Tensor]:
-            layer = self.layers[name]
-
-            def changed(X: Tensor) -> Tensor:  # (b, q, h · d) -> (b, q, h · d)
-                heads = change(X.unflatten(-1, (layer.num_heads, layer.head_size)), calls[name])
-                calls[name] += 1
-                return heads.flatten(start_dim=-2)
-
-            return changed
-
-        with ExitStack() as hooks:
-            hooks.enter_context(plainly())
-            for name, change in changes.items():
-                mixing = self.layers[name].mixing
-                if mixing in self.torchs_layers:
-                    hooks.enter_context(heads_of_torchs_layer(self.torchs_layers[mixing], counted(name, change)))
-                else:
-                    hooks.enter_context(before(self.model.get_submodule(mixing), counted(name, change)))
-            yield self.model
-        if unused := [name for name, number in calls.items() if not number]:
-            raise RuntimeError(
-                f"{', '.join(unused)} was never computed here, so that nothing was changed: call the very model whose "
-                "heads were found, in this block"
-            )
-
-    def _example(self, inputs: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        return (inputs, named) if inputs or named else (self.inputs, self.named)
+            leaves = list(gates.values())
+            gradients = torch.autograd.grad(value.sum(), leaves, allow_unused=True, materialize_grads=True)
+        sizes = {len(gate) if gate.dim() == 2 else 0 for gate in leaves}
+        number = len(value) if value.dim() else self.run.num_examples or max(sizes)
+        is_mean, is_by_example = not value.dim(), sizes == {number}
+        each = {
+            name: -gradient.double().cpu().reshape(-1, gradient.shape[-1]).T
+            for name, gradient in zip(gates, gradients, strict=True)
+        }
+        if is_by_example:
+            return {name: rows * number if is_mean else rows for name, rows in each.items()}, torch.ones(
+                number
+            ).double()
+        if not signed:
+            raise ValueError("with signed=False, heads must come by example: their gates are those of each example")
+        each = {name: rows.sum(dim=1, keepdim=True) / (1 if is_mean else number) for name, rows in each.items()}
+        return each, torch.tensor([float(number or 1)], dtype=torch.float64)
 
 
-def of(model: nn.Module, *inputs, **named) -> FoundHeads:
+def of(model: M, *inputs, **named) -> FoundHeads[M]:
     """Find the attention layers of a torch model, and their heads, by running it on an example; return ``FoundHeads``.
 
     Where heads do not reach their mixing module as they are, as behind a gate, a second pass follows, with gradients.
@@ -402,27 +447,8 @@ def of(model: nn.Module, *inputs, **named) -> FoundHeads:
 
     What is seen and not understood is in ``unknown``, with the reason.
     """
-    found = FoundHeads(model, inputs, named, _watched(model, inputs, named))
+    run = lambda: model(*inputs, **named)  # noqa: E731
+    found = FoundHeads(model, inputs, named, watched(model, run))
     if any(CHANGED in reason for reason in found.unknown.values()):  # gradients say what lies between
-        found = FoundHeads(model, inputs, named, _watched(model, inputs, named, with_gradients=True))
+        found = FoundHeads(model, inputs, named, watched(model, run, with_gradients=True))
     return found
-
-
-def _watched(
-    model: nn.Module, inputs: tuple, named: Mapping[str, Any], with_weights: bool = False, with_gradients: bool = False
-) -> Watch:
-    gradients = torch.set_grad_enabled(with_gradients)
-    with gradients, plainly(), evaluating(model), Watch(model, with_weights, with_gradients) as watch:
-        model(*inputs, **named)
-    return watch
-
-
-def _one_or_all(name: str, found: list[Tensor]) -> Tensor:
-    if not found:
-        raise ValueError(f"{name} is not computed with these inputs: give inputs that use every layer found")
-    if len({X.shape for X in found}) > 1:
-        shapes = " and ".join(str(tuple(X.shape)) for X in found)
-        raise ValueError(
-            f"{name} is computed {len(found)} times in one pass, in shapes that are no one tensor: {shapes}"
-        )
-    return found[0] if len(found) == 1 else torch.stack(found)

@@ -29,16 +29,31 @@ def shapley(values: Tensor) -> Tensor:
 
     Source: Shapley 1953, "A Value for n-Person Games".
     """
-    num_heads = _num_heads(values)
-    sizes = _sizes(values)
-    orders = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
-    weights = torch.tensor(orders, dtype=torch.float64, device=values.device)
-    shares = []
-    for head in range(num_heads):
-        without = _sets_without(head, values)
-        gains = values[without + 2**head] - values[without]
-        shares.append((weights[sizes[without]] * gains).sum())
-    return torch.stack(shares)
+    _, shares = shapley_shares(_num_heads(values))
+    return shares.to(values.device) @ values.double()
+
+
+def shapley_shares(num_heads: int, num_orders: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return sets of heads, bool (num_sets, num_heads), and what each set's score adds to each head's Shapley value.
+
+    The shares (num_heads, num_sets), times the scores of the sets, are the values: exact ones from all 2**num_heads
+    sets in the order of their numbers, or estimates from ``num_orders`` random orders in which heads join.
+    """
+    if num_orders is None:
+        sets = set_members(torch.arange(2**num_heads), num_heads)
+        sizes = sets.sum(dim=1)
+        weights = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
+        of_size = torch.tensor([0.0, *weights, 0.0], dtype=torch.float64)
+        return sets, torch.where(sets.T, of_size[sizes], -of_size[sizes + 1])
+    generator = torch.Generator().manual_seed(seed)
+    place = torch.rand(num_orders, num_heads, generator=generator).argsort(dim=1).argsort(dim=1)
+    joined = place[:, None] < torch.arange(num_heads + 1)[:, None]  # (num_orders, size, num_heads)
+    sets, which = joined.flatten(0, 1).unique(dim=0, return_inverse=True)
+    which = which.view(num_orders, num_heads + 1)
+    shares = torch.zeros(num_heads, len(sets), dtype=torch.float64)
+    for step, sign in ((1, 1.0), (0, -1.0)):  # with the head, and without
+        shares.scatter_add_(1, which.gather(1, place + step).T, torch.full_like(place.T, sign, dtype=torch.float64))
+    return sets, shares / num_orders
 
 
 def set_members(sets: Tensor, num_heads: int) -> Tensor:
@@ -228,13 +243,9 @@ def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_order
 
     Source: Castro, Gómez, Tejada 2009, "Polynomial calculation of the Shapley value based on sampling".
     """
-    generator = torch.Generator().manual_seed(seed)
-    orders = torch.rand(num_orders, num_heads, generator=generator).argsort(dim=1)
-    place = orders.argsort(dim=1)
-    joined = place[:, None] < torch.arange(num_heads + 1)[:, None]  # (num_orders, size, num_heads)
-    sets, which = joined.flatten(0, 1).unique(dim=0, return_inverse=True)
-    gains = value(sets)[which].view(num_orders, num_heads + 1).diff(dim=1)  # of the head that joins at each place
-    return gains.gather(1, place.to(gains.device)).mean(dim=0)
+    sets, shares = shapley_shares(num_heads, num_orders, seed)
+    values = value(sets)
+    return shares.to(values) @ values
 
 
 def _num_heads(values: Tensor) -> int:
@@ -247,8 +258,3 @@ def _num_heads(values: Tensor) -> int:
 def _sizes(values: Tensor) -> Tensor:
     """Number of heads in each set."""
     return set_members(torch.arange(len(values), device=values.device), _num_heads(values)).sum(dim=1)
-
-
-def _sets_without(head: int, values: Tensor) -> Tensor:
-    sets = torch.arange(len(values), device=values.device)
-    return sets[(sets >> head & 1) == 0]

@@ -3,7 +3,7 @@
 In comments letters as in ``watching``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, takewhile
@@ -176,6 +176,12 @@ def _mixing_module(one: Attended) -> tuple[nn.Module, Tensor] | str:
         return "its heads reach no module with a matrix: the output projection must be called as a module"
     whole = [(module, X) for module, X in fed if mixing <= set(module.modules())]  # an adapter with the map inside
     return whole[-1] if whole else "its heads reach several modules: {modules}"
+
+
+def text_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the rows as lines, with columns of equal width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def common_name(first: str, second: str) -> str:

@@ -7,36 +7,40 @@ import copy
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.attention.converters import as_torch, from_torch
 from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.before_mixing import plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
-from mha_lib.heads.watching import Watch
+from mha_lib.heads.removal import Plan, prune_attention
+from mha_lib.heads.watching import Attended, Watch
 
 Inputs = tuple[tuple, dict[str, Any]]
-Plan = Mapping[str, Sequence[int]]  # for each layer by name, the numbers of the heads that are off
 MOST_SIZES = 8  # integers of one layer, each of which is tried in its old and in its new size
 
 
 @dataclass(frozen=True)
 class Removal:
-    """Hold what removing heads from a model saved: parameters, cache bytes and seconds, before and after.
+    """Hold what removing heads from a model saved, and what ``save_pruned`` must know of it.
 
     Attributes:
         plan: the heads that went, by layer.
-        parameters: their number.
+        parameters: their number, before and after.
         cache_bytes: of the keys and values that the model returns for the example; 0 where it returns none.
-        seconds: of one pass over the example, the best of three.
+        seconds: of one pass over the example, the better of two.
         difference: the largest difference between the smaller and the gated model's output, on two inputs; on one,
             where the second is the example again (see ``FoundHeads.remove``).
         sizes: the integers of modules that were changed, by module and attribute.
+        shapes: the parameters that were cut, with their shapes before and after.
+        as_torch: torch's layers that are now of this library, and how many heads each has.
     """
 
     plan: dict[str, list[int]]
@@ -45,15 +49,21 @@ class Removal:
     seconds: tuple[float, float]
     difference: float
     sizes: dict[str, tuple[int, int]]
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    as_torch: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Hold the model before the cut, the example that it is compared on, and ``ablated(model, plan)``, its gates."""
+    """Hold the model before the cut, an example that it is compared on, ``ablated(model, plan)`` and the means.
+
+    ``instead`` are the means of heads that go, by layer, (h, d), which are left behind; empty for zeros.
+    """
 
     model: nn.Module
     example: Inputs
     ablated: Callable[[nn.Module, Plan], AbstractContextManager]
+    instead: Mapping[str, Tensor]
 
     def without(self, off: Plan, example: Inputs) -> Tensor:
         """Return what the model gives for an example while these heads are gated."""
@@ -67,36 +77,67 @@ def removed(
     """Return a copy of the model without the heads in ``plan``, and a ``Removal``: see ``FoundHeads.remove``."""
     if away := [name for name, parameter in whole.model.named_parameters() if parameter.is_meta]:
         raise ValueError(f"{away[0]} is not in memory, as after offloading: load the model whole, then remove heads")
-    smaller, off = copy.deepcopy(whole.model), {}
-    sizes: dict[str, tuple[int, int]] = {}
-    difference = 0.0
-    with evaluating(smaller):
-        for name, heads in plan.items():
-            if not heads:
-                continue
-            off[name] = list(heads)
-            sizes |= _cut(smaller, whole, layers[name], sorted(set(heads)), off)
-        for example in (whole.example, second or _another(whole)):
-            by, is_rounding = _compared(smaller, whole, off, example, whole.without(off, example))
-            if not is_rounding:
-                raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {by:.1e}")
-            difference = max(difference, by)
+    off = {name: sorted(set(heads)) for name, heads in plan.items() if heads}
+    few = replace(whole, example=_two_examples(whole, off))
+    rows = _rows_of_each([layers[name] for name in off], few)
+    inputs = few.example, second or _another(few)
+    for is_guessing in (True, False):  # sizes that fit one layer are taken for the others of its kind; or each is tried
+        smaller, changes, was_guessed = copy.deepcopy(whole.model), _Changes(), False
+        guesses: Guesses | None = {} if is_guessing else None
+        with evaluating(smaller):
+            try:
+                for number, name in enumerate(off, start=1):
+                    gone = {one: off[one] for one in list(off)[:number]}
+                    was_guessed |= _cut(smaller, few, layers[name], rows.get(name), gone, guesses, changes)
+                differences = [_checked(smaller, few, off, example) for example in inputs]
+                break
+            except ValueError:
+                if not was_guessed:
+                    raise
     both = (whole.model, smaller)
     parameters = tuple(sum(parameter.numel() for parameter in model.parameters()) for model in both)
     caches, seconds = zip(*(_cost(model, whole.example) for model in both), strict=True)
-    return smaller, Removal(off, parameters, caches, seconds, difference, sizes)  # type: ignore[arg-type]
+    saved = (parameters, caches, seconds, max(differences))
+    return smaller, Removal(off, *saved, changes.sizes, changes.shapes, changes.as_torch)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What became of a copy: as in ``Removal``."""
+
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    as_torch: dict[str, int] = field(default_factory=dict)
+
+
+Rows = dict[str, tuple[int, Tensor]]  # by parameter the axis, and for each head the lines on which it depends
+Guesses = dict[tuple, set[tuple[bool, str]]]  # by the kind of a layer the integers that got new sizes
+
+
+def _checked(model: nn.Module, whole: Whole, off: Plan, example: Inputs) -> float:
+    """The difference of the smaller model from the gated one, which must be rounding."""
+    difference, is_rounding = _compared(model, whole, off, example, whole.without(off, example))
+    if not is_rounding:
+        raise ValueError(f"heads cannot be removed: on another input the smaller model is off by {difference:.1e}")
+    return difference
 
 
 def _cut(
-    model: nn.Module, whole: Whole, layer: FoundLayer, off: Sequence[int], gone: Plan
-) -> dict[str, tuple[int, int]]:
-    """Take these heads out of one layer of the copy and return the sizes changed, or say why it cannot be done.
+    model: nn.Module, whole: Whole, layer: FoundLayer, found: tuple[str, Rows] | None, gone: Plan,
+    guesses: Guesses | None, changes: _Changes,
+) -> bool:  # fmt: skip
+    """Take heads out of one layer of the copy, or say why it cannot be done; return whether its sizes are a guess.
 
-    ``gone`` is the plan so far, with this layer.
+    ``gone`` is the plan so far, with this layer last; ``found`` is None for torch's layer.
     """
+    off, means = gone[layer.name], whole.instead.get(layer.name)
     mixing, kept = model.get_submodule(layer.mixing), [h for h in range(layer.num_heads) if h not in off]
     if not kept:
         raise ValueError(f"{layer.name}: all of its heads would go; leave that to a gate (ablated)")
+    if found is None:
+        changes.as_torch[layer.mixing.rpartition(".")[0]] = len(kept)
+        cut_torchs_layer(model, layer.mixing.rpartition(".")[0], kept, means)
+        return False
     groups = [group for group in range(layer.num_key_value_heads) if set(layer.group(group)) <= set(off)]
     num_groups = layer.num_key_value_heads - len(groups)
     if len(kept) % num_groups:
@@ -104,21 +145,63 @@ def _cut(
             f"{layer.name}: {len(kept)} heads cannot share {num_groups} key-value heads evenly; take as many from each "
             f"group of {len(layer.group(0))}, or whole groups"
         )
-    axis = _axis_of_heads(mixing, layer)
-    with _untied(model):
-        attention, rows = _rows_of_each(model, layer, whole.example)
+    axis, (attention, rows) = _axis_of_heads(mixing, layer), found
     for parameter in (*rows, f"{layer.mixing}.weight"):
         if others := _other_places(model, parameter):
             raise ValueError(
                 f"{layer.name} cannot be cut: {parameter} is shared with {', '.join(others)}; leave its heads to gates "
                 "(ablated)"
             )
+    if means is not None:
+        _leave_means(mixing, layer, off, means)
     for parameter, (dim, mask) in rows.items():
-        _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)))
+        _keep(model, parameter, dim, ~(mask[off].any(dim=0) & ~mask[kept].any(dim=0)), changes)
     columns = torch.zeros(layer.num_heads, layer.head_size, dtype=torch.bool)
     columns[kept] = True
-    _keep(model, f"{layer.mixing}.weight", axis, columns.flatten())
-    return _fit_sizes(model, whole, layer, attention, (len(kept), num_groups), gone)
+    _keep(model, f"{layer.mixing}.weight", axis, columns.flatten(), changes)
+    attending = model.get_submodule(attention)
+    return _fit_sizes(model, whole, layer, attending, (len(kept), num_groups), gone, guesses, changes.sizes)
+
+
+def cut_torchs_layer(model: nn.Module, name: str, kept: Sequence[int], means: Tensor | None = None) -> None:
+    """Put this library's layer with these heads, called like torch's, in the place of an ``nn.MultiheadAttention``."""
+    parent, _, last = name.rpartition(".")
+    layer = model.get_submodule(name)
+    if not isinstance(layer, nn.MultiheadAttention) or not name:
+        raise ValueError(f"{name or 'the model'} must be an nn.MultiheadAttention inside a model, to be replaced there")
+    batch_first, layer.batch_first = layer.batch_first, True
+    try:
+        ours = from_torch(layer)
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be cut: {error}") from error
+    finally:
+        layer.batch_first = batch_first
+    smaller = cast(MultiHeadAttention, prune_attention(ours, list(kept), means))
+    setattr(model.get_submodule(parent), last, as_torch(smaller, batch_first))
+
+
+@torch.no_grad()
+def _leave_means(mixing: nn.Module, layer: FoundLayer, off: Sequence[int], means: Tensor) -> None:
+    """Add what the mixing module makes of the means of these heads to its bias."""
+    if "bias" not in mixing._parameters:
+        raise ValueError(f"{layer.name}: {layer.mixing} can have no bias, which instead= needs: leave it out")
+    weight = mixing.get_parameter("weight")
+    heads = torch.zeros(2, 1, layer.num_heads, layer.head_size).to(weight)
+    heads[1, 0, off] = means.to(weight)[off]
+    nothing, some = mixing(heads.flatten(start_dim=2))[:, 0]
+    bias = some - nothing if mixing.bias is None else mixing.bias + (some - nothing)
+    mixing.bias = nn.Parameter(bias, weight.requires_grad)
+
+
+def _two_examples(whole: Whole, off: Plan) -> Inputs:
+    """The first two examples, where the model takes them alone."""
+    tensors = [X for X in (*whole.example[0], *whole.example[1].values()) if isinstance(X, Tensor) and X.dim()]
+    if len({len(X) for X in tensors}) == 1 and len(tensors[0]) > 2:
+        few = _with_tensors(lambda X: X[:2] if X.dim() else X, whole.example)
+        with suppress(Exception):  # whatever a model says of what it does not take
+            whole.without(off, few)
+            return few
+    return whole.example
 
 
 @contextmanager
@@ -174,41 +257,41 @@ def _axis_of_heads(mixing: nn.Module, layer: FoundLayer) -> int:
 
 
 @torch.enable_grad()
-def _rows_of_each(
-    model: nn.Module, layer: FoundLayer, example: Inputs
-) -> tuple[nn.Module, dict[str, tuple[int, Tensor]]]:
-    """The module that attends; by parameter the axis, and for each head the lines on which it depends, (h, size)."""
-    names = {module: name for name, module in model.named_modules()}
-    needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    for parameter in needed:
+def _rows_of_each(layers: Sequence[FoundLayer], whole: Whole) -> dict[str, tuple[str, Rows]]:
+    """By layer the name of the module that attends, and by parameter the lines of each head: all in one pass.
+
+    Torch's own layers, whose maps are no modules, are left out.
+    """
+    model, (inputs, named) = copy.deepcopy(whole.model), whole.example
+    for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
-    try:
-        with plainly(), Watch(model) as watch:
-            model(*example[0], **example[1])
-        one = next(one for one in watch.seen if mixing_name(one, names) == layer.mixing)
-        if one.is_torchs_layer:
-            raise ValueError(
-                f"{layer.name}: torch's nn.MultiheadAttention has as many features in its heads as in its tokens; "
-                "convert it with converters.from_torch, then heads.prune"
-            )
-        X = next(X for module, X in reversed(one.fed) if names[module] == layer.mixing)
-        holder = common_name(names[one.module], layer.mixing)
-        own = {
-            f"{holder}.{name}".lstrip("."): parameter
-            for name, parameter in model.get_submodule(holder).named_parameters()
-        }
-        own = {name: own[name] for name in own if not name.startswith(f"{layer.mixing}.")}
-        heads = X.unflatten(-1, (layer.num_heads, -1))
-        probe = torch.randn(heads.shape, generator=torch.Generator().manual_seed(0)).to(heads)
-        gradients = [
-            torch.autograd.grad(
-                (heads[..., h, :] * probe[..., h, :]).sum(), list(own.values()), retain_graph=True, allow_unused=True
-            )
-            for h in range(layer.num_heads)
-        ]
-    finally:
-        for parameter, was in needed.items():
-            parameter.requires_grad_(was)
+    names, found = {module: name for name, module in model.named_modules()}, {}
+    with _untied(model), evaluating(model), plainly(), Watch(model) as watch:
+        model(*inputs, **named)
+        by_mixing: dict[str, Attended] = {}
+        for one in watch.seen:
+            by_mixing.setdefault(mixing_name(one, names), one)
+        for layer in layers:
+            if not (one := by_mixing[layer.mixing]).is_torchs_layer:
+                found[layer.name] = names[one.module], _rows(model, layer, one, names)
+    return found
+
+
+def _rows(model: nn.Module, layer: FoundLayer, one: Attended, names: Mapping[nn.Module, str]) -> Rows:
+    """By parameter the axis, and for each head the lines on which it depends, (h, size), asked of the gradient."""
+    X = next(X for module, X in reversed(one.fed) if names[module] == layer.mixing)
+    holder = common_name(names[one.module], layer.mixing)
+    parameters = model.get_submodule(holder).named_parameters()
+    own = {f"{holder}.{name}".lstrip("."): parameter for name, parameter in parameters}
+    own = {name: own[name] for name in own if not name.startswith(f"{layer.mixing}.")}
+    heads = X.unflatten(-1, (layer.num_heads, -1))
+    probe = torch.randn(heads.shape, generator=torch.Generator().manual_seed(0)).to(heads)
+    gradients = [
+        torch.autograd.grad(
+            (heads[..., h, :] * probe[..., h, :]).sum(), list(own.values()), retain_graph=True, allow_unused=True
+        )
+        for h in range(layer.num_heads)
+    ]
     found = {}
     for (name, parameter), of_each in zip(own.items(), zip(*gradients, strict=True), strict=True):
         if all(gradient is not None for gradient in of_each):
@@ -226,25 +309,20 @@ def _rows_of_each(
                 mask = found[f"{module}.weight"][1]
                 if own[name].shape[0] == mask.shape[1]:
                     found[name] = (0, mask)
-    return one.module, found
+    return found
 
 
 def _fit_sizes(
-    model: nn.Module, whole: Whole, layer: FoundLayer, attention: nn.Module, sizes: tuple[int, int], gone: Plan
-) -> dict[str, tuple[int, int]]:  # fmt: skip
-    """Set as few integers of the layer's modules to new sizes as give what is expected, and return these."""
+    model: nn.Module, whole: Whole, layer: FoundLayer, attention: nn.Module, sizes: tuple[int, int], gone: Plan,
+    guesses: Guesses | None, changed: dict[str, tuple[int, int]],
+) -> bool:  # fmt: skip
+    """Set as few integers of the layer's modules to new sizes as give what is expected; return whether by a guess."""
     names, numbers = {module: name for name, module in model.named_modules()}, _names_of_numbers(whole.model)
-    expected = whole.without(gone, whole.example)
     old, (kept, groups) = (layer.num_heads, layer.num_key_value_heads), sizes
     (h, g), d = old, layer.head_size
     becomes = {h // g: kept // groups, g * d: groups * d, g: groups, 3 * h * d: 3 * kept * d, h * d: kept * d, h: kept}
     holder = model.get_submodule(common_name(names[attention], layer.mixing))
-    for linear in holder.modules():
-        weight = getattr(linear, "weight", None)
-        if isinstance(linear, nn.Linear):
-            linear.out_features, linear.in_features = linear.weight.shape
-        elif hasattr(linear, "nf") and isinstance(weight, Tensor):  # transformers' Conv1D
-            setattr(linear, "nf", weight.shape[1])  # noqa: B010 (to mypy a module's attributes are modules)
+    fit_maps(holder)
     places = [
         (module, name, value, becomes[value])
         for module in dict.fromkeys((attention, holder))
@@ -252,23 +330,43 @@ def _fit_sizes(
         if type(value) is int and not name.startswith("_") and becomes.get(value, value) != value
         if (type(module), name) not in numbers
     ][:MOST_SIZES]
-    why = "no size fits"
-    for chosen in chain.from_iterable(combinations(places, number) for number in range(len(places) + 1)):
-        for module, name, before, _ in places:
-            setattr(module, name, before)
-        for module, name, _, after in chosen:
-            setattr(module, name, after)
+    kind = type(attention), type(holder), groups != g, kept // groups != h // g
+    guess = None if guesses is None else guesses.get(kind)
+    choices: Iterable[Sequence[tuple[nn.Module, str, int, int]]]
+    if guess is None:
+        expected, why = whole.without(gone, whole.example), "no size fits"
+        choices = chain.from_iterable(combinations(places, number) for number in range(len(places) + 1))
+    else:
+        choices = [[place for place in places if (place[0] is attention, place[1]) in guess]]
+    for chosen in choices:
+        for module, name, before, after in places:
+            setattr(module, name, after if (module, name, before, after) in chosen else before)
         try:
-            difference, is_rounding = _compared(model, whole, gone, whole.example, expected)
+            difference, fits = (
+                (0.0, True) if guess is not None else _compared(model, whole, gone, whole.example, expected)
+            )
         except Exception as error:  # whatever a model does with sizes that no longer fit
             why = _reason(error, names, attention)
             continue
-        if is_rounding:
-            return {f"{names[module]}.{name}".lstrip("."): (old, new) for module, name, old, new in chosen}
+        if fits:
+            if guesses is not None:
+                guesses[kind] = {(module is attention, name) for module, name, *_ in chosen}
+            changed |= {f"{names[module]}.{name}".lstrip("."): (old, new) for module, name, old, new in chosen}
+            return guess is not None
         why = f"it is off by {difference:.1e}"
     raise ValueError(
         f"{layer.name} cannot be cut: without the rows of these heads, {why}; leave them to gates (ablated)"
     )
+
+
+def fit_maps(model: nn.Module) -> None:
+    """Let linear maps say the sizes that their weights have."""
+    for linear in model.modules():
+        weight = getattr(linear, "weight", None)
+        if isinstance(linear, nn.Linear) and isinstance(weight, Tensor):
+            linear.out_features, linear.in_features = weight.shape
+        elif hasattr(linear, "nf") and isinstance(weight, Tensor):  # transformers' Conv1D
+            setattr(linear, "nf", weight.shape[1])  # noqa: B010 (to mypy a module's attributes are modules)
 
 
 def _reason(error: Exception, names: Mapping[nn.Module, str], attention: nn.Module) -> str:
@@ -294,12 +392,13 @@ def _names_of_numbers(model: nn.Module) -> set[tuple[type, str]]:
     return {place for place, found in values.items() if len(found) > 1 and found == list(range(len(found)))}
 
 
-def _keep(model: nn.Module, name: str, axis: int, lines: Tensor) -> None:
+def _keep(model: nn.Module, name: str, axis: int, lines: Tensor, changes: _Changes) -> None:
     """Keep only these lines of a parameter."""
     module, _, kind = name.rpartition(".")
     parameter = model.get_parameter(name)
     kept = parameter.detach().index_select(axis, lines.nonzero().flatten().to(parameter.device))
     setattr(model.get_submodule(module), kind, nn.Parameter(kept, parameter.requires_grad))
+    changes.shapes[name] = tuple(parameter.shape), tuple(kept.shape)
 
 
 def _difference(model: nn.Module, example: Inputs, expected: Tensor) -> float:
@@ -378,14 +477,15 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
     """The bytes of the cache that the model returns, and the seconds of a pass."""
     seconds = []
     with torch.no_grad(), evaluating(model):
-        for _ in range(3):
+        for _ in range(2):
             _wait(model)
             start = time.perf_counter()
             output = model(*example[0], **example[1])
             _wait(model)
             seconds.append(time.perf_counter() - start)
-    cache = getattr(output, "cache", None)  # of transformers from 5.24 on
-    cache = getattr(output, "past_key_values", None) if cache is None else cache
+    parts = dict(output.items()) if isinstance(output, Mapping) else {}
+    parts = parts or {"past_key_values": getattr(output, "past_key_values", None)}
+    cache = parts.get("cache", parts.get("past_key_values"))  # of transformers from 5.24 on, and before
     layers = getattr(cache, "layers", None)
     kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
     return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)

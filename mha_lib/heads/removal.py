@@ -4,7 +4,7 @@ A head lives in its rows of W_q, W_k and W_v and in its columns of W_o. A layer 
 what the whole layer gives with that head's gate at 0. Where heads share rows of W_k and W_v (grouped queries), these
 go with the last of them.
 
-A plan says which heads stay: ``{"layer 0": [0, 3], "layer 1": []}``. Blocks that it does not name stay whole.
+A plan says which heads go: ``{"layer 0": [1, 2], "layer 1": [5]}``. Blocks that it does not name stay whole.
 """
 
 import copy
@@ -26,7 +26,7 @@ from mha_lib.heads.coalitions import ranks
 from mha_lib.models.any_layer import MAPS, attend, copied, linear_maps, num_heads_of
 from mha_lib.models.transformer import Transformer
 
-Plan = Mapping[str, Sequence[int]]
+Plan = Mapping[str, Sequence[int]]  # for each block or layer by name, the numbers of the heads that go
 ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling)  # these do the same in every head
 
 
@@ -69,35 +69,36 @@ class HeadlessAttention(nn.Module):
 AnyTransformer = TypeVar("AnyTransformer", bound=Transformer)
 
 
-def prune(model: AnyTransformer, plan: Plan, means: Sequence[Tensor] | None = None) -> AnyTransformer:
-    """Return a copy of the model that keeps only the heads in ``plan``, a dictionary of head numbers by block name.
+def prune(model: AnyTransformer, *, remove: Plan, means: Sequence[Tensor] | None = None) -> AnyTransformer:
+    """Return a copy of the model without the heads in a plan, a dictionary of head numbers by block name.
 
     The heads that stay keep their order.
 
     >>> model = models.shipped_model("lookups")
-    >>> [attention.num_heads for attention in prune(model, plan_from(model, torch.eye(2, 6))).attentions]
-    [1, 1]
+    >>> [attention.num_heads for attention in prune(model, remove={"layer 0": [0, 1]}).attentions]
+    [4, 6]
 
     The copy can be trained further; its ``state_dict`` fits every model that was pruned by the same plan.
 
     Args:
-        plan: for each block by name, the numbers of the heads that stay.
+        remove: for each block by name, the numbers of the heads that go.
         means: for each block (num_heads, head_size), as by ``head_means``: what the heads that go said on average stays
             in W_o's bias (mean ablation). Left out, it is lost with them.
 
     Raises:
-        ValueError: the plan names a block or a head that does not exist, or a head twice; the message lists those that
-            exist.
+        ValueError: ``remove`` names a block or a head that does not exist, or a head twice; the message lists those
+            that exist.
     """
-    unknown = sorted(plan.keys() - model.blocks.keys())
+    unknown = sorted(remove.keys() - model.blocks.keys())
     if unknown:
-        raise ValueError(f"plan names blocks that do not exist: {unknown}; there are {list(model.blocks)}")
-    for name, heads in plan.items():
-        _check_heads(heads, num_heads_of(model.blocks[name].attention), f"plan for {name!r}")
+        raise ValueError(f"remove names blocks that do not exist: {unknown}; there are {list(model.blocks)}")
+    for name, heads in remove.items():
+        _check_heads(heads, num_heads_of(model.blocks[name].attention), f"remove for {name!r}")
     pruned = copied(model)
     for number, (name, block) in enumerate(pruned.blocks.items()):
-        if name in plan:
-            rest = prune_attention(block.attention, plan[name], None if means is None else means[number])
+        if name in remove:
+            kept = [head for head in range(num_heads_of(block.attention)) if head not in remove[name]]
+            rest = prune_attention(block.attention, kept, None if means is None else means[number])
             block.attention = cast(MultiHeadAttention, rest)  # HeadlessAttention is called in the same way
     return pruned
 
@@ -217,22 +218,22 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
     linear.out_features = len(rows)
 
 
-def best_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
-    """Return the ``number`` most important heads by block name, as a plan: the heads that ``prune`` keeps.
+def least_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
+    """Return the ``number`` least important heads by block name: a plan of heads that go.
 
-    >>> best_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=3)
-    {'layer 0': [], 'layer 1': [3, 4, 5]}
+    >>> least_heads(models.shipped_model("lookups"), torch.arange(12.0).view(2, 6), number=8)
+    {'layer 0': [0, 1, 2, 3, 4, 5], 'layer 1': [0, 1]}
 
-    ``seed`` draws which of equals are kept.
+    ``seed`` draws which of equals go.
     """
     if not 0 <= number <= importance.numel():
         raise ValueError(f"number must be between 0 and {importance.numel()}, got {number}")
-    return plan_from(model, ranks(importance, seed) <= number)
+    return plan_from(model, ranks(importance, seed) <= importance.numel() - number)
 
 
 def plan_from(model: Transformer, kept: Tensor) -> dict[str, list[int]]:
-    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan: the heads that ``prune`` keeps, by block name."""
-    return {name: row.nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
+    """Convert a 0/1 mask ``kept`` (num_blocks, num_heads) to a plan: the heads that go, those with 0, by block name."""
+    return {name: (row == 0).nonzero().flatten().tolist() for name, row in zip(model.blocks, kept, strict=True)}
 
 
 def _check_heads(heads: Sequence[int], num_heads: int, what: str) -> None:

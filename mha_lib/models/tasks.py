@@ -1,6 +1,6 @@
 """Three tasks small enough to be learned on the spot, with data that needs no network.
 
-``digits``: what does the image show? (scikit-learn's 8×8 images, as patches); ``lookups``: five questions about a
+``digits``: what does the image show? (8×8 images, as patches); ``lookups``: five questions about a
 sequence, whose answers stand at known places; ``dates``: a date in one of eight notations → its ISO form.
 A task holds everything a training run needs: batches, held-out data, a fresh model, and what counts as right.
 """
@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
 
+IMAGES = Path(__file__).with_name("digits.npz")  # made by tools/digits.py
 HELD_OUT_SEED = 2**40  # no training run is likely to draw with it
 
 
@@ -112,7 +115,7 @@ class Digits(Task):
     """Define the task of classifying 8×8 images of digits, read as a class token and 16 patches of 2×2 pixels.
 
     Every fifth of the 1,797 images is held out. Source: the test set of Alpaydin & Kaynak 1998, "Optical Recognition of
-    Handwritten Digits" (UCI), which comes with scikit-learn.
+    Handwritten Digits" (UCI, https://doi.org/10.24432/C50P49), CC BY 4.0, as scikit-learn has it.
     """
 
     name = "digits"
@@ -132,15 +135,9 @@ class Digits(Task):
 
     @cached_property
     def _images(self) -> Batch:
-        try:
-            from sklearn.datasets import load_digits
-        except ImportError as error:
-            raise ImportError(
-                "the digits come with scikit-learn, which is not installed: python -m pip install scikit-learn"
-            ) from error
-        images, targets = load_digits(return_X_y=True)
-        images = torch.tensor(images, dtype=torch.float32).reshape(-1, 8, 8) / 16
-        return Batch(to_patches(images), None, torch.tensor(targets))
+        with np.load(IMAGES) as kept:
+            images, targets = torch.tensor(kept["images"]), torch.tensor(kept["labels"])
+        return Batch(to_patches(images.float() / 16), None, targets.long())
 
     @property
     def _is_held_out(self) -> Tensor:

@@ -74,9 +74,9 @@ def test_a_row_counted_again(result):
     assert row["curve"] == pytest.approx(curve)
     gates = torch.zeros(12)
     gates[order[:5]] = 1
-    assert row["kept"] == pytest.approx(task.accuracy(prune(model, plan_from(model, gates.view(2, 6))), rest))
+    assert row["kept"] == pytest.approx(task.accuracy(prune(model, remove=plan_from(model, gates.view(2, 6))), rest))
     for name, steps in (("tuned", 2), ("tuned_longer", 4)):
-        tuned = finetune(prune(model, plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
+        tuned = finetune(prune(model, remove=plan_from(model, gates.view(2, 6))), task, 0, steps, progress=False)
         assert row[name] == pytest.approx(task.accuracy(tuned, rest))
     assert len({row["kept"], row["tuned"], row["tuned_longer"]}) == 3
     values = evaluate_all(model, seen, task).accuracy

@@ -82,7 +82,6 @@ def eight_words(text):
 
 
 def test_measures_see_nothing_that_cuts_are_judged_on():
-    pytest.importorskip("sklearn", reason="the descriptions come with scikit-learn")
     judged = set().union(*map(eight_words, [*own_prose(), *descriptions()]))
     prose = real_texts.calibration_prose()
     assert len(prose) == real_texts.POOL

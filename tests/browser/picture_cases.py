@@ -1,7 +1,9 @@
 """One of every live picture, and what tests do with it on a page without a kernel."""
 
 import functools
+import math
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 import torch
 from axe_playwright_python.sync_playwright import Axe
@@ -199,3 +201,11 @@ def violations(page, context, **options):
     """The rules of axe that parts of a page break, each with the first place; what passes is not collected."""
     found = Axe().run(page, context=context, options={"resultTypes": ["violations"], **options}).response["violations"]
     return [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in found]
+
+
+def told(x, digits=2):
+    """A number as text, a half rounded away from 0."""
+    if not math.isfinite(x):
+        return "NaN" if x != x else "∞" if x > 0 else "−∞"
+    text = str(Decimal(str(round(x, digits + 3))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")

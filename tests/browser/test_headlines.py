@@ -2,13 +2,11 @@
 
 import functools
 import itertools
-import math
 import random
-from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 import torch
-from picture_cases import CASES, born
+from picture_cases import CASES, born, told
 
 from mha_course import models, pictures
 from mha_course.models.next_words import GROUPS
@@ -29,14 +27,6 @@ PICTURES = CASES | TRAINED | {"births": lambda: pictures.BirthExplorer(born(), s
 @functools.cache
 def picture_of(name):
     return PICTURES[name]()
-
-
-def told(x, digits=2):
-    """A number as text, a half rounded away from 0."""
-    if not math.isfinite(x):
-        return "NaN" if x != x else "∞" if x > 0 else "−∞"
-    text = str(Decimal(str(round(x, digits + 3))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def percent(share):

@@ -240,8 +240,8 @@ def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, button
 
 
 @pytest.mark.parametrize("width", [735, 366])
-@pytest.mark.parametrize("name", CASES)
-def test_no_picture_changes_its_height_under_the_hand(live, name, width):
+@pytest.mark.parametrize("name", ["layer", "ring", "kernel", "slow motion", "sentence"])
+def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
     """Over ten random touches of what can be moved; what trains or plays by itself is left out."""
     page, draw = live(CASES[name](), width=width + 24), random.Random(1)
     heights = {page.section.bounding_box()["height"]: "opened"}
@@ -547,7 +547,7 @@ def test_what_to_touch_is_said_until_something_is_touched(live, name):
     page = live(CASES[name]())
     hint = page.section.locator(".reading .hint")
     assert hint.text_content().endswith(".")
-    control = page.section.locator("input[type=range]:visible, .word, .station").first
+    control = page.section.locator("input[type=range]:visible, .word, .station, [role=slider]:visible").first
     control.focus()
     for key in ("Home", "End", "ArrowLeft"):  # one of them changes something
         page.page.keyboard.press(key)
@@ -883,7 +883,7 @@ SIGNS = """
 """
 
 
-@pytest.mark.parametrize("name", ["masks", "num heads", "layer", "sentence"])
+@pytest.mark.parametrize("name", ["masks", "ring", "layer", "sentence"])
 def test_no_line_of_a_headline_begins_with_a_sign(live, name):
     page = live(CASES[name]())
     broken, seen = [], 0

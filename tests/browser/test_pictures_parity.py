@@ -15,6 +15,7 @@ from picture_cases import (
     motion,
     points,
     scores_and_measures,
+    told,
     words_with_features,
 )
 from torch.nn import functional as F
@@ -391,11 +392,11 @@ def test_a_text_read_in_pieces_with_every_mistake(page, tmp_path, pieces):
         rows, outputs, cache = read_in_pieces(vectors, CUT[pieces], mistake)
         far = (outputs - right).abs().amax(dim=1)
         words = [
-            "not in the cache" if weight is None else weight if weight == "masked" else f"{weight:.2f}"
+            "not in the cache" if weight is None else weight if weight == "masked" else told(weight)
             for weight in itertools.chain(*rows)
         ]
         assert live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN) == words, mistake
-        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in far.tolist()]
+        signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in far.tolist()]
         assert live.section.locator(".sums span").all_text_contents() == signs, mistake
         wrong = sum(
             {key for key in range(8) if isinstance(row[key], float)} != {*range(i + 1)} for i, row in enumerate(rows)
@@ -452,7 +453,7 @@ def read_row(tokens, places, W_q, W_k, border, masked, again):
             j: torch.exp((W_q @ X[i]) @ (W_k @ X[j]) / len(X[i]) ** 0.5) for j in range(i + 1) if ids[i] == ids[j]
         }
         shares = {j: power / sum(powers.values()) for j, power in powers.items()}
-        words += [f"{shares[j].item():.2f}" if j in shares else "masked" for j in range(12)]
+        words += [told(shares[j].item()) if j in shares else "masked" for j in range(12)]
         outputs.append(sum(share * X[j] for j, share in shares.items()))
     return words, torch.stack(outputs)
 
@@ -471,7 +472,7 @@ def test_two_texts_in_one_row_with_every_border(page, tmp_path):
         live.section.get_by_label("positions").select_option(python.positions)
         live.page.evaluate(NEXT_FRAME)
         words, outputs = read_row(*own, border, python.masked, python.positions == "start again")
-        signs = [f"✗ {x:.2f}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
+        signs = [f"✗ {told(x)}" if x > 1e-5 else "✓" for x in (outputs - alone).abs().amax(dim=1).tolist()]
         shown = live.section.locator("svg[role=group] .cell").evaluate_all(SHOWN)
         assert [word.removesuffix(", a leak") for word in shown] == words, border
         assert live.section.locator(".sums span").all_text_contents() == signs, border

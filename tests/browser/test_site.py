@@ -24,7 +24,7 @@ OF_LANGUAGES = [
     for number, language in enumerate(LANGUAGES, start=1)
     if (pages := sorted(path.stem for path in (ROOT / "notebooks" / language).glob("*.*")))
 ]
-MAX_BYTES = 24_000_000
+MAX_BYTES = 25_500_000  # 24.9 million, of them 0.7 the Ring's film, weights and pages
 SIZES = {"light": 1440, "dark": 390}
 # Our own, where furo's and Sphinx's markup is theirs to mend.
 OURS = ".mha-live, figure, details"
@@ -99,9 +99,10 @@ def test_the_library_has_an_entry_for_all_that_notebooks_use():
 def test_the_search_finds_functions(browser):
     page = browser.new_page()
     page.goto(f"{(SITE / 'search.html').as_uri()}?q=split_heads")
-    found = page.locator("#search-results li a").first
-    found.wait_for()
-    assert found.get_attribute("href").endswith("library/attention.html#mha_lib.attention.split_heads")
+    found = page.locator("#search-results li a")
+    found.nth(1).wait_for()  # the museum's layer has a method of this name
+    there = [one.get_attribute("href") for one in found.all()[:2]]
+    assert any(link.endswith("library/attention.html#mha_lib.attention.split_heads") for link in there), there
     page.close()
 
 

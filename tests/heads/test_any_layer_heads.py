@@ -88,16 +88,18 @@ def test_confidence(model, Layer):
 
 
 @pytest.mark.parametrize("Layer", [OfTheBook, WithoutGates, LoopOverHeads], ids=lambda Layer: Layer.__name__)
-@pytest.mark.parametrize("plan", [{"layer 0": [1, 3, 4], "layer 1": [5]}, {"layer 0": [], "layer 1": [0, 2]}])
+@pytest.mark.parametrize(
+    "plan", [{"layer 0": [0, 2, 5], "layer 1": [0, 1, 2, 3, 4]}, {"layer 0": [*range(6)], "layer 1": [1, 3, 4, 5]}]
+)
 def test_heads_are_removed_from_a_learners_layer(model, Layer, plan):
     inside = with_layer(model, Layer)
     inside(BATCH.inputs)  # keeps weights that have a gradient
-    pruned = prune(inside.train(), plan)
-    assert type(pruned.attentions[1]) is Layer and pruned.attentions[1].num_heads == len(plan["layer 1"])
+    pruned, left = prune(inside.train(), remove=plan), 6 - len(plan["layer 1"])
+    assert type(pruned.attentions[1]) is Layer and pruned.attentions[1].num_heads == left
     assert pruned.attentions[1].training and inside.attentions[1].training
-    assert pruned.attentions[1].W_o.weight.shape == (48, 8 * len(plan["layer 1"]))
+    assert pruned.attentions[1].W_o.weight.shape == (48, 8 * left)
     with torch.no_grad():
-        expected = prune(model, plan)(BATCH.inputs)
+        expected = prune(model, remove=plan)(BATCH.inputs)
         torch.testing.assert_close(pruned.eval()(BATCH.inputs), expected, rtol=1e-4, atol=1e-4)
     pruned(BATCH.inputs).sum().backward()
 
@@ -111,7 +113,7 @@ def test_what_a_layer_lacks_for_a_measure_is_named(model):
     with pytest.raises(TypeError, match=r"OtherNames must have W_o"):
         leave_one_out(other, BATCH, TASK, "mean")
     with pytest.raises(TypeError, match=r"OtherNames must have W_o as nn.Linear"):
-        prune(other, {"layer 0": [1]})
+        prune(other, remove={"layer 0": [1]})
     with pytest.raises(TypeError, match=r"OtherNames must keep its weights in forward"):
         confidence(other, BATCH, TASK)
 
@@ -127,7 +129,7 @@ def test_a_layer_that_would_compute_something_else_without_heads_is_not_cut(mode
     with pytest.raises(
         ValueError, match="cannot be cut: with the rows of 2 of its heads, FixedSizes computes something"
     ):
-        prune(with_layer(model, FixedSizes), {"layer 0": [1, 2]})
+        prune(with_layer(model, FixedSizes), remove={"layer 0": [0, 3, 4, 5]})
 
     class Merges(OfTheBook):
         def forward(self, queries, keys, values, valid_lens=None, head_mask=None):
@@ -137,7 +139,7 @@ def test_a_layer_that_would_compute_something_else_without_heads_is_not_cut(mode
             return super().split(X.view(*X.shape[:2], 6 * 8))
 
     with pytest.raises(ValueError, match="with the rows of 2 of its heads, Merges raises RuntimeError"):
-        prune(with_layer(model, Merges), {"layer 0": [1, 2]})
+        prune(with_layer(model, Merges), remove={"layer 0": [0, 3, 4, 5]})
 
 
 def test_a_wrong_split_is_measured_as_it_is(model):

@@ -59,7 +59,7 @@ def made(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_ten_families(name):
+def test_ten_families(name, tmp_path):
     model, example = made(name)
     _, _, sizes, num_layers, cut = FAMILIES[name]
     with torch.no_grad():
@@ -82,10 +82,18 @@ def test_ten_families(name):
         with pytest.raises(ValueError, match="cannot be cut"):
             found.remove(plan)
         return
-    smaller, report = found.remove(plan)
-    with torch.no_grad(), found.ablated(plan):
-        torch.testing.assert_close(smaller(**example).logits, model(**example).logits, rtol=0, atol=1e-6)
-    assert report.parameters[1] < report.parameters[0] and report.difference <= 1e-6
+    for instead in (None, found.means()):
+        smaller, report = found.remove(plan, instead=instead)
+        with torch.no_grad(), found.ablated(plan, instead=instead):
+            torch.testing.assert_close(smaller(**example).logits, model(**example).logits, rtol=0, atol=1e-6)
+        assert report.parameters[1] < report.parameters[0] and report.difference <= 1e-6
+    with torch.no_grad():  # as by training it further
+        smaller.get_submodule(found.layers[first].mixing).weight.mul_(2)
+    heads.save_pruned(smaller, report, tmp_path)
+    torch.manual_seed(1)
+    assert torch.equal(heads.load_pruned(tmp_path)(**example).logits, smaller(**example).logits)
+    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
+        type(model).from_pretrained(tmp_path)
 
 
 def test_a_cut_model_continues_texts_of_several_lengths_as_the_gated_one():

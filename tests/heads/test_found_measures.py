@@ -1,5 +1,7 @@
 """Measures on a loss of one's own, held against the library's for its own models."""
 
+from functools import partial
+
 import pytest
 import torch
 from head_models import TASK, encoder, examples
@@ -7,18 +9,23 @@ from on_device import DEVICE
 
 from mha_lib import heads
 from mha_lib.heads.coalitions import permute_within_blocks
+from mha_lib.heads.importance import Importance
 
 
 def made():
-    """A model of two layers of three heads, its examples without padding, its heads, and its loss for each example."""
+    """A model of two layers of three heads, six examples with padding, its heads, and its loss for each example."""
     model = encoder()
     batch = examples(model)
-    batch = type(batch)(batch.inputs, None, batch.targets)
 
-    def loss(model):
-        return TASK.losses(model(batch.inputs), batch.targets).mean(dim=1)
+    def loss(model, batch):
+        inputs, valid_lens, targets = batch
+        return TASK.losses(model(inputs, valid_lens), targets).mean(dim=1)
 
-    return model, batch, heads.of(model, batch.inputs), loss
+    return model, batch, heads.of(model, batch.inputs, batch.valid_lens), loss
+
+
+def loader(batch, sizes=(4, 2)):
+    return list(zip(*(X.split(sizes) for X in (batch.inputs, batch.valid_lens, batch.targets)), strict=True))
 
 
 def stacked(rows):
@@ -29,20 +36,57 @@ def close(first, second):
     torch.testing.assert_close(first, second, rtol=0, atol=1e-9 if DEVICE.type == "cpu" else 1e-8)
 
 
-@pytest.mark.parametrize("by", ["zero", "mean", "resample"])
-def test_leave_one_out_is_the_librarys(by, capsys):
+@pytest.mark.parametrize("by", ["zero", "mean"])
+def test_leave_one_out_over_batches_is_the_librarys(by):
     model, batch, found, loss = made()
-    costs = found.leave_one_out(loss, by, label="each head")
-    close(stacked(costs), heads.leave_one_out(model, batch, TASK, by, score="loss").cpu())
-    assert capsys.readouterr().err == "each head\n"
+    expected = heads.leave_one_out(model, batch, TASK, by, score="loss").cpu()
+    costs = found.leave_one_out(loss, loader(batch), by)
+    close(stacked(costs), expected)
+    close(stacked(found.leave_one_out(lambda model, part: loss(model, part).mean(), loader(batch), by)), expected)
+    close(stacked(found.leave_one_out(lambda model: loss(model, loader(batch, 6)[0]), by=by)), expected)
+    name = [*found.layers][-1]
+    assert found.leave_one_out(loss, loader(batch), by, layers=[name]).keys() == {name}
+    # By example: those of each example alone.
+    instead = found.means(loss, loader(batch)) if by == "mean" else None
+    for number in range(6):
+        alone = found.leave_one_out(loss, loader(batch, [1] * 6)[number : number + 1], instead=instead)
+        close(stacked(costs.each)[..., number], stacked(alone))
 
 
-def test_gate_gradients_are_the_librarys_and_towards_the_mean_are_differences():
+def test_resampling_takes_the_next_example_of_a_batch():
     model, batch, found, loss = made()
-    for signed in (True, False):
-        expected = heads.gate_gradient(model, batch, TASK, signed=signed).cpu()
-        close(stacked(found.gate_gradient(loss, signed=signed)), expected)
-    towards, step = found.gate_gradient(loss, by="mean"), 1e-5
+    costs = found.leave_one_out(loss, loader(batch), "resample")
+    parts = [type(batch)(*part) for part in loader(batch)]
+    each = [heads.leave_one_out(model, part, TASK, "resample", score="loss").cpu() for part in parts]
+    close(stacked(costs), (4 * each[0] + 2 * each[1]) / 6)
+
+
+def test_means_leave_out_what_the_caller_says():
+    _, batch, found, loss = made()
+    first = [torch.arange(7) < 2 for _ in range(6)]
+    outputs = found.outputs(batch.inputs, batch.valid_lens)
+    means = found.means(loss, loader(batch), valid=lambda part: torch.stack(first[: len(part[0])]))
+    for name, mean in means.items():
+        close(mean.cpu(), outputs[name][:, :, :2].mean(dim=(0, 2)).cpu())
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_gate_gradients_over_batches_are_the_librarys(signed):
+    model, batch, found, loss = made()
+    expected = heads.gate_gradient(model, batch, TASK, signed=signed).cpu()
+    about = partial(torch.testing.assert_close, rtol=0, atol=1e-7)  # the library's gates are float32
+    about(stacked(found.gate_gradient(loss, loader(batch), signed=signed)), expected)
+    mean = lambda model, part: loss(model, part).mean()  # noqa: E731
+    about(stacked(found.gate_gradient(mean, loader(batch), signed=signed)), expected)
+    one = lambda model: mean(model, loader(batch, 6)[0])  # noqa: E731
+    about(stacked(found.gate_gradient(one, signed=signed)), expected)
+    expected = heads.integrated_gradients(model, batch, TASK, steps=3, signed=signed).cpu()
+    about(stacked(found.integrated_gradients(loss, loader(batch), signed=signed, steps=3)), expected)
+
+
+def test_gate_gradients_towards_the_mean_are_differences():
+    model, batch, found, loss = made()
+    towards, step = found.gate_gradient(loss, loader(batch), by="mean"), 1e-5
     name, substitutes = next(iter(found.layers)), found.substitutes("mean")
     for head in range(3):
         ends = []
@@ -50,21 +94,46 @@ def test_gate_gradients_are_the_librarys_and_towards_the_mean_are_differences():
             gates = torch.ones(3, dtype=torch.float64)
             gates[head] += sign * step
             with torch.no_grad(), found.gates({name: gates}, substitutes):
-                ends.append(loss(model).mean())
+                ends.append(loss(model, loader(batch, 6)[0]).mean())
         expected = (ends[1] - ends[0]).cpu() / (2 * step)
         torch.testing.assert_close(towards[name][head], expected, rtol=1e-4, atol=1e-7)
 
 
-def test_losses_without_the_least_important_heads_are_those_of_all_subsets():
-    model, batch, found, loss = made()
-    table = heads.evaluate_all(model, batch, TASK, "mean").loss
-    importance = {name: torch.rand(3) for name in found.layers}
-    expected = table[heads.top_k_sets(stacked(importance))].flip(0).cpu()  # with all heads first
-    close(found.losses_without(loss, importance, range(7), by="mean"), expected)
-    with pytest.raises(ValueError, match=r"importance must have \(num_heads,\) for each layer, blocks.layer 0.atten"):
-        found.losses_without(loss, {name: torch.rand(2) for name in found.layers}, [1])
-    with pytest.raises(ValueError, match=r"numbers must be from 0 to 6, all heads, got \[-3, 99\]"):
-        found.losses_without(loss, importance, [-3, 2, 99])
+def test_early_layers_are_computed_once_and_what_is_written_into_is_not_reused():
+    model = encoder(num_layers=4)
+    batch, counts = examples(model), []
+    for number, block in enumerate(model.blocks.values()):
+        forward = block.feed_forward.forward
+        block.feed_forward.forward = lambda X, number=number, forward=forward: counts.append(number) or forward(X)
+    found = heads.of(model, batch.inputs, batch.valid_lens)
+
+    def loss(model, batch):
+        return TASK.losses(model(batch.inputs, batch.valid_lens), batch.targets).mean(dim=1)
+
+    expected = heads.leave_one_out(model, batch, TASK, score="loss").cpu()
+    counts.clear()
+    close(stacked(found.leave_one_out(loss, [batch])), expected)
+    once = 2 + 1  # with all heads; and once more from the last layer on, to compare
+    assert [counts.count(number) for number in range(4)] == [1 + 3, 1 + 6, 1 + 9, once - 1 + 12]
+    # A block that adds in place to what came in: nothing of it is right a second time.
+    for block in model.blocks.values():
+        block.feed_forward.forward = lambda X: X.mul_(0.5).add_(1.0)
+    expected = heads.leave_one_out(model, batch, TASK, score="loss").cpu()
+    close(stacked(found.leave_one_out(loss, [batch])), expected)
+
+
+def test_intervals_are_those_of_examples_drawn_again():
+    each = torch.randn(3, 40, dtype=torch.float64) + torch.arange(3)[:, None]
+    weights = torch.ones(40, dtype=torch.float64)
+    weights[0] = 0  # of an example that does not count
+    importance = Importance({"a": each}, {"a": weights})
+    close(importance["a"], each[:, 1:].mean(dim=1))
+    low, high = importance.intervals(draws=4000)["a"].T
+    half = 1.96 * each[:, 1:].std(dim=1) / 39**0.5
+    torch.testing.assert_close(importance["a"] - low, half, rtol=0.15, atol=0)
+    torch.testing.assert_close(high - importance["a"], half, rtol=0.15, atol=0)
+    with pytest.raises(ValueError, match="an interval needs two examples or more: let the loss give a number for each"):
+        Importance({"a": each[:, :1]}, {"a": weights[:1]}).intervals()
 
 
 def test_a_layer_matched_random_baseline():
@@ -76,13 +145,19 @@ def test_a_layer_matched_random_baseline():
     assert len({tuple(one["a"].tolist()) for one in permuted}) > 1
 
 
-def test_a_loss_must_have_what_a_measure_needs():
-    _, _, found, loss = made()
-    with pytest.raises(
-        ValueError, match=r"with signed=False, loss must give a number for each example, \(batch,\), got"
-    ):
-        found.gate_gradient(lambda model: loss(model).mean(), signed=False)
-    with pytest.raises(ValueError, match=r"loss must give a number for each example, \(batch,\), got shape \(\)"):
-        found.gate_gradient(lambda model: loss(model).mean().item(), signed=False)
+def test_what_cannot_be_measured_is_named():
+    _, batch, found, loss = made()
+    with pytest.raises(ValueError, match=r"this generator is used up after one pass"):
+        found.leave_one_out(loss, (part for part in loader(batch)))
+    with pytest.raises(ValueError, match="batches is empty: there is nothing to measure on"):
+        found.gate_gradient(loss, [])
+    with pytest.raises(ValueError, match=r"batches must be several batches, got one Tensor: write \[batch\]"):
+        found.leave_one_out(loss, batch.inputs)
+    with pytest.raises(ValueError, match=r"loss is NaN on batch 1$"):
+        found.leave_one_out(lambda model, part: loss(model, part) / (len(part[0]) == 4) * 0, loader(batch))
+    with pytest.raises(ValueError, match=r"loss must be a mean, or a number for each example, \(batch,\); got \(4, 7"):
+        found.leave_one_out(lambda model, part: TASK.losses(model(*part[:2]), part[2]), loader(batch))
     with pytest.raises(ValueError, match=r"loss must give a tensor with a gradient: without torch\.no_grad"):
-        found.gate_gradient(lambda model: loss(model).detach())
+        found.gate_gradient(lambda model, part: loss(model, part).detach(), loader(batch))
+    with pytest.raises(ValueError, match=r"with signed=False, heads must come by example"):
+        found.gate_gradient(lambda model, part: loss(model, part)[:3], loader(batch), signed=False)

@@ -10,7 +10,7 @@ from head_models import TASK, encoder, encoder_decoder, examples
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import FusedAttention
 from mha_lib.heads.ablation import ablation_values, evaluate, head_grid, head_means
-from mha_lib.heads.removal import HeadlessAttention, best_heads, plan_from, prune, prune_attention, select_heads
+from mha_lib.heads.removal import HeadlessAttention, least_heads, plan_from, prune, prune_attention, select_heads
 
 MODELS = [encoder, encoder_decoder, lambda seed: encoder(seed, num_layers=3, num_heads=4)]
 
@@ -40,14 +40,14 @@ def test_pruned_equals_masked_for_random_plans(dtype, atol):
     for model, gates, batch in random_plans(40):
         plan = plan_from(model, gates)
         sizes |= {len(heads) for heads in plan.values()}
-        masked, pruned = outputs(model.to(dtype), batch, gates), outputs(prune(model, plan), batch)
+        masked, pruned = outputs(model.to(dtype), batch, gates), outputs(prune(model, remove=plan), batch)
         torch.testing.assert_close(pruned, masked, rtol=0, atol=atol)
     assert sizes == {0, 1, 2, 3, 4}
 
 
 def test_means_stay_in_the_bias():
     for model, gates, batch in random_plans(20):
-        pruned = prune(model, plan_from(model, gates), head_means(model, batch))
+        pruned = prune(model, remove=plan_from(model, gates), means=head_means(model, batch))
         substitutes = ablation_values(model, batch, "mean")
         expected = evaluate(model, batch, TASK, gates[None], substitutes).loss[0]
         loss = TASK.losses(outputs(pruned, batch), batch.targets).mean()
@@ -70,7 +70,7 @@ def test_means_make_a_bias_where_there_was_none(heads):
 def test_a_layer_without_heads_gives_w_os_bias():
     model = encoder()
     batch = examples(model)
-    pruned = prune(model, {"layer 0": []})
+    pruned = prune(model, remove={"layer 0": [0, 1, 2]})
     layer = pruned.attentions[0]
     X = torch.randn(2, 4, 6, dtype=torch.float64)
     assert torch.equal(layer(X, X, X), model.attentions[0].W_o.bias.expand(2, 4, 6))
@@ -83,7 +83,7 @@ def test_a_layer_without_heads_gives_w_os_bias():
 
 def test_the_weights_that_are_left_are_the_work_that_is_left():
     model = encoder(num_heads=4)
-    pruned = prune(model, {"layer 0": [2], "layer 1": []})
+    pruned = prune(model, remove={"layer 0": [0, 1, 3], "layer 1": [0, 1, 2, 3]})
     first, second = pruned.attentions
     assert [tuple(first.W_q.weight.shape), tuple(first.W_v.bias.shape)] == [(2, 8), (2,)]
     assert [tuple(first.W_o.weight.shape), tuple(first.W_o.bias.shape)] == [(8, 2), (8,)]
@@ -94,7 +94,7 @@ def test_the_weights_that_are_left_are_the_work_that_is_left():
 def test_the_whole_model_is_left_as_it_was():
     model = encoder()
     before = copy.deepcopy(model.state_dict())
-    pruned = prune(model, {"layer 0": [1], "layer 1": []}, head_means(model, examples(model)))
+    pruned = prune(model, remove={"layer 0": [0, 2], "layer 1": [0, 1, 2]}, means=head_means(model, examples(model)))
     with torch.no_grad():
         for parameter in pruned.parameters():
             parameter.add_(1)
@@ -105,16 +105,16 @@ def test_the_whole_model_is_left_as_it_was():
 @pytest.mark.parametrize("training", [False, True])
 def test_mode_dropout_and_frozen_weights_are_kept(training):
     model = encoder().train(training).requires_grad_(training)
-    pruned = prune(model, {"layer 0": [1], "layer 1": []})
+    pruned = prune(model, remove={"layer 0": [0, 2], "layer 1": [0, 1, 2]})
     assert all(module.training == training for module in pruned.modules())
     assert all(parameter.requires_grad == training for parameter in pruned.parameters())
     assert pruned.attentions[0].attention.dropout.p == 0.2
 
 
 def test_it_saves_and_loads():
-    model, plan = encoder(), {"layer 0": [0, 2], "layer 1": []}
-    batch, pruned = examples(model), prune(encoder(), plan)
-    same_plan = prune(encoder(seed=5), plan)
+    model, plan = encoder(), {"layer 0": [1], "layer 1": [0, 1, 2]}
+    batch, pruned = examples(model), prune(encoder(), remove=plan)
+    same_plan = prune(encoder(seed=5), remove=plan)
     same_plan.load_state_dict(pruned.state_dict())
     assert torch.equal(outputs(same_plan, batch), outputs(pruned, batch))
     file = io.BytesIO()
@@ -122,24 +122,26 @@ def test_it_saves_and_loads():
     file.seek(0)
     assert torch.equal(outputs(torch.load(file, weights_only=False), batch), outputs(pruned, batch))
     with pytest.raises(RuntimeError, match="size mismatch"):
-        prune(encoder(), {"layer 0": [0], "layer 1": []}).load_state_dict(pruned.state_dict())
+        prune(encoder(), remove={"layer 0": [1, 2], "layer 1": [0, 1, 2]}).load_state_dict(pruned.state_dict())
 
 
 def test_pruning_twice_is_pruning_once():
     model = encoder(num_heads=4)
     batch = examples(model)
-    twice = prune(prune(model, {"layer 0": [0, 1, 3], "layer 1": []}), {"layer 0": [2], "layer 1": []})
-    assert torch.equal(outputs(twice, batch), outputs(prune(model, {"layer 0": [3], "layer 1": []}), batch))
+    all_of = {"layer 1": [0, 1, 2, 3]}
+    twice = prune(prune(model, remove={"layer 0": [2], **all_of}), remove={"layer 0": [0, 1], "layer 1": []})
+    assert torch.equal(outputs(twice, batch), outputs(prune(model, remove={"layer 0": [0, 1, 2], **all_of}), batch))
 
 
 def test_heads_stand_as_they_stood_and_unnamed_blocks_stay_whole():
     model = encoder()
     batch = examples(model)
     assert torch.equal(
-        outputs(prune(model, {"layer 1": [2, 0]}), batch), outputs(prune(model, {"layer 1": [0, 2]}), batch)
+        outputs(prune(model, remove={"layer 1": [2, 0]}), batch),
+        outputs(prune(model, remove={"layer 1": [0, 2]}), batch),
     )
-    assert [layer.num_heads for layer in prune(model, {"layer 1": [0]}).attentions] == [3, 1]
-    assert torch.equal(outputs(prune(model, {}), batch), outputs(model, batch))
+    assert [layer.num_heads for layer in prune(model, remove={"layer 1": [0]}).attentions] == [3, 2]
+    assert torch.equal(outputs(prune(model, remove={}), batch), outputs(model, batch))
 
 
 def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
@@ -154,21 +156,21 @@ def test_selected_heads_come_in_the_order_asked_for_and_may_repeat():
     torch.testing.assert_close(selected(*sequences), expected)
 
 
-def test_best_heads():
+def test_least_heads():
     model = encoder()
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.5, -4.0]])
-    assert best_heads(model, importance, 3) == {"layer 0": [1, 2], "layer 1": [0]}
-    assert best_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
-    assert best_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
+    assert least_heads(model, importance, 3) == {"layer 0": [0], "layer 1": [1, 2]}
+    assert least_heads(model, importance, 0) == {"layer 0": [], "layer 1": []}
+    assert least_heads(model, importance, 6) == {"layer 0": [0, 1, 2], "layer 1": [0, 1, 2]}
     with pytest.raises(ValueError, match="number must be between 0 and 6, got 7"):
-        best_heads(model, importance, 7)
+        least_heads(model, importance, 7)
 
 
-def test_best_heads_draws_between_equals():
+def test_least_heads_draws_between_equals():
     importance = torch.tensor([[0.0, 3.0, 1.0], [2.0, 1.0, -4.0]])
-    plans = [best_heads(encoder(), importance, 3, seed) for seed in range(20)]
+    plans = [least_heads(encoder(), importance, 3, seed) for seed in range(20)]
     assert {str(plan) for plan in plans} == {
-        str({"layer 0": [1, 2], "layer 1": [0]}), str({"layer 0": [1], "layer 1": [0, 1]})
+        str({"layer 0": [0], "layer 1": [1, 2]}), str({"layer 0": [0, 2], "layer 1": [2]})
     }  # fmt: skip
 
 
@@ -177,16 +179,16 @@ def test_best_heads_draws_between_equals():
     [
         (
             {"layer 0": [0, 3, -1]},
-            r"plan for 'layer 0' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
+            r"remove for 'layer 0' names heads that do not exist: \[3, -1\]; there are \[0, 1, 2\]",
         ),
-        ({"layer 1": [True]}, r"plan for 'layer 1' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
-        ({"layer 0": [1, 1]}, r"plan for 'layer 0' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
-        ({"layer 2": []}, r"plan names blocks that do not exist: \['layer 2'\]; there are \['layer 0', 'layer 1'\]"),
+        ({"layer 1": [True]}, r"remove for 'layer 1' names heads that do not exist: \[True\]; there are \[0, 1, 2\]"),
+        ({"layer 0": [1, 1]}, r"remove for 'layer 0' names a head twice: \[1, 1\]; there are \[0, 1, 2\]"),
+        ({"layer 2": []}, r"remove names blocks that do not exist: \['layer 2'\]; there are \['layer 0', 'layer 1'\]"),
     ],
 )
 def test_plans_that_do_not_fit(plan, message):
     with pytest.raises(ValueError, match=message):
-        prune(encoder(), plan)
+        prune(encoder(), remove=plan)
 
 
 @pytest.mark.parametrize(

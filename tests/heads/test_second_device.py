@@ -17,7 +17,7 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.removal import best_heads, prune
+from mha_lib.heads.removal import least_heads, prune
 
 pytestmark = pytest.mark.cpu  # with MHA_DEVICE all tests are on the other device, and this one has nothing to add
 
@@ -75,7 +75,7 @@ def test_measures_exact_values_and_a_cut():
         found.append(losses_without_each(model, batch, TASK))
         values = evaluate_all(model, batch, TASK).accuracy
         found += [coalitions.shapley(values), coalitions.greedy(values), coalitions.pruning_curve(values, found[0])]
-        pruned = prune(model, best_heads(model, found[1], 2))
+        pruned = prune(model, remove=least_heads(model, found[1], 2))
         return *found, pruned(batch.inputs, batch.valid_lens)
 
     both(compute)

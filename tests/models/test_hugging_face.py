@@ -50,5 +50,7 @@ def test_minilm_is_that_of_transformers():
 
 def test_where_transformers_is_missing_the_message_has_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match=r"transformers could not be imported(.|\n)*pip install \"\.\[transformers\]"):
+    with pytest.raises(
+        ImportError, match=r"transformers could not be imported.*pip install \"mha-course\[transformers\]"
+    ):
         load_transformers()

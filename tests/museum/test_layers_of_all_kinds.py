@@ -179,7 +179,10 @@ def of_two(layer, x, memory, valid_lens):
 LOW = "low, but not low enough"
 SQUARE_SOFTMAX = variant(soft=lambda self, s: s.softmax(-1 if s.shape[-1] != s.shape[-2] else -2))
 WRONG = {  # what is handed over, and what is said of it
-    "softmax over queries if square": ([SQUARE_SOFTMAX], "Right with more keys than queries; wrong with one head"),
+    "softmax over queries if square": (
+        [SQUARE_SOFTMAX],
+        "Right with more keys than queries, one query; wrong with one head",
+    ),
     "causal if square": ([CausalWhenSquare], "Right with more keys than queries"),
     "one tensor": ([OtherPathForOneTensor], "In some calls, but not in all, it looks like this"),
     "state": ([KeepsFirstMask], "The layer keeps something from an earlier call"),

@@ -76,10 +76,14 @@ def test_saves_the_fixed_form_and_a_second_run_changes_no_byte(tmp_path):
 
 def test_the_first_cell_is_written_once_and_installs_the_book_where_it_is_used():
     notebook = new_notebook(cells=[new_markdown_cell("# Sample"), new_code_cell("import d2l")])
-    for source in ("git+https://example.org/old", "file:///new.whl"):
-        first_cell.write_first_cell(notebook, source)
+    for sources in (
+        ("git+https://example.org/old", "git+https://example.org/old#x"),
+        ("file:///a.whl", "file:///b.whl"),
+    ):
+        first_cell.write_first_cell(notebook, sources)
     assert [first_cell.is_first_cell(cell) for cell in notebook.cells] == [False, True, False]
-    assert "mha-lib[notebooks,book] @ file:///new.whl" in notebook.cells[1].source
+    assert '"mha-lib @ file:///a.whl" "mha-course[notebooks] @ file:///b.whl"' in notebook.cells[1].source
+    assert "--quiet matplotlib-inline pandas requests scipy\n" in notebook.cells[1].source
     assert "--no-deps d2l==1.0.3" in notebook.cells[1].source and "example.org" not in notebook.cells[1].source
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shutil
+import tomllib
 
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
@@ -12,25 +13,27 @@ from tools import address, first_cell, links, notebooks, site_source
 PYPROJECT = (address.ROOT / "pyproject.toml").read_text(encoding="utf-8")
 SOURCE = re.search(r'^Source = "(.*)"$', PYPROJECT, re.MULTILINE)[1]
 OURS = "https://github.com/someone/course"
+WRITTEN = ["README.md", "CITATION.cff", "mha_course/pyproject.toml", "pyproject.toml"]
 
 
 @pytest.fixture
 def copy(tmp_path):
     """A copy of what shows the address, and what puts an address into pyproject.toml and writes the others."""
-    for name in ("README.md", "CITATION.cff"):
+    (tmp_path / "mha_course").mkdir()
+    for name in WRITTEN[:3]:
         shutil.copy(address.ROOT / name, tmp_path / name)
 
     def written(source):
         (tmp_path / "pyproject.toml").write_text(PYPROJECT.replace(SOURCE, source), encoding="utf-8")
         address.write(tmp_path)
-        return [(tmp_path / name).read_text(encoding="utf-8") for name in ("README.md", "CITATION.cff")]
+        return [(tmp_path / name).read_text(encoding="utf-8") for name in WRITTEN]
 
     return written
 
 
 def test_with_an_address_the_buttons_and_the_citation_appear_and_without_one_they_go(copy):
     without = copy("https://github.com/_owner_/course")
-    readme, citation = copy(OURS)
+    readme, citation, *metadata = copy(OURS)
     top = readme.partition("<!-- end of buttons -->")[0]
     assert re.findall(r"\]\((https://.*?)\)", top) == [
         f"{OURS}/actions/workflows/ci.yml/badge.svg",
@@ -40,14 +43,20 @@ def test_with_an_address_the_buttons_and_the_citation_appear_and_without_one_the
         "https://someone.github.io/course/",
     ]
     assert f"\nrepository-code: {OURS}\n" in citation
-    assert copy(OURS) == [readme, citation]
+    for text in metadata:
+        assert tomllib.loads(text)["project"]["urls"] == {
+            "Source": OURS,
+            "Documentation": "https://someone.github.io/course/",
+            "Changelog": f"{OURS}/blob/main/CHANGELOG.md",
+        }
+    assert copy(OURS) == [readme, citation, *metadata]
     assert copy("https://github.com/_owner_/course") == without
     assert not any("http" in text.partition("<!-- end of buttons -->")[0] for text in without[:1])
     assert "repository-code" not in without[1]
 
 
-def test_readme_and_citation_are_as_the_address_makes_them(copy):
-    assert copy(SOURCE) == [(address.ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CITATION.cff")]
+def test_readme_citation_and_metadata_are_as_the_address_makes_them(copy):
+    assert copy(SOURCE) == [(address.ROOT / name).read_text(encoding="utf-8") for name in WRITTEN]
 
 
 def test_no_page_and_no_notebook_shows_the_placeholder():
@@ -60,7 +69,7 @@ def test_no_page_and_no_notebook_shows_the_placeholder():
 def test_the_first_cell_of_every_notebook_is_as_the_address_makes_it(path):
     notebook = notebooks.read(path)
     before = [cell.source for cell in notebook.cells]
-    first_cell.write_first_cell(notebook, first_cell.pip_source())
+    first_cell.write_first_cell(notebook, first_cell.pip_sources())
     assert [cell.source for cell in notebook.cells] == before
 
 
@@ -70,9 +79,10 @@ def test_without_an_address_the_first_cell_says_how_to_install_where_that_is_nee
     first_cell.write_first_cell(notebook, None)
     exec(notebook.cells[0].source, {})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"needs mha_lib.*`make lab`.*pip install '\.\[notebooks") as error:
+    command = r"pip install \. '\./mha_course\[notebooks\]'"
+    with pytest.raises(ModuleNotFoundError, match=rf"needs mha_lib and mha_course.*`make lab`.*{command}") as error:
         exec(notebook.cells[0].source, {})
-    assert ("[notebooks,book]" in str(error.value)) == ("d2l==1.0.3" in str(error.value)) == uses_book
+    assert ("pandas requests" in str(error.value)) == ("d2l==1.0.3" in str(error.value)) == uses_book
 
 
 def test_links_to_files_that_the_site_lacks_lead_to_the_address_or_are_plain_words():

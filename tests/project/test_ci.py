@@ -55,7 +55,7 @@ REST = {  # what is not run every time, in its turn, and a file that only it see
     "test-browsers": "mha_lib/pictures/js/cells.js",
     "test-book-pins": "environment.yml",
     "test-elsewhere": "notebooks/elsewhere/jax.ipynb",
-    "wheel": "pyproject.toml",
+    "wheel": "mha_course/pyproject.toml",
     "test-classroom": "classroom/course.py",
     "test-research": "research/results/births.json",
 }

@@ -17,7 +17,7 @@ import mha_lib
 
 PACKAGE = Path(mha_lib.__file__).parent
 ROOT = PACKAGE.parent
-HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "sklearn", "torchvision", "transformers"]
+HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "torchvision", "transformers"]
 LAYER = {"mha_lib.attention", "mha_lib.models"}
 LIBRARY = {*LAYER, "mha_lib.heads"}
 MAY_IMPORT = {
@@ -78,7 +78,31 @@ def test_importing_a_package_loads_nothing_heavy(package):
 def test_what_the_package_offers_by_name():
     assert all(hasattr(mha_lib, name) for name in mha_lib.__all__)
     source = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
-    assert own_imports(source) == {"mha_lib.attention", "mha_lib.figures", "mha_lib.old_names"}
+    assert own_imports(source) == {*(f"mha_lib.{room}" for room in mha_lib.ROOMS), "mha_lib.old_names"}
+
+
+ROOMS = [f"{package.__name__}.{room}" for package in (mha_lib, mha_course) for room in package.ROOMS]
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_is_found_by_its_name_alone_and_shows_what_it_offers(name):
+    """In a process of its own, as somebody would who has imported the package and presses tab."""
+    package, _, room = name.partition(".")
+    script = f"""
+import inspect, json, {package}
+modules = [each for each in dir({name}) if inspect.ismodule(getattr({name}, each)) and {room != "language"}]
+print(json.dumps([dir({package}), dir({name}), getattr({name}, "__all__", None), modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    rooms, shown, offered, modules = json.loads(done.stdout)
+    assert room in rooms and (offered is None or sorted(offered) == shown) and modules == []
+
+
+def test_pictures_without_what_they_need_name_it_and_the_command():
+    script = "import sys; sys.modules['anywidget'] = sys.modules['PIL'] = None; import mha_course; mha_course.pictures"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    told = 'ImportError: pictures need PIL, anywidget. Run: pip install "mha-course[notebooks]"'
+    assert done.stderr.splitlines()[-1] == told
 
 
 def test_every_file_stands_in_a_room():

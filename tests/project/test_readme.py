@@ -4,19 +4,22 @@ import json
 import re
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import distributed
+import pytest
 import torch
 
 import mha_lib
 from mha_course import models
+from mha_course.models import load_transformers
 from mha_lib.heads import leave_one_out
 from tools import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP, ANY_MODEL, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -53,12 +56,42 @@ def test_the_heads_of_a_model_of_torchs_are_found(capsys):
     assert (model(example) - namespace["without_head_2"]).abs().max() > 1e-3
 
 
+@pytest.mark.transformers
+@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+@pytest.mark.filterwarnings("ignore")  # what transformers says about its own future
+def test_the_recipe_removes_heads_that_matter_less_than_random_ones(tmp_path, monkeypatch, capsys):
+    assert len(RECIPE.splitlines()) <= 60
+    load_transformers()
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(RECIPE, namespace)
+    small, again, ids, mask = (namespace[name] for name in ("small", "again", "ids", "mask"))
+    inputs = dict(input_ids=ids, attention_mask=mask)
+    with torch.no_grad():
+        assert torch.equal(small(**inputs).logits, again(**inputs).logits)
+        right = (again(**inputs).logits.argmax(dim=-1) == namespace["test"][:][2]).float().mean()
+    assert right > 0.9 and sum(map(len, namespace["removal"].plan.values())) == 4
+    printed = capsys.readouterr().out
+    assert "random − ours" in printed and "4 of 8 heads go" in printed and "times as fast" in printed
+    costly = next(line for line in printed.splitlines() if line.startswith("4  "))
+    assert costly.rstrip().endswith("%")
+
+
+def test_torchs_layer_is_handed_to_the_judge_of_layers(capsys):
+    namespace = {}
+    exec(JUDGE, namespace)
+    said = capsys.readouterr().out
+    assert namespace["verdict"] and said.startswith("✓ Right. Attention to keys and values, with biases."), said
+
+
 def test_each_snippet_says_what_must_be_installed_for_it():
-    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in (LAYER, SWEEP, ANY_MODEL, LIVE)]
+    snippets = LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE
+    asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in snippets]
     small_torch = " --extra-index-url https://download.pytorch.org/whl/cpu"
-    assert asked == [each + small_torch for each in (".", ". distributed", ".", '".[notebooks]"')]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "distributed" not in str(project["dependencies"]) and "anywidget" in str(project["optional-dependencies"])
+    needed = (".", ". ./mha_course distributed", ".", ". transformers", ". ./mha_course", '. "./mha_course[notebooks]"')
+    assert asked == [each + small_torch for each in needed]
+    course = tomllib.loads((ROOT / "mha_course" / "pyproject.toml").read_text())["project"]
+    assert "distributed" not in str(course["dependencies"]) and "anywidget" in str(course["optional-dependencies"])
 
 
 def test_the_three_lines_send_every_seed_to_the_cluster(monkeypatch):
@@ -101,6 +134,12 @@ def test_every_make_command_of_the_readme_exists():
     commands = re.findall(r"make ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|```.*?```", README, flags=re.DOTALL)))
     assert len(set(commands)) >= 6
     assert set(commands) <= set(targets)
+
+
+def test_each_distribution_has_a_readme_and_a_licence_of_its_own():
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "mha_lib" / "README.md").read_text(), flags=re.DOTALL)
+    assert example in LAYER
+    assert (ROOT / "mha_course" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_links_to_files_resolve():

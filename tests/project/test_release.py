@@ -1,5 +1,6 @@
 """A release says what is not in order before it is made, and workflows call what is there and fixed."""
 
+import email
 import re
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ New: [this](notebooks/A.md).
 
 Old.
 """
-PLACES = ["mha_lib/__init__.py", "CHANGELOG.md", "CITATION.cff", "pyproject.toml"]
+PLACES = ["mha_lib/__init__.py", "mha_course/pyproject.toml", "CHANGELOG.md", "CITATION.cff", "pyproject.toml"]
 
 
 @pytest.fixture
@@ -37,10 +38,13 @@ def ready(tmp_path):
         before = (tmp_path / place).read_text(encoding="utf-8")
         (tmp_path / place).write_text(re.sub(pattern, text, before, count=1, flags=re.MULTILINE), encoding="utf-8")
 
-    (tmp_path / "mha_lib").mkdir()
+    for folder in ("mha_lib", "mha_course"):
+        (tmp_path / folder).mkdir()
     for place in PLACES:
         shutil.copy(ROOT / place, tmp_path / place)
     replace("mha_lib/__init__.py", "^__version__ = .*", '__version__ = "3.1.4"')
+    replace("mha_course/pyproject.toml", "^version = .*", 'version = "3.1.4"')
+    replace("mha_course/pyproject.toml", 'mha-lib==[^"]*', "mha-lib==3.1.4")
     replace("CHANGELOG.md", "^## (.|\n)*", CHANGES)
     replace("CITATION.cff", "^version: .*", "version: 3.1.4")
     replace("pyproject.toml", '^Source = ".*"', f'Source = "{OURS}"')
@@ -57,8 +61,11 @@ def test_the_notes_are_the_newest_section_and_what_is_in_order_may_go(ready, tmp
     ("place", "pattern", "text", "said"),
     [
         ("mha_lib/__init__.py", "3.1.4", "3.1.5", "The tag is v3.1.4, but .* version 3.1.5, whose tag is v3.1.5"),
+        ("mha_lib/__init__.py", "3.1.4", "3.1.4.dev0", "3.1.4.dev0 is between releases: write 3.1.4 in mha_lib/__init"),
         ("mha_lib/__init__.py", "3.1.4", "3.1.3", "an older section 3.1.3: raise the version"),
-        ("CITATION.cff", "3.1.4", "3.1.5", r"CITATION.cff has \['3.1.5'\]: it needs one line \"version: 3.1.4\""),
+        ("mha_course/pyproject.toml", '= "3.1.4', '= "3.1.5', "mha_course/pyproject.toml has 3.1.5: it needs 3.1.4"),
+        ("mha_course/pyproject.toml", "==3.1.4", ">=3.1.4", "mha_course/pyproject.toml, dependencies has no version"),
+        ("CITATION.cff", "3.1.4", "3.1.5", "CITATION.cff has 3.1.5: it needs 3.1.4, as mha_lib/__init__.py has it"),
         ("CITATION.cff", "^version.*\n", "", "CITATION.cff has no version"),
         ("CHANGELOG.md", "3.1.4", "Unreleased", 'begins with "## Unreleased": rename that to "## 3.1.4"'),
         ("CHANGELOG.md", "3.1.4\n", "3.1.4\n\n## 3.1.2\n", 'says nothing under "## 3.1.4"'),
@@ -70,8 +77,15 @@ def test_what_is_not_in_order_is_said_with_its_remedy(ready, tmp_path, place, pa
     assert re.search(said, "\n".join(release.not_in_order(tmp_path, "v3.1.4")))
 
 
-def test_version_and_citation_agree_whatever_is_still_to_do():
-    assert not re.search("CITATION|older section|says nothing", "\n".join(release.not_in_order()))
+def test_the_version_is_everywhere_the_same_whatever_is_still_to_do():
+    assert set(release.versions().values()) == {release.version()}
+    assert not re.search("older section|says nothing", "\n".join(release.not_in_order()))
+
+
+def metadata(name, number):
+    """What the wheel that was built last says of itself."""
+    with zipfile.ZipFile(try_wheel.DIST / f"{name}-{number}-py3-none-any.whl") as wheel:
+        return email.message_from_bytes(wheel.read(f"{name}-{number}.dist-info/METADATA"))
 
 
 @pytest.mark.slow
@@ -79,9 +93,18 @@ def test_the_dry_run_builds_what_would_be_released_and_says_what_is_left():
     dry_run = [sys.executable, "-m", "tools.release"]
     said = subprocess.run(dry_run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     number = release.version()
-    assert all(problem in said for problem in release.not_in_order()) and f"the release v{number}" in said
-    with zipfile.ZipFile(try_wheel.DIST / f"mha_lib-{number}-py3-none-any.whl") as wheel:
-        assert f"\nVersion: {number}\n" in wheel.read(f"mha_lib-{number}.dist-info/METADATA").decode()
+    assert all(problem in said for problem in release.not_in_order())
+    assert f"the release v{number.removesuffix('.dev0')} on" in said
+    told = {name: metadata(name, number) for name in ("mha_lib", "mha_course")}
+    assert {about["Version"] for about in told.values()} == {number}
+    needs = {name: {each for each in told[name].get_all("Requires-Dist") if "extra" not in each} for name in told}
+    assert needs == {"mha_lib": {"numpy", "safetensors", "torch>=2.6"}, "mha_course": {f"mha-lib=={number}"}}
+    assert [about["License-Expression"] for about in told.values()] == ["MIT AND CC-BY-4.0", "MIT AND OFL-1.1"]
+    for about in told.values():  # an index shows a description without the files beside it
+        assert len(about.get_payload()) > 300 and not re.search(r"\]\((?!https:)|src=", about.get_payload())
+        assert len(about.get_all("Classifier")) > 5 and len(about.get_all("Project-URL")) == 3 and about["Author"]
+    sizes = {path.name.partition("-")[0]: path.stat().st_size for path in try_wheel.DIST.glob("*.whl")}
+    assert sizes["mha_lib"] <= 300_000 and len(sizes) == len([*try_wheel.DIST.glob("*.tar.gz")]) == 2
     assert (try_wheel.DIST / "notes.md").read_text(encoding="utf-8") == release.notes()
     refused = subprocess.run([*dry_run, "v0.0.1"], cwd=ROOT, capture_output=True, text=True)
     assert refused.returncode == 1 and "The tag is v0.0.1, but" in refused.stdout and "notes" not in refused.stdout

@@ -23,11 +23,13 @@ CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitline
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, GROUPS = PYPROJECT["project"], PYPROJECT["dependency-groups"]
-EXTRAS = PROJECT["optional-dependencies"]
+COURSE = tomllib.loads((ROOT / "mha_course" / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"] | COURSE["optional-dependencies"]
 
-INPUTS = ["constraints.txt", "pyproject.toml", "environment.yml"]
+INPUTS = ["constraints.txt", "pyproject.toml", "mha_course/pyproject.toml", "environment.yml"]
 INPUTS += ["tools/install.py", "tools/jupyter_server_config.py", "tools/overrides.json", "tools/uv_settings.py"]
 INPUTS += ["tools/torchvision_beside_torch.py"]
+OURS = {"-e .", "-e ./mha_course"}
 PIN = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9a-z]+)*"  # no local version (+cpu), no address, no path
 
 
@@ -37,7 +39,7 @@ def split(requirements):
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in pairs}
 
 
-PINNED, LISTED = split(CONSTRAINTS), split(set(CONDA) - {"-e ."})
+PINNED, LISTED = split(CONSTRAINTS), split(set(CONDA) - OURS)
 
 
 def test_everything_is_pinned_by_its_version_alone():
@@ -48,7 +50,7 @@ def test_everything_is_pinned_by_its_version_alone():
 
 
 def test_environment_yml_agrees_with_pyproject_and_constraints():
-    assert [line for line in CONDA if not re.fullmatch(rf"{PIN}|[a-z-]+", line)] == ["-e ."]
+    assert {line for line in CONDA if not re.fullmatch(rf"{PIN}|[a-z-]+", line)} == OURS
     # d2l brings what it imports.
     needed = split([*PROJECT["dependencies"], *EXTRAS["notebooks"], *GROUPS["lab"], *GROUPS["peers"]])
     assert LISTED.keys() == needed.keys()

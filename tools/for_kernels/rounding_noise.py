@@ -54,7 +54,8 @@ class Noise(TorchDispatchMode):
         first, *others = result if isinstance(result, tuple) else (result,)
         if name not in ROUNDED or function._schema.is_mutable:
             return result
-        if first.dtype not in (torch.float32, torch.float64) or first.device.type != "cpu":
+        is_traced = type(first) is not torch.Tensor  # without numbers, as torch.export sees it
+        if is_traced or first.dtype not in (torch.float32, torch.float64) or first.device.type != "cpu":
             return result
         if name in ("sum", "mean") and not args[0].frac().any():
             return result  # sums of whole numbers are exact on every processor

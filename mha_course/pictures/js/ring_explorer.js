@@ -435,10 +435,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       answers: predicted.join(", "),
     });
     const slow = busy && isSliced ? tr("This page allows no worker, so training is slower.") : "";
-    say(
-      [note || read, slow, tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j.")]
-        .filter(Boolean).join(" "),
-    );
+    say([note || read, slow].filter(Boolean).join(" "));
   }
 
   function tell({ own, count, isSplit, off, valid, right, jobs, step }) {
@@ -499,5 +496,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
   const nodes = [element("div", { class: "ring-stage" }, ring, right), below];
   const end = () => (halt(), stopJudging(), inSight.disconnect());
-  return { nodes, paint, end };
+  return {
+    nodes,
+    paint,
+    hint: tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
+    end,
+  };
 });

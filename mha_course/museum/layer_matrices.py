@@ -1,0 +1,63 @@
+"""Where the matrices and biases of a learner's layer are found: by their names, in linear modules, in fused weights."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from mha_course.checking.running import NotYetError
+from mha_course.language import tr
+
+NAMES = ("W_q", "W_k", "W_v", "W_o", "w_v")
+
+
+def by_name(layer: Any) -> Sequence[Any]:
+    """Return the attributes W_q, W_k, W_v, W_o (and w_v) of a layer; raise an error if one of the four is missing."""
+    if hasattr(layer, "matrices"):
+        return layer.matrices()
+    missing = [name for name in NAMES[:4] if not hasattr(layer, name)]
+    if missing:
+        linear = [name for name, module in layer.named_children() if isinstance(module, nn.Linear)]
+        names = linear if len(linear) == 4 else ["…"] * 4
+        told = (
+            "The layer has no {missing}. Name its four maps W_q, W_k, W_v and W_o, or say which they are: "
+            "`matrices=lambda layer: ({names})`."
+        )
+        words = {"missing": ", ".join(missing), "names": ", ".join(f"layer.{name}" for name in names)}
+        raise NotYetError(tr(told, **words), "init")
+    return [getattr(layer, name) for name in NAMES if hasattr(layer, name)]
+
+
+def pair(W: Any, layer: Any) -> tuple[Any, Tensor | None]:
+    """Convert ``W``, which is a linear module, a pair or a tensor of ``layer``, to a pair (weight, bias)."""
+    if isinstance(W, nn.Module):
+        return getattr(W, "weight", W), getattr(W, "bias", None)
+    if isinstance(W, tuple | list) and len(W) == 2:
+        return W[0], W[1]
+    return W, bias_beside(W, layer) if isinstance(W, Tensor) else None
+
+
+def bias_beside(W: Tensor, layer: Any) -> Tensor | None:
+    """Find the bias that belongs to the weight ``W`` among the layer's parameters; return None if there is none.
+    ``W`` may be a part of a larger weight.
+    """
+    parameters = dict(layer.named_parameters())
+    for name, whole in parameters.items():
+        bias = parameters.get(f"{name.removesuffix('weight')}bias")
+        if storage_of(whole) != storage_of(W) or bias is None or not name.endswith("weight") or W.dim() != 2:
+            continue
+        turned = W.stride(0) == 1 < whole.stride(0)  # (input, output), handed over as (output, input)
+        by_columns = turned or len(bias) != len(whole)
+        first = W.storage_offset() % whole.stride(0) if by_columns else W.storage_offset() // whole.stride(0)
+        return bias[first : first + (W.shape[1] if by_columns and not turned else len(W))]
+    return None
+
+
+def storage_of(X: Tensor) -> int:
+    """Return the memory address of a tensor's storage, which all views of the tensor share."""
+    return X.untyped_storage().data_ptr()
+
+
+def spread(X: Tensor, groups: int, num_heads: int) -> Tensor:
+    """Repeat the rows of a key or value matrix that query heads share, so that each head has its own rows."""
+    return X.unflatten(0, (groups, -1)).repeat_interleave(num_heads // groups, 0).flatten(0, 1)

@@ -1,0 +1,86 @@
+"""What the calls of ``check_layer`` gave, in words: where the border of right and wrong lies, and an example."""
+
+from collections.abc import Iterable
+
+from mha_course.checking.comparing import Result, first_difference
+from mha_course.language import listed, tr
+from mha_course.museum.layer_calls import SHARED
+
+NEXT = {  # first stage that is wrong → what to look at
+    "one head": "Begin with one head: softmax(QKᵀ / √d) V, then W_o.",
+    "several heads": "Check how the features are split into heads, and how the heads are merged.",
+    "several examples": "Check where an axis of the batch is dropped, or taken for another.",
+    "one query": "Check what happens to an axis of length 1: a `squeeze` without an axis drops it.",
+    "more keys than queries": "Check where the number of queries is used in place of the number of keys.",
+    "padding": "Check the mask: which scores it reaches, and what it puts there.",
+    "a second call with other lengths": "Check what the layer keeps from an earlier call.",
+    "padding and large scores": "Check the number that stands for a masked score: −∞ is needed.",
+    "large scores": "Check the softmax: the largest score of a row is subtracted first.",
+    "many keys": "Check what depends on the number of keys.",
+}
+ROOM = (
+    "If the layer is built for fewer tokens, let `make` build it for 300; if not, check what depends on their number."
+)
+
+
+def wrong_in(results: Iterable[Result]) -> list[Result]:
+    """Select the results of test calls in which a learner's layer gave a wrong output."""
+    return [result for result in results if result.problem()]
+
+
+def wrong_stages(stages: dict[str, list[Result]]) -> list[str]:
+    """Return the names of the groups of test cases (``stages``) with at least one wrong result."""
+    return [name for name, results in stages.items() if wrong_in(results)]
+
+
+def example_in_words(result: Result, masks: bool) -> str:
+    """Describe a failed test call in a sentence: the shapes of its arguments, and the first wrong number.
+    ``masks`` is whether the layer takes lengths.
+    """
+    queries, keys, _, allowed, *_, num_heads, _ = result.trial
+    place = tuple(first_difference(result.got.value, result.right) or ())
+    shown = [tr("queries {shape}", shape=tuple(queries.shape)), tr("keys {shape}", shape=tuple(keys.shape))]
+    shown += [f"valid_lens {allowed[:, 0, -1].sum(-1).tolist()}"] * masks
+    shown += [tr("causal")] * (allowed.shape[2] > 1)
+    return tr(
+        "Smallest example: {shown}, num_heads {num_heads}. The output at {place} is {own} instead of {right}.",
+        shown=listed(shown),
+        num_heads=num_heads,
+        place=list(place),
+        own=f"{result.got.value[place].item():.4g}",
+        right=f"{result.right[place].item():.4g}",
+    )
+
+
+def border_of(stages: dict[str, list[Result]], wrong: list[str]) -> str:
+    """Return a sentence that says which groups of calls in ``stages`` a layer passes, and that it fails ``wrong``."""
+    good = [name for name in stages if name not in wrong]
+    if not good:
+        return tr("Wrong in every call.")
+    ways_right, ways_wrong = (
+        dict.fromkeys(name.partition(", ")[2] or SHARED[0] for name in names) for names in (good, wrong)
+    )
+    if not ways_right.keys() & ways_wrong.keys():
+        words = [listed(map(tr, ways), " and ") for ways in (ways_right, ways_wrong)]
+        return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
+    mixed = {name.partition(", ")[0] for name in good} & {name.partition(", ")[0] for name in wrong}
+    words = []
+    for names in (good, wrong):
+        parts = [name.partition(", ") for name in names]
+        told = [
+            tr("{stage} ({way})", stage=tr(stage), way=tr(way or SHARED[0])) if stage in mixed else tr(stage)
+            for stage, _, way in parts
+        ]
+        words.append(listed(dict.fromkeys(told)))
+    return tr("Right with {right}; wrong with {wrong}.", right=words[0], wrong=words[1])
+
+
+def stages_in_words(names: Iterable[str]) -> str:
+    """Return a phrase that lists groups of calls by whether queries, keys and values were one tensor, two or three."""
+    parts = [name.partition(", ") for name in names]
+    ways = [way for way in dict.fromkeys(way for *_, way in parts) if way]
+    stages = listed(map(tr, dict.fromkeys(stage for stage, *_ in parts)))
+    if not ways:
+        return stages
+    ways = [SHARED[0] if len(ways) > 1 else SHARED[1], *ways]
+    return tr("{stages}; with {ways}", stages=stages, ways=listed(map(tr, ways)))

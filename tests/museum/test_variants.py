@@ -1,0 +1,299 @@
+"""Each variant and each wrong one is named as itself; what is another attention is no mistake."""
+
+import math
+
+import pytest
+import torch
+from changed_layers import variant
+from torch import nn
+
+from mha_course.checking.edits import mistakes_of
+from mha_course.exercises import check_layer
+from mha_course.museum import wrong_attention
+from mha_course.museum.layer_calls import formula
+from mha_course.museum.variants import in_words, variants
+from mha_course.museum.wrong_attention import other_attentions
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
+GROUPS = variants(residual=False)
+RIGHT = {}  # what is said → a change of a call; of combinations, the first of each
+for _, members, _ in GROUPS:
+    for words, change in members:
+        if len(words) < 2:
+            RIGHT.setdefault(tuple(map(in_words, words)), change)
+WRONG = {}
+for words, text, change in GROUPS[0][2]:
+    if not words:
+        WRONG.setdefault(in_words(text), change)
+
+
+class Changed(nn.Module):
+    """Self-attention by the formula, with a call changed, or by another program."""
+
+    def __init__(self, change, program, size, heads):
+        super().__init__()
+        self.change, self.program, self.heads = change, program, heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(size, size, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        maps = (self.W_q.weight, self.W_k.weight, self.W_v.weight, self.W_o.weight)
+        allowed = torch.ones(len(x), 1, 1, x.shape[1], dtype=torch.bool)
+        trial = (x, x, x, allowed, *maps, self.heads, {})
+        return self.program(*self.change(trial))
+
+
+def check(change=lambda trial: trial, program=formula):
+    return check_layer(lambda size, heads, dropout: Changed(change, program, size, heads))
+
+
+@pytest.mark.parametrize("words", RIGHT, ids=" ".join)
+def test_a_variant_is_right_by_its_words(words):
+    verdict = check(RIGHT[words])
+    assert verdict and f"with {words[0]}." in verdict.text, verdict
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_variant_is_named_as_itself(text):
+    verdict = check(WRONG[text])
+    assert verdict.state == "wrong" and verdict.text == text, verdict
+
+
+@pytest.mark.parametrize("number", range(len(other_attentions())))
+def test_an_attention_that_is_no_mistake_is_named_and_not_accused(number):
+    text, other = other_attentions()[number]
+    verdict = check(program=lambda *trial: formula(*trial, attention=other))
+    assert verdict.state == "other" and text in verdict.text, verdict
+    assert not verdict
+
+
+def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mistake():
+    right = check_layer(variant(scores=lambda self, Q, K: 0.7 * Q @ K.mT / math.sqrt(Q.shape[-1])))
+    wrong = check_layer(variant(scores=lambda self, Q, K: Q @ K.mT / 8))
+    assert right and "scores times 0.7" in right.text, right
+    assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
+
+
+def test_weights_that_are_another_attention_are_said_with_what_is_alike():
+    def normalised(self, Q, K):
+        return (1 + (Q @ K.mT).square()).log()  # the softmax of it is 1 + (qk)², divided by its sum
+
+    verdict = check_layer(variant(scores=normalised))
+    assert verdict.state == "other" and "They sum to 1" in verdict.text, verdict
+    assert "A mistake that is not on the check's list" in verdict.text and "cos = 1" in verdict.next_step
+    promised = check_layer(variant(scores=normalised), promises=["formula"])
+    assert promised.state == "wrong", promised
+
+
+class Recipes(nn.Module):
+    """Self-attention that is right, with maps of many kinds: (head, q/k/v, size), convolutions, a mask."""
+
+    def __init__(self, sizes, by_head=True, convolutions=False):
+        super().__init__()
+        size, self.num_heads = sizes["dim"], sizes["heads"]
+        self.by_head, self.convolutions = by_head, None
+        if convolutions:
+            self.convolutions = nn.ModuleList(nn.Conv1d(size, size, 1, bias=False) for _ in range(4))
+        else:
+            self.qkv, self.proj = nn.Linear(size, 3 * size, bias=False), nn.Linear(size, size, bias=False)
+
+    def forward(self, x, keep=None):
+        if self.convolutions:
+            Q, K, V = (conv(x.mT).mT for conv in self.convolutions[:3])
+            parts = [X.unflatten(-1, (self.num_heads, -1)) for X in (Q, K, V)]
+        elif self.by_head:
+            parts = self.qkv(x).unflatten(-1, (self.num_heads, 3, -1)).unbind(-2)
+        else:
+            parts = self.qkv(x).unflatten(-1, (3, self.num_heads, -1)).unbind(-3)
+        Q, K, V = (X.transpose(1, 2) for X in parts)
+        scores = Q @ K.mT / math.sqrt(Q.shape[-1])
+        scores = scores if keep is None else scores.masked_fill(~keep[:, None], -math.inf)
+        heads = (scores.softmax(-1) @ V).transpose(1, 2).flatten(2)
+        return self.convolutions[3](heads.mT).mT if self.convolutions else self.proj(heads)
+
+
+def sized(**options):
+    return lambda num_hiddens, num_heads, dropout: Recipes({"dim": num_hiddens, "heads": num_heads}, **options)
+
+
+def fused_by_head(layer):
+    parts = layer.qkv.weight.unflatten(0, (layer.num_heads, 3, -1)).transpose(0, 1).flatten(1, 2)
+    return *parts, layer.proj
+
+
+RECIPES = {  # as the docstring of the module has them
+    "a mask": (
+        sized(),
+        lambda layer, x, valid_lens: layer(x, torch.arange(x.shape[1]) < valid_lens[:, None, None]),
+        fused_by_head,
+    ),
+    "fused": (
+        sized(by_head=False),
+        lambda layer, x: layer(x),
+        lambda layer: (*layer.qkv.weight.chunk(3), layer.proj),
+    ),
+    "by head, sizes in an object": (sized(), lambda layer, x: layer(x), fused_by_head),
+    "convolutions": (
+        sized(convolutions=True),
+        lambda layer, x: layer(x),
+        lambda layer: [conv.weight[..., 0] for conv in layer.convolutions],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_of_the_docstring_hands_a_right_layer_over(name):
+    verdict = check_layer(*RECIPES[name])
+    assert verdict, verdict
+
+
+class Plain(nn.Module):
+    """Right self-attention, whose subclasses are handed over in other ways."""
+
+    def __init__(self, size, heads, dropout=0.0):
+        super().__init__()
+        self.heads = heads
+        self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(size, size, bias=False) for _ in range(4))
+
+    def attend(self, queries, keys, values, keep=True):
+        Q, K, V = (
+            W(X).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for W, X in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+        )
+        scores = (Q @ K.mT / math.sqrt(Q.shape[-1])).masked_fill(~torch.as_tensor(keep), -1e9)
+        return self.W_o((scores.softmax(-1) @ V).transpose(1, 2).flatten(2))
+
+    def forward(self, x):
+        return self.attend(x, x, x)
+
+
+class BigHeads(Plain):
+    def __init__(self, size, heads, dropout=0.0):
+        if size // heads % 8:
+            raise ValueError("heads need multiples of 8 features")
+        super().__init__(size, heads)
+
+
+class Swapped(Plain):
+    def __init__(self, num_heads, d_model, dropout=0.0):
+        super().__init__(d_model, num_heads)
+
+
+class OtherOrder(Plain):
+    def forward(self, values, keys, query, mask):
+        return self.attend(query, keys, values, mask)
+
+
+class Padded(Plain):
+    def forward(self, x, key_padding_mask):
+        return self.attend(x, x, x, ~key_padding_mask[:, None, None])
+
+
+class Flag(Plain):
+    def forward(self, x, is_causal=False):
+        keep = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool)
+        return self.attend(x, x, x, keep.tril() if is_causal else keep)
+
+
+class NoProjection(Plain):
+    def __init__(self, size, heads, dropout=0.0):
+        if heads > 1:
+            raise ValueError("one head")
+        super().__init__(size, heads)
+        self.W_o = nn.Identity()
+
+
+class Squeezed(Plain):
+    def forward(self, x):
+        return super().forward(x).squeeze(1)
+
+
+class CutOff(Plain):
+    def forward(self, x):
+        return super().forward(x)[:8]
+
+
+class CacheOfEight(Plain):
+    def forward(self, x):
+        if len(x) > 8:
+            raise RuntimeError("the cache holds 8 examples")
+        return super().forward(x)
+
+
+class View(Plain):
+    def forward(self, x):
+        return super().forward(x.view(-1, x.shape[2]).view(x.shape))
+
+
+@pytest.mark.parametrize(
+    ("layer", "state", "said"),
+    [
+        (BigHeads, "right", "8 features or more"),
+        (OtherOrder, "right", "`mask` is True where a key takes part"),
+        (Padded, "right", "`key_padding_mask` is True where a key is masked, (batch, keys)."),
+        (Flag, "right", "Causal self-attention"),
+        (NoProjection, "right", "Self-attention"),
+        (Swapped, "not yet", "(num_heads, num_hiddens, …)"),
+        (Squeezed, "wrong", "wrong with one query"),
+        (CutOff, "wrong", "right for few examples; with 16, the output must be"),
+        (CacheOfEight, "right", "A batch of 16 raises RuntimeError: the cache holds 8 examples."),
+        (View, "right", "An input that is not contiguous raises RuntimeError"),
+    ],
+)
+def test_sizes_masks_and_orders_are_found_by_name_and_by_trying(layer, state, said):
+    verdict = check_layer(layer)
+    assert verdict.state == state and said in verdict.text, verdict
+
+
+ADDED = """
+    @ W_o.T + b_o -> @ W_o.T * 2 + b_o => The output is doubled.
+    weights @ V -> weights @ V.cumsum(dim=2) => The values are summed up along the sequence.
+    Q @ K.mT -> (Q @ K.mT).abs() => The scores lose their signs.
+"""
+
+
+@pytest.fixture
+def three_more_rows(monkeypatch):
+    cached = wrong_attention.wrong_attentions, wrong_attention.part_of
+    monkeypatch.setattr(wrong_attention, "MISTAKES", wrong_attention.MISTAKES.rstrip() + ADDED)
+    for function in cached:
+        function.cache_clear()
+    yield wrong_attention.wrong_attentions()[-3:]
+    for function in cached:
+        function.cache_clear()
+
+
+def test_rows_that_another_person_adds_are_named_as_themselves(three_more_rows):
+    for text, wrong in three_more_rows:
+        verdict = check(program=lambda *trial, wrong=wrong: formula(*trial, attention=wrong))
+        assert verdict.state == "wrong" and verdict.text == text, verdict
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ("weights @ V => No arrow.", 'a row must read "old -> new => what is said"'),
+        ("weights @ U -> V => A part that is not there.", "A part that is not there.*stands there 0 times"),
+        ("weights @ V -> (weights @ V => A bracket too many.", "A bracket too many.*makes no Python"),
+        ("weights @ V -> K => One row. => And another.", "two rows in one"),
+    ],
+)
+def test_a_row_that_is_wrong_is_told_what_is_wrong_with_it(row, error):
+    with pytest.raises(ValueError, match=error):
+        list(mistakes_of(wrong_attention.attention, f"{wrong_attention.MISTAKES.rstrip()}\n    {row}"))
+
+
+@pytest.mark.parametrize("numbers", [68, 139, 202])
+def test_a_right_layer_that_rounds_otherwise_is_right_where_large_scores_are_nearly_equal(numbers):
+    class InDouble(Plain):
+        def __init__(self, size, heads, dropout=0.0):
+            super().__init__(size, heads)
+            torch.rand(numbers)  # with so many, the first inputs drawn have two large scores that are nearly equal
+
+        def forward(self, x):
+            maps = [W.weight.double() for W in (self.W_q, self.W_k, self.W_v, self.W_o)]
+            Q, K, V = ((x.double() @ W.T).unflatten(-1, (self.heads, -1)).transpose(1, 2) for W in maps[:3])
+            heads = (Q @ K.mT / math.sqrt(Q.shape[-1])).softmax(-1) @ V
+            return (heads.transpose(1, 2).flatten(2) @ maps[3].T).float()
+
+    verdict = check_layer(InDouble)
+    assert verdict, verdict
