@@ -24,7 +24,7 @@ from mha_course.museum.variants import (
     varied,
     with_factor,
 )
-from mha_course.museum.wrong_attention import other_attentions, wrong_attentions
+from mha_course.museum.wrong_attention import other_attentions, programs, wrong_attentions
 
 RARE = {BACKWARDS, OF_ALL, *(f"{base:,.0f}" for base in BASES[1:])}  # in words of what is not tried with a mistake
 
@@ -67,11 +67,6 @@ def looks_ahead(attention: Callable) -> bool:
     return not torch.allclose(one, two, equal_nan=True)
 
 
-def programs_of(rows: list) -> list[tuple[str, Callable]]:
-    """Return pairs (message, ``formula`` by an attention) for pairs (message, attention)."""
-    return [(text, functools.partial(formula, attention=program)) for text, program in rows]
-
-
 class Search:
     """Search for a variant, or a mistake in one, that explains all calls of a layer.
 
@@ -87,8 +82,8 @@ class Search:
         self.ways = [*ways, *([*way, transposed] for way in ways * calls.may_be_in_out)]
         self.groups = [] if formula_only else variants(calls.handed.residual)
         mistakes, others = wrong_attentions(), other_attentions()
-        self.mistakes = programs_of([*mistakes, *others * formula_only])
-        self.others = programs_of(others * (not formula_only))
+        self.mistakes = programs(formula, [*mistakes, *others * formula_only])
+        self.others = programs(formula, others * (not formula_only))
         given = [outcome.value[:2] for of_stage in calls.got.values() for outcome in of_stage]
         self.given = sorted(given, key=lambda call: call[0][0].shape[1] != 6)  # the call that tells most
 

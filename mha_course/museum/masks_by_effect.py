@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from mha_course.checking.running import error_in_words
+from mha_lib.attention import valid_keys
 
 SHAPES = {  # of a mask → how it is made of the lengths, the number of queries and that of keys, True where a key counts
-    "(batch, keys)": lambda n, q, k: torch.arange(k) < n[:, None],
-    "(batch, 1, 1, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None, None],
-    "(batch, queries, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None].repeat(1, q, 1),
-    "(batch, 1, queries, keys)": lambda n, q, k: (torch.arange(k) < n[:, None])[:, None, None].repeat(1, 1, q, 1),
+    "(batch, keys)": lambda n, q, k: valid_keys(n, k)[:, 0],
+    "(batch, 1, 1, keys)": lambda n, q, k: valid_keys(n, k, axes=4),
+    "(batch, queries, keys)": lambda n, q, k: valid_keys(n, k).repeat(1, q, 1),
+    "(batch, 1, queries, keys)": lambda n, q, k: valid_keys(n, k, axes=4).repeat(1, 1, q, 1),
     "(queries, keys)": lambda n, q, k: torch.ones(q, k, dtype=torch.bool).tril(k - q),
 }
 HOLDS: dict[str, Callable[[Tensor], Tensor]] = {  # what is said of its numbers → it, made of one that is True for keys

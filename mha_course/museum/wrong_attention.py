@@ -62,11 +62,11 @@ def other_attentions() -> list[tuple[str, Callable]]:
     return [*mistakes_of(attention, OTHERS)]
 
 
-def programs(program: Callable[..., Any], others: bool = True) -> list[tuple[str, Callable]]:
+def programs(program: Callable[..., Any], rows: list | None = None) -> list[tuple[str, Callable]]:
     """Return a pair (message, function) for each known mistake: ``program`` given a wrong function as ``attention``.
-    ``others`` says whether another attention than the formula is a mistake, too.
+    ``rows`` are pairs (message, wrong function); left out, all mistakes, and what is another attention.
     """
-    rows = [*wrong_attentions(), *(other_attentions() if others else [])]
+    rows = [*wrong_attentions(), *other_attentions()] if rows is None else rows
     return [(text, functools.partial(program, attention=wrong)) for text, wrong in rows]
 
 

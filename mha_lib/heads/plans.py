@@ -1,6 +1,6 @@
 """Which heads go: plans from an importance, and random plans of the same shape."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -80,28 +80,20 @@ def drawn(
 ) -> list[PlanTable]:
     """Return the random plans that ``FoundHeads.fair_draws`` describes."""
     generator = torch.Generator().manual_seed(seed)
-
-    def draws() -> Iterator[PlanTable]:
-        while True:
-            heads = {}
-            for name, off in plan.items():
-                units = _units(layers[name])
-                if any(0 < len(set(unit) & set(off)) < len(unit) for unit in units):  # no whole groups
-                    units = [[head] for head in range(layers[name].num_heads)]
-                order = torch.randperm(len(units), generator=generator)[: len(off) // len(units[0])].tolist()
-                heads[name] = [head for which in order for head in units[which]]
-            yield PlanTable(heads, layers)
-
-    whole = PlanTable(plan, layers)
-    found, tries = [], 0
-    for other in draws():
-        tries += 1
+    whole, found = PlanTable(plan, layers), []
+    for _ in range(100 * number):
+        heads = {}
+        for name, off in plan.items():
+            units = _units(layers[name])
+            if any(0 < len(set(unit) & set(off)) < len(unit) for unit in units):  # no whole groups
+                units = [[head] for head in range(layers[name].num_heads)]
+            order = torch.randperm(len(units), generator=generator)[: len(off) // len(units[0])].tolist()
+            heads[name] = [head for which in order for head in units[which]]
+        other = PlanTable(heads, layers)
         found += [other] if other != whole else []
         if len(found) == number:
             return found
-        if tries > 100 * number:
-            raise ValueError("plan has no random counterpart: no other heads of its layers are as many")
-    return found
+    raise ValueError("plan has no random counterpart: no other heads of its layers are as many")
 
 
 def _units(layer: FoundLayer) -> list[list[int]]:

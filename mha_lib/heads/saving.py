@@ -3,7 +3,6 @@
 import copy
 import importlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def save_pruned(model: nn.Module, removal: Removal, folder: str | Path) -> None:
         raise FileExistsError(f"folder must be new or empty, {folder} holds {', '.join(others)}")
     first: dict[int, str] = {}
     tied = {name: first[id(X)] for name, X in tensors.items() if first.setdefault(id(X), name) != name}
-    entry = {name: asdict(removal)[name] for name in KEPT} | {"tied": tied}
+    entry = {name: getattr(removal, name) for name in KEPT} | {"tied": tied}
     entry["base_class"] = f"{type(model).__module__}.{type(model).__qualname__}"
     config: Any = getattr(model, "config", None)
     is_known = _is_of_transformers(entry["base_class"]) and hasattr(config, "to_json_string")
@@ -121,14 +120,14 @@ def load_pruned(folder: str | Path, model: nn.Module | None = None) -> nn.Module
 
 def _check_fit(model: nn.Module, entry: dict[str, Any], weights: dict[str, Tensor]) -> None:
     """Raise an error that names what does not belong together of a fresh model, a plan and weights."""
-    there, wrong = _tensors_of(model), []
+    there, modules, wrong = _tensors_of(model), dict(model.named_modules()), []
     for name in there.keys() | weights.keys() | entry["shapes"].keys():
         path, _, kind = name.rpartition(".")
         if name not in weights:
             wrong.append(f"{name} is not in {WEIGHTS}")
         elif name not in there:
             # A bias that takes the means of removed heads may be new.
-            if kind != "bias" or kind not in getattr(_module(model, path), "_parameters", ()):
+            if kind != "bias" or kind not in getattr(modules.get(path), "_parameters", ()):
                 wrong.append(f"{name} is not in the model")
         else:
             before, after = entry["shapes"].get(name, [there[name].shape, there[name].shape])
@@ -140,15 +139,11 @@ def _check_fit(model: nn.Module, entry: dict[str, Any], weights: dict[str, Tenso
                 )
     for place, (old, _) in entry["sizes"].items():
         path, _, name = place.rpartition(".")
-        if (got := getattr(_module(model, path), name, None)) != old:
+        if (got := getattr(modules.get(path), name, None)) != old:
             wrong.append(f"{place} is {got} in the model and was {old}")
     if wrong:
         rest = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise ValueError(f"model, plan and weights do not belong together: {'; '.join(sorted(wrong)[:3])}{rest}")
-
-
-def _module(model: nn.Module, path: str) -> nn.Module | None:
-    return dict(model.named_modules()).get(path)
 
 
 def _tensors_of(model: nn.Module) -> dict[str, Tensor]:
