@@ -570,6 +570,7 @@ def test_a_headline_states_in_large_letters_what_is_seen_now(live, name):
     """It comes first, and other words stand there after another choice."""
     page = live(CASES[name]())
     headline = page.section.locator("> :first-child")
+    page.looks()
     before = headline.inner_text()
     assert len(before.split()) > 2 and 20 <= headline.evaluate(FONT_SIZE) <= 28
     for control in page.section.locator("input[type=range], select, [role=switch], button[aria-pressed=false]").all():
