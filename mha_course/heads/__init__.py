@@ -22,7 +22,6 @@ from mha_course.heads.coalitions import (
     permute_within_layers,
     pruning_curve,
     random_pruning_curve,
-    sampled_shapley,
     shapley,
     spearman,
     top_k_sets,
@@ -64,7 +63,7 @@ __all__ = [
     "head_grid", "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "load_pruned",
     "load_results", "losses_without_each", "mean_and_ci95", "mean_distance", "mean_ranks", "monte_carlo_shapley",
     "negative_entropy", "num_prunable", "of", "output_norm", "patch_heads", "permute_within_layers", "plan_from",
-    "plant_heads", "prune", "prune_attention", "pruning_curve", "random_pruning_curve", "ranks", "sampled_shapley",
+    "plant_heads", "prune", "prune_attention", "pruning_curve", "random_pruning_curve", "ranks",
     "save_pruned", "select_heads", "set_members", "shapley", "spearman", "sweep", "top1_hit_rate", "top_k_sets",
     "weight_on_self", "weight_on_token", "worst_sets",
 ]  # fmt: skip

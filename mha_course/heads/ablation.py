@@ -170,15 +170,10 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
 
 def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """Return every head's output averaged over a batch's examples and tokens: for each block (num_heads, head_size)."""
-    return mean_over_tokens(model, batch, head_outputs(model, batch))
-
-
-def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
-    """Average each block's tensor (batch, num_heads, n, …) over examples and unpadded queries, to (num_heads, …)."""
+    """Return every head's output averaged over examples and unpadded queries: for each block (num_heads, head_size)."""
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
-    for name, block in zip(model.blocks, values, strict=True):
+    for name, block in zip(model.blocks, head_outputs(model, batch), strict=True):
         counts = torch.ones(len(block), block.shape[2], dtype=torch.bool, device=block.device)
         if batch.valid_lens is not None and name in padded:
             counts = torch.arange(block.shape[2], device=block.device) < batch.valid_lens[:, None]

@@ -9,7 +9,7 @@ Heads of equal importance have no order. Where one is needed, it is drawn at ran
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 
 import torch
@@ -186,20 +186,6 @@ def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[s
     """
     padded = pad_sequence(list(importance.values()), batch_first=True, padding_value=torch.nan)
     return {name: row[~row.isnan()] for name, row in zip(importance, permute_within_blocks(padded, seed), strict=True)}
-
-
-def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
-    """Estimate every head's Shapley value from ``num_orders`` random orders; ``value`` gives the scores of head sets.
-
-    Args:
-        value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.
-        num_orders: number of random orders in which heads join.
-
-    Source: Castro, Gómez, Tejada 2009, "Polynomial calculation of the Shapley value based on sampling".
-    """
-    sets, shares = shapley_shares(num_heads, num_orders, seed)
-    values = value(sets)
-    return shares.to(values) @ values
 
 
 def _num_heads(values: Tensor) -> int:

@@ -1,7 +1,5 @@
 """Measures on a loss of one's own, held against the library's for its own models."""
 
-from functools import partial
-
 import pytest
 import torch
 from head_models import TASK, encoder, examples
@@ -74,14 +72,13 @@ def test_means_leave_out_what_the_caller_says():
 def test_gate_gradients_over_batches_are_the_librarys(signed):
     model, batch, found, loss = made()
     expected = heads.gate_gradient(model, batch, TASK, signed=signed).cpu()
-    about = partial(torch.testing.assert_close, rtol=0, atol=1e-7)  # the library's gates are float32
-    about(stacked(found.gate_gradient(loss, loader(batch), signed=signed)), expected)
+    close(stacked(found.gate_gradient(loss, loader(batch), signed=signed)), expected)
     mean = lambda model, part: loss(model, part).mean()  # noqa: E731
-    about(stacked(found.gate_gradient(mean, loader(batch), signed=signed)), expected)
+    close(stacked(found.gate_gradient(mean, loader(batch), signed=signed)), expected)
     one = lambda model: mean(model, loader(batch, 6)[0])  # noqa: E731
-    about(stacked(found.gate_gradient(one, signed=signed)), expected)
+    close(stacked(found.gate_gradient(one, signed=signed)), expected)
     expected = heads.integrated_gradients(model, batch, TASK, steps=3, signed=signed).cpu()
-    about(stacked(found.integrated_gradients(loss, loader(batch), signed=signed, steps=3)), expected)
+    close(stacked(found.integrated_gradients(loss, loader(batch), signed=signed, steps=3)), expected)
 
 
 def test_gate_gradients_towards_the_mean_are_differences():
