@@ -9,12 +9,10 @@ Heads of equal importance have no order. Where one is needed, it is drawn at ran
 """
 
 import math
-from collections.abc import Mapping
 from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from mha_lib.heads.plans import ranks
 from mha_lib.heads.shapley_shares import set_members, shapley_shares
@@ -173,19 +171,6 @@ def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
     """
     places = torch.rand(importance.shape, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
     return importance.gather(1, places.to(importance.device))
-
-
-def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Shuffle the importance of heads at random within each layer, as a random baseline; return a new dictionary.
-
-    >>> permuted = permute_within_layers({"0": torch.tensor([1.0, 2.0]), "1": torch.tensor([3.0])}, seed=0)
-    >>> {name: row.sort().values.tolist() for name, row in permuted.items()}
-    {'0': [1.0, 2.0], '1': [3.0]}
-
-    It is ``permute_within_blocks`` for layers that may have different numbers of heads.
-    """
-    padded = pad_sequence(list(importance.values()), batch_first=True, padding_value=torch.nan)
-    return {name: row[~row.isnan()] for name, row in zip(importance, permute_within_blocks(padded, seed), strict=True)}
 
 
 def _num_heads(values: Tensor) -> int:

@@ -6,7 +6,6 @@ from head_models import TASK, encoder, examples
 from on_device import DEVICE
 
 from mha_course import heads
-from mha_course.heads.coalitions import permute_within_blocks
 from mha_lib.heads.importance import Importance
 
 
@@ -131,15 +130,6 @@ def test_intervals_are_those_of_examples_drawn_again():
     torch.testing.assert_close(high - importance["a"], half, rtol=0.15, atol=0)
     with pytest.raises(ValueError, match="an interval needs two examples or more: let the loss give a number for each"):
         Importance({"a": each[:, :1]}, {"a": weights[:1]}).intervals()
-
-
-def test_a_layer_matched_random_baseline():
-    even = {"a": torch.rand(5), "b": torch.rand(5)}
-    torch.testing.assert_close(stacked(heads.permute_within_layers(even, 3)), permute_within_blocks(stacked(even), 3))
-    uneven = {"a": torch.rand(5), "b": torch.rand(2)}
-    permuted = [heads.permute_within_layers(uneven, seed) for seed in range(9)]
-    assert all(torch.equal(one[name].sort()[0], uneven[name].sort()[0]) for one in permuted for name in uneven)
-    assert len({tuple(one["a"].tolist()) for one in permuted}) > 1
 
 
 def test_what_cannot_be_measured_is_named():
