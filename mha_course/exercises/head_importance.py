@@ -100,7 +100,7 @@ def first_and_last(model, batch, task):
 def own_importance(function: Callable[..., Tensor]) -> str:
     """Check a learner's head importance function by rank correlation with exact Shapley values on four small models.
 
-    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
+    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_course.heads``.
     The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """
