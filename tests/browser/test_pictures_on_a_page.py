@@ -1,6 +1,7 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import io
+import random
 import re
 
 import pytest
@@ -87,8 +88,40 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         pair = " attends to ".join(f"“{own[i]}”" for own, i in zip(names, at, strict=True))
         others = explorer.weights()[example, :3, query, key].max()
         headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
-        assert headline.startswith(f"Head 3: {pair} with {signed(100 * weights[query, key].item(), 0)} % of its weight")
+        assert headline.startswith("4 heads, split from weights trained as 6 heads: ")
+        assert f"Head 3: {pair} with {signed(100 * weights[query, key].item(), 0)} % of its weight." in headline
         assert f"In the 3 other heads: at most {signed(100 * others.item(), 0)} %." in headline
+
+
+def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
+    """Each spans the features of its heads, so that two of three heads of six lie below one trained head."""
+    explorer = pictures.LayerExplorer.of_lookups(num_heads=4)
+    page = live(explorer, width=759)
+    middle = "nodes => nodes.map(node => node.getBoundingClientRect()).map(({ left, right }) => [left, right])"
+    old, new = (page.section.locator(f".joined .{name} span").evaluate_all(middle) for name in ("trained", "now"))
+    left, right = old[0][0], old[-1][1]
+    for spans in (old, new):
+        ends = [left + (right - left) * i / len(spans) for i in range(len(spans) + 1)]
+        for i, (start, end) in enumerate(spans):
+            assert abs(start - ends[i]) < 4 and abs(end - ends[i + 1]) < 4
+    assert page.section.locator(".joined").get_attribute("aria-label").split("; ")[1] == "head 1: trained 1 + 2"
+    share = f"accuracy {100 * explorer.data['accuracies'][3]:.0f} %"
+    assert page.section.locator(".accuracy").text_content() == share
+
+
+def test_the_blue_edge_of_a_map_is_dragged(live):
+    page = live(pictures.LayerExplorer.of_lookups(), width=759)
+    box = page.section.locator("svg[role=group]").bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.page.mouse.move(box["x"] + box["width"] * 8 / 12, y)
+    page.page.mouse.down()
+    for length in (5, 0, 12):
+        page.page.mouse.move(box["x"] + box["width"] * (length + 0.2) / 12, y)
+        page.looks()
+        assert page.section.get_by_label("valid_lens").input_value() == str(length)
+        edges = page.section.locator(".edge").evaluate_all("nodes => nodes.map(node => node.getAttribute('d'))")
+        assert edges == [f"M{length},0v12"] * 7  # of six heads, and in large
+    page.page.mouse.up()
 
 
 WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
@@ -204,6 +237,31 @@ def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, button
         page.looks()
         box = page.section.bounding_box()
         assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
+@pytest.mark.parametrize("width", [735, 366])
+@pytest.mark.parametrize("name", ["layer", "ring", "kernel", "slow motion", "sentence"])
+def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
+    """Over ten random touches of what can be moved; what trains or plays by itself is left out."""
+    page, draw = live(CASES[name](), width=width + 24), random.Random(1)
+    heights = {page.section.bounding_box()["height"]: "opened"}
+    for _ in range(10):
+        controls = [one for one in page.section.locator(TOUCHED).all() if one.is_visible() and one.is_enabled()]
+        one = draw.choice(controls)
+        what = one.evaluate("node => node.ariaLabel ?? node.textContent")
+        if one.evaluate("node => node.matches('select')"):
+            one.select_option(index=draw.randrange(one.locator("option").count()))
+        elif one.evaluate("node => node.matches('button')"):
+            one.evaluate("node => node.click()")
+        else:
+            one.press(draw.choice(["Home", "End", "ArrowLeft", "ArrowRight"]))
+        page.looks()
+        heights.setdefault(page.section.bounding_box()["height"], what)
+    assert max(heights) - min(heights) <= 4, heights
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+TOUCHED = "input[type=range], select, [role=slider], button:not(:text-matches('^[▶❚]'))"
 
 
 def look_ups_with_presets():

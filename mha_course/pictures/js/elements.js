@@ -38,6 +38,8 @@ export const tr = (message, named = {}) =>
 /** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
 export const parts = (message, named = {}) => tr(message, named).split("*");
 
+export const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
+
 /** A count with its noun. */
 export const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 /** A number as text: two digits, no sign in front of a zero. */
@@ -45,6 +47,12 @@ export function number(value, digits = 2) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const text = rounded(value, digits).toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+/** A share of right answers, with a decimal near 0 and near 1. */
+export function percentOf(share) {
+  const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
+  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
 }
 
 /** A share in percent, without the sign. */

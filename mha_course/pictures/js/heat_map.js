@@ -88,6 +88,19 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   return { node, over, show };
 }
 
+/** The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length. */
+export function lengthEdge({ node, over }, rows, columns, onlength) {
+  const edge = drawn("path", { class: "edge" }), grip = drawn("path", { class: "grip" });
+  over.append(edge, ...(onlength ? [grip] : []));
+  const onpointerdown = (event) => grip.setPointerCapture(event.pointerId);
+  const onpointermove = ({ buttons, clientX }) => {
+    const { left, width } = node.getBoundingClientRect(), length = Math.round(columns * (clientX - left) / width);
+    if (buttons) onlength(Math.min(Math.max(length, 0), columns));
+  };
+  set(grip, { onpointerdown, onpointermove });
+  return (length) => [edge, grip].forEach((path) => set(path, { d: `M${length},0v${rows}` }));
+}
+
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */
 export function named(map, rows, columns, beside = []) {
   const spans = (name, texts) => element("div", { class: name }, ...texts.map((text) => element("span", {}, text)));

@@ -1,7 +1,8 @@
 // The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, heed, inSlices, parts, picture, roving, set, times, tr } from "./elements.js";
+import { button, drawn, element, heed, inSlices, manyHeads, parts, percentOf } from "./elements.js";
+import { picture, roving, set, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
 const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136; // of a drawing 400 wide
@@ -25,12 +26,6 @@ function chordOf(query, key, head, heads) {
     }`;
   }
   return `M${pointOf(query)}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
-}
-
-/** A share as text, with a decimal near 0 and near 1. */
-function percentOf(share) {
-  const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
-  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
 }
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
@@ -58,7 +53,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     last = {},
     isSliced = false;
 
-  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
   const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
   const letterAt = (i) => tr("{letter} (position {i})", { letter: state.letters[i], i });
 
