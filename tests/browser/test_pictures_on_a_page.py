@@ -119,9 +119,28 @@ def test_the_blue_edge_of_a_map_is_dragged(live):
         page.page.mouse.move(box["x"] + box["width"] * (length + 0.2) / 12, y)
         page.looks()
         assert page.section.get_by_label("valid_lens").input_value() == str(length)
-        edges = page.section.locator(".edge").evaluate_all("nodes => nodes.map(node => node.getAttribute('d'))")
+        edges = page.section.locator(".edge").evaluate_all(EDGES)
         assert edges == [f"M{length},0v12"] * 7  # of six heads, and in large
     page.page.mouse.up()
+
+
+EDGES = "nodes => nodes.map(node => node.getAttribute('d'))"
+
+
+def test_the_blue_edge_stands_before_the_masked_keys_of_every_head(live):
+    """Of one length in encoder and cross-attention, of each query's own in the decoder."""
+    explorer = CASES["dates"]()
+    length = int(explorer.batch().valid_lens)
+    assert 0 < length < 18
+    own = f"M{length},0v18", "".join(f"M{query + 1},{query}v1" for query in range(9)), f"M{length},0v10"
+    page = live(explorer)
+    found = page.section.locator(".layer .edge").evaluate_all(EDGES)
+    assert found == [d for d in own for _ in range(4)]
+    assert page.section.locator(".left .edge").evaluate_all(EDGES) == [own[2]]
+
+
+def test_no_edge_stands_where_all_keys_are_valid(live):
+    assert set(live(CASES["lookups"]()).section.locator(".edge").evaluate_all(EDGES)) == {""}
 
 
 WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
@@ -183,6 +202,22 @@ def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
     assert page.looks() != last and "step 0 of 400" in course.inner_text()
 
 
+def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(live):
+    """What is typed meanwhile is shown at once and stays, and the curve is as long as a worker's."""
+    page = live(pictures.RingExplorer(num_heads=4))
+    page.page.evaluate("() => { delete window.Worker; }")
+    page.section.get_by_role("button", name="train here").click()
+    slow, letter = "This page allows no worker, so training is slower.", page.section.locator(".ring-letter").nth(5)
+    page.section.locator(".reading", has_text=slow).wait_for()
+    letter.press("b")
+    page.page.evaluate(NEXT_FRAME)
+    assert letter.text_content() == "b" and page.section.locator(".ring-middle [aria-busy]").count() == 1
+    page.looks()
+    assert letter.text_content() == "b" and slow not in page.reading()
+    assert "trained here and now: step 400 of 400" in page.section.locator(".ring-course").inner_text()
+    assert page.section.locator(".curve-of.gated").get_attribute("d").count("L") == 100
+
+
 def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
     page.emulate_media(reduced_motion="no-preference")
     try:
@@ -239,29 +274,46 @@ def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, button
         assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
 
 
+# Touches one thing of a picture: moves what can be moved, chooses from a list, clicks or points at what can be clicked.
+# What plays or trains by itself, and what opens a fold, is left out.
+TOUCH = """
+([kind, which, how, far]) => {
+    const section = document.querySelector('section.mha-live');
+    const of = (items, at) => items[Math.floor(at * items.length)];
+    const kinds = ['input[type=range], select, [role=slider]', 'input[type=checkbox], button', '.cell, [role=button]'];
+    const isStill = (node) => !node.disabled && node.checkVisibility() &&
+        !node.matches('[aria-expanded]') && !/^[▶❚]/.test(node.textContent);
+    const seen = kinds.map((one) => [...section.querySelectorAll(one)].filter(isStill));
+    const node = of(of(seen.filter(({ length }) => length), kind), which), end = how < 0.3 ? 0 : how > 0.7 ? 1 : far;
+    if (node.matches('select')) node.selectedIndex = Math.floor(how * node.length);
+    if (node.type === 'range') node.value = Number(node.min) + end * (node.max - node.min);
+    if (node.matches('select, [type=range]')) {
+        ['input', 'change'].forEach((type) => node.dispatchEvent(new Event(type)));
+    } else if (node.role === 'slider') {
+        const key = of(['Home', 'End', 'ArrowLeft', 'ArrowRight'], how);
+        node.dispatchEvent(new KeyboardEvent('keydown', { key }));
+    } else {
+        if (how < 0.5) node.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+        const names = ['pointerenter', 'pointerover'];
+        names.forEach((name) => node.dispatchEvent(new PointerEvent(name, { bubbles: true })));
+    }
+    return node.ariaLabel ?? node.textContent;
+}
+"""
+
+
 @pytest.mark.parametrize("width", [735, 366])
-@pytest.mark.parametrize("name", ["layer", "ring", "kernel", "slow motion", "sentence"])
+@pytest.mark.parametrize("name", by_turns(CASES, 3))
 def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
-    """Over ten random touches of what can be moved; what trains or plays by itself is left out."""
     page, draw = live(CASES[name](), width=width + 24), random.Random(1)
+    page.looks()
     heights = {page.section.bounding_box()["height"]: "opened"}
     for _ in range(10):
-        controls = [one for one in page.section.locator(TOUCHED).all() if one.is_visible() and one.is_enabled()]
-        one = draw.choice(controls)
-        what = one.evaluate("node => node.ariaLabel ?? node.textContent")
-        if one.evaluate("node => node.matches('select')"):
-            one.select_option(index=draw.randrange(one.locator("option").count()))
-        elif one.evaluate("node => node.matches('button')"):
-            one.evaluate("node => node.click()")
-        else:
-            one.press(draw.choice(["Home", "End", "ArrowLeft", "ArrowRight"]))
+        touched = page.page.evaluate(TOUCH, [draw.random() for _ in range(4)])
         page.looks()
-        heights.setdefault(page.section.bounding_box()["height"], what)
+        heights.setdefault(page.section.bounding_box()["height"], touched)
     assert max(heights) - min(heights) <= 4, heights
     assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-TOUCHED = "input[type=range], select, [role=slider], button:not(:text-matches('^[▶❚]'))"
 
 
 def look_ups_with_presets():
@@ -412,7 +464,7 @@ def test_the_score_is_told_when_all_examples_are_counted(live, reader):
 TOLD = """
 node => {
     const told = [];
-    new MutationObserver(() => told.push(node.textContent)).observe(node, { childList: true });
+    new MutationObserver(() => told.push(node.textContent)).observe(node, { childList: true, subtree: true });
     return told;
 }
 """

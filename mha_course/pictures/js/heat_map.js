@@ -88,7 +88,10 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   return { node, over, show };
 }
 
-/** The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length. */
+/**
+ * The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length, or at one for
+ * each row, where it ends a row.
+ */
 export function lengthEdge({ node, over }, rows, columns, onlength) {
   const edge = drawn("path", { class: "edge" }), grip = drawn("path", { class: "grip" });
   over.append(edge, ...(onlength ? [grip] : []));
@@ -98,7 +101,11 @@ export function lengthEdge({ node, over }, rows, columns, onlength) {
     if (buttons) onlength(Math.min(Math.max(length, 0), columns));
   };
   set(grip, { onpointerdown, onpointermove });
-  return (length) => [edge, grip].forEach((path) => set(path, { d: `M${length},0v${rows}` }));
+  const ofRow = (length, row) => length < columns ? `M${length},${row}v1` : "";
+  return (valid) => {
+    const d = typeof valid === "number" ? `M${valid},0v${rows}` : times(rows, (row) => ofRow(valid[row], row)).join("");
+    [edge, grip].forEach((path) => set(path, { d }));
+  };
 }
 
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */

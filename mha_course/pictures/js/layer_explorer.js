@@ -203,5 +203,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     compute,
     paint,
     hint: tr("Choose a head, or a cell."),
+    room: [68, 108, 165],
   };
 });

@@ -255,5 +255,6 @@ export default picture((shared) => {
     paint,
     end: walk.stop,
     hint: "Drag an arrow, press ▶, or point at a number.",
+    room: [Math.max(42, 9 * width + 30), 0, 20 + 17 * n],
   };
 });
