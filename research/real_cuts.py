@@ -12,13 +12,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from mha_course import heads
+from mha_course.heads.ablation import hook_heads, interpolate_heads
+from mha_course.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_course.heads.controls import OF_EACH, OF_MEAN, SIGNED
+from mha_course.heads.measures import gate_gradients
 from mha_course.models.smollm2 import SmolLM2
-from mha_lib import heads
-from mha_lib.heads.ablation import hook_heads, interpolate_heads
-from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
-from mha_lib.heads.measures import gate_gradients
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research.real_texts import TASK, drawn
 
 SHAPE = (30, 9)

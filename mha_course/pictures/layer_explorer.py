@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from mha_course.language import Said, english, sentences, tr
 from mha_course.models.shipped import shipped_model
+from mha_course.models.tasks import find_task
+from mha_course.models.transformer import Encoder
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
 from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
 from mha_course.pictures.picture import Canvas, signed
@@ -19,8 +21,6 @@ from mha_course.pictures.token_words import token_words
 from mha_course.rounding import first_largest, rounded
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.figures import grid_shape, labels
-from mha_lib.models.tasks import find_task
-from mha_lib.models.transformer import Encoder
 
 MOST_HEADS = 25
 NAMES = "query_names", "key_names"

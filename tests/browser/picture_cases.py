@@ -9,8 +9,8 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 
 from mha_course import models, pictures
+from mha_course.models.tasks import find_task
 from mha_course.pictures.live import bundle
-from mha_lib.models.tasks import find_task
 from tools.lab_page import PATIENCE, Heard
 
 

@@ -14,9 +14,9 @@ from turns import LONG, by_turns
 from mha_course import pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
+from mha_course.models.tasks import Digits
 from mha_course.pictures import ring_explorer
 from mha_course.pictures.picture import signed
-from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,7 @@ from learners_layers import FixedSizes, LoopOverHeads, OfTheBook, OtherNames, Wi
 from on_device import DEVICE
 from torch import nn
 
-from mha_course.models import find_task, shipped_model, with_layer
-from mha_lib.heads import (
+from mha_course.heads import (
     confidence,
     evaluate,
     evaluate_all,
@@ -19,6 +18,7 @@ from mha_lib.heads import (
     prune,
     prune_attention,
 )
+from mha_course.models import find_task, shipped_model, with_layer
 
 TASK = find_task("lookups")
 BATCH = TASK.held_out[:16].to(DEVICE)

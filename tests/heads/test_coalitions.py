@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mha_lib.heads.coalitions import (
+from mha_course.heads.coalitions import (
     area_under_curve,
     best_sets,
     block_mean_baseline,

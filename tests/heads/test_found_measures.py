@@ -7,8 +7,8 @@ import torch
 from head_models import TASK, encoder, examples
 from on_device import DEVICE
 
-from mha_lib import heads
-from mha_lib.heads.coalitions import permute_within_blocks
+from mha_course import heads
+from mha_course.heads.coalitions import permute_within_blocks
 from mha_lib.heads.importance import Importance
 
 

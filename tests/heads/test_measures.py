@@ -7,9 +7,9 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
-from mha_lib.heads.coalitions import shapley
-from mha_lib.heads.measures import (
+from mha_course.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
+from mha_course.heads.coalitions import shapley
+from mha_course.heads.measures import (
     completeness_residual,
     confidence,
     gate_gradient,

@@ -8,9 +8,9 @@ import traitlets
 
 from mha_course import pictures
 from mha_course.models.shipped import shipped_model
+from mha_course.models.tasks import find_task
 from mha_course.pictures.layer_explorer import accuracies_when_split
 from mha_lib import MultiHeadAttention
-from mha_lib.models.tasks import find_task
 
 SIZES = {"query_size": 8, "key_size": 6, "value_size": 6}
 

@@ -12,9 +12,9 @@ from matplotlib.text import Text
 from mha_course import pictures
 from mha_course.models import train_on_repeats
 from mha_course.models.neighbours import NeighbourModel
+from mha_course.models.tasks import find_task
 from mha_course.pictures.heat_maps import FAINT, draw_over_image, draw_words
 from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
-from mha_lib.models.tasks import find_task
 
 
 def random(*shape, seed=0):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import (
+from mha_course.heads.ablation import (
     ablation_values,
     eval_mode,
     evaluate,
@@ -20,9 +20,9 @@ from mha_lib.heads.ablation import (
     head_outputs,
     mean_over_tokens,
 )
-from mha_lib.heads.coalitions import sampled_shapley
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Transformer
+from mha_course.heads.coalitions import sampled_shapley
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Transformer
 
 SCORES = ("accuracy", "loss")
 
