@@ -95,7 +95,7 @@ LOOKS = """
 () => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('.spoken, .test, .hint').forEach(node => node.remove());
+    copy.querySelectorAll('.spoken, .test, .hint, .room').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));
