@@ -2,9 +2,9 @@
 
 from mha_course.heads.kept_results import load_results
 from mha_course.heads.planted_heads import Planted, plant_heads
-from mha_course.heads.seeds import sweep
+from mha_course.heads.seeds import sweep, table
 
-__all__ = ["Planted", "load_results", "plant_heads", "sweep"]
+__all__ = ["Planted", "load_results", "plant_heads", "sweep", "table"]
 
 
 def __dir__() -> list[str]:
