@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def __dir__() -> list[str]:
 
 
 def heatmaps(
-    weights: Tensor,
+    weights: Tensor | Mapping[str, Tensor],
     *,
     ax: Axes | Iterable[Axes] | None = None,
     query_labels: Sequence[str] | None = None,
@@ -45,10 +46,11 @@ def heatmaps(
     ['head 0', 'head 1']
 
     Args:
-        weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys) of one head.
+        weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys) of one head; or by layer,
+            as ``heads.of(model, …).maps()`` gives them for one example.
         ax: where to draw: one ``Axes``, or one for each head. Left out, a new figure is made, unknown to pyplot.
         query_labels, key_labels: names of the tokens; left out, their positions.
-        titles: one for each head; left out, "head 0", "head 1", …, and none where ``weights`` has two axes.
+        titles: one for each head; left out, "head 0", "head 1", …, or "layer 0, head 0", …; none for two axes.
         columns: panels in a row of a new figure.
         top: where the scale ends, above 0; larger weights have its colour. Left out, the largest weight of all heads.
         cmap: colours, as matplotlib takes them.
@@ -63,7 +65,9 @@ def heatmaps(
     check_weights(maps)
     sides = ("query_labels", query_labels, num_queries), ("key_labels", key_labels, num_keys)
     names = [given if given is None else labels(name, given, count) for name, given, count in sides]
-    titles = [""] if titles is None and weights.dim() == 2 else labels("titles", titles, num_heads, "head ")
+    if titles is None:
+        titles = [""] if isinstance(weights, Tensor) and weights.dim() == 2 else head_titles(weights)
+    titles = labels("titles", titles, num_heads)
     rows, columns = grid_shape(num_heads, columns)
     if top is not None and not top > 0:
         raise ValueError(f"top must be above 0, got {top}")
@@ -90,8 +94,17 @@ def check_weights(maps: Tensor) -> None:
         raise ValueError(f"weights must be at least 0, where the colour scale begins, got {least:.3g}")
 
 
-def one_example(weights: Tensor) -> Tensor:
-    """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU."""
+def one_example(weights: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """Check that ``weights`` are of one example, and return them as (num_heads, num_queries, num_keys) on the CPU.
+
+    Of a mapping, the heads of all layers stand one behind the other.
+    """
+    if isinstance(weights, Mapping):
+        layers = [one_example(X[0] if X.dim() == 4 and len(X) == 1 else X) for X in weights.values()]
+        if len({X.shape[1:] for X in layers}) != 1:
+            shapes = ", ".join(f"{name}: {tuple(X.shape)}" for name, X in zip(weights, layers, strict=True)) or "none"
+            raise ValueError(f"weights must be of layers with as many queries and keys each, got {shapes}")
+        return torch.cat(layers)
     if weights.dim() not in (2, 3):
         raise ValueError(
             "weights must be those of one example, (num_heads, num_queries, num_keys) or (num_queries, num_keys), "
@@ -100,6 +113,16 @@ def one_example(weights: Tensor) -> Tensor:
     if weights.dim() == 3 and not len(weights):
         raise ValueError(f"weights must hold at least one head, got {tuple(weights.shape)}")
     return (weights if weights.dim() == 3 else weights.unsqueeze(0)).detach().float().cpu()
+
+
+def head_titles(
+    weights: Tensor | Mapping[str, Tensor], one: str = "head {head}", of_layer: str = "layer {layer}, head {head}"
+) -> list[str]:
+    """Return a title for each head, numbered from 0, and where there are several layers in each of them."""
+    if isinstance(weights, Tensor):
+        return [one.format(head=head) for head in range(len(weights) if weights.dim() == 3 else 1)]
+    counts = [X.shape[-3] for X in weights.values()]
+    return [of_layer.format(layer=i, head=head) for i, count in enumerate(counts) for head in range(count)]
 
 
 def labels(name: str, given: Sequence[Any] | None, count: int, stem: str = "") -> list[Any]:

@@ -1,11 +1,14 @@
 """Write what Sphinx makes the site's pages of the library from: a page for each room, of its docstrings.
 
 What a room offers is what its door hands on, and what modules behind the door name in their ``__all__``.
+The recipe, from a trained model to a smaller one, is README's.
 """
 
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 ROOMS = {  # a page, and the door that it shows
     "attention": "mha_lib.attention",
@@ -20,10 +23,12 @@ ROOMS = {  # a page, and the door that it shows
 OF_EVERY_PICTURE = "draw, page_data, reply, still"  # for those who write one
 INDEX = """# The library
 
-From the docstrings; the code of the notebooks leads here. `mha_lib`, the library: the layer and its parts can be
-imported from `mha_lib` itself, everything else from its room.
+[From a trained model to a smaller one](recipe.md) is the way through it. The rest is from the docstrings; the code
+of the notebooks leads here. `mha_lib`, the library: the layer and its parts can be imported from
+`mha_lib` itself, everything else from its room.
 
 ```{{toctree}}
+recipe
 {mha_lib}
 ```
 
@@ -58,9 +63,17 @@ def behind(door):
     return [module for module in modules if not {*getattr(module, "__all__", ())} <= {*door.__all__}]
 
 
+def recipe():
+    """README's part on taking heads out of a model of one's own, as a page."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    [part] = re.findall(r"<!-- recipe: .*? -->\n(.*?)<!-- end of recipe -->", readme, re.DOTALL)
+    return f"# From a trained model to a smaller one\n\n{part}"
+
+
 def write(folder):
-    """Write the pages, one for each room, and their index."""
+    """Write the pages, one for each room, the recipe, and their index."""
     folder.mkdir(parents=True)
+    (folder / "recipe.md").write_text(recipe(), encoding="utf-8")
     for room, name in ROOMS.items():
         door = importlib.import_module(name)
         parts = [section(door.__name__, handed_on(door), "=")]

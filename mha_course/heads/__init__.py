@@ -40,7 +40,7 @@ from mha_course.heads.measures import (
 )
 from mha_course.heads.planted_heads import Planted, plant_heads
 from mha_course.heads.removal import least_heads, plan_from, prune, prune_attention, select_heads
-from mha_course.heads.seeds import sweep
+from mha_course.heads.seeds import sweep, table
 from mha_lib.heads import (
     FoundHeads,
     Removal,
@@ -63,8 +63,8 @@ __all__ = [
     "load_results", "losses_without_each", "mean_and_ci95", "mean_distance", "mean_ranks", "monte_carlo_shapley",
     "negative_entropy", "num_prunable", "of", "output_norm", "patch_heads", "plan_from",
     "plant_heads", "prune", "prune_attention", "pruning_curve", "random_pruning_curve", "ranks",
-    "save_pruned", "select_heads", "set_members", "shapley", "spearman", "sweep", "top1_hit_rate", "top_k_sets",
-    "weight_on_self", "weight_on_token", "worst_sets",
+    "save_pruned", "select_heads", "set_members", "shapley", "spearman", "sweep", "table", "top1_hit_rate",
+    "top_k_sets", "weight_on_self", "weight_on_token", "worst_sets",
 ]  # fmt: skip
 
 

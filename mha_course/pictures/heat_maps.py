@@ -4,7 +4,7 @@ They are drawn with Pillow, since a notebook holds many: four maps of 6 × 6 tak
 figure of matplotlib (``mha_lib.heatmaps``) in the same ``Picture`` they take 0.6 s and 17 kB.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from mha_course.language import listed, tr
 from mha_course.pictures.picture import PAD, PAGE, Canvas, Picture, font, short, signed
 from mha_course.pictures.shared_with_js import bound, is_dark, weight_colours
 from mha_course.rounding import first_largest
-from mha_lib.figures import grid_shape, labels, one_example
+from mha_lib.figures import grid_shape, head_titles, labels, one_example
 
 MOST_LABELS = 20
 FAINT = bound("sentence_explorer.js", "FAINT")  # bows for less weight than this are left out
@@ -23,7 +23,7 @@ WORD, LINE = 14, 48  # letters of a word in a box, and from one line of boxes to
 
 
 def heatmaps(
-    weights: Tensor,
+    weights: Tensor | Mapping[str, Tensor],
     *,
     valid_lens: Tensor | None = None,
     query_labels: Sequence[str] | None = None,
@@ -42,7 +42,8 @@ def heatmaps(
     Heat maps of attention weights, 1 × (2 queries × 2 keys). head 0: query 0 puts most weight, 0.90, on key 0.
 
     Args:
-        weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys).
+        weights: (num_heads, num_queries, num_keys) of one example, or (num_queries, num_keys); or of several layers, as
+            ``mha_lib.heads.of(model, …).maps()`` gives those of one example.
         valid_lens: the example's own: None, a scalar, or (num_queries,); keys beyond it are hatched.
         query_labels, key_labels: names of the tokens; left out, their numbers.
         titles: one a panel; left out, "head 0", "head 1", …
@@ -57,11 +58,11 @@ def heatmaps(
         ValueError: ``weights`` has another rank or no head, ``valid_lens`` another shape, ``columns`` is below 1, or
             there are not as many labels or titles as they name.
     """
+    numbered = head_titles(weights, tr("head {head}"), tr("layer {layer}, head {head}"))
     weights = one_example(weights)
     num_heads, num_queries, num_keys = weights.shape
     query_labels = labels("query_labels", query_labels, num_queries)
     key_labels = labels("key_labels", key_labels, num_keys)
-    numbered = [tr("head {head}", head=head) for head in range(num_heads)]
     titles = labels("titles", numbered if titles is None else titles, num_heads)
     masked = masked_keys(valid_lens, num_queries, num_keys)
     _, columns = grid_shape(num_heads, columns)

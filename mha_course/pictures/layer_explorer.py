@@ -20,6 +20,7 @@ from mha_course.pictures.ring_explorer import many, percent
 from mha_course.pictures.token_words import token_words
 from mha_course.rounding import first_largest, rounded
 from mha_lib.attention import MultiHeadAttention
+from mha_lib.attention.converters import from_torch
 from mha_lib.figures import grid_shape, labels
 
 MOST_HEADS = 25
@@ -32,15 +33,16 @@ class LayerExplorer(LivePicture):
     With another number of heads the layer's projections are split anew, and not trained anew.
 
     Args:
-        layer: its W_q and W_k are used; it is left as it is.
+        layer: its W_q and W_k are used; it is left as it is. An ``nn.MultiheadAttention`` will do.
         queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
         query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
         accuracies: the accuracy of the layer's model by ``num_heads``, with the weights split, not trained anew, as
             ``accuracies_when_split`` measures it; left out, none is told.
+        splits: the numbers of heads that can be chosen; left out, all up to 25 that divide the layer's size.
         first: first values of the attributes.
 
     Attributes:
-        num_heads: one of the divisors of the layer's size, up to 25.
+        num_heads: one of ``splits``.
         valid_lens: how many keys count, for each example; a tensor will do, it reads as a list.
         example, head, cell: the sequence that is shown, and what of it in large; cells are counted row by row.
             Left out, head and cell are where one head's weight exceeds most that of all others.
@@ -58,15 +60,24 @@ class LayerExplorer(LivePicture):
 
     def __init__(
         self,
-        layer: MultiHeadAttention,
+        layer: MultiHeadAttention | nn.MultiheadAttention,
         queries: Tensor,
         keys: Tensor,
         *,
         query_names: Sequence[Sequence[str]] | None = None,
         key_names: Sequence[Sequence[str]] | None = None,
         accuracies: Mapping[int, float] | None = None,
+        splits: Sequence[int] | None = None,
         **first: Any,
     ):
+        if isinstance(layer, nn.MultiheadAttention):
+            with torch.random.fork_rng(devices=()):
+                layer = from_torch(layer)
+        if not isinstance(layer, MultiHeadAttention):
+            raise TypeError(
+                f"layer must be a MultiHeadAttention or an nn.MultiheadAttention, got {type(layer).__name__}; of any "
+                "other, LayerExplorer.of_maps shows the maps"
+            )
         for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
             if X.dim() != 3 or X.shape[-1] != projection.in_features or not X.numel():
                 size = projection.in_features
@@ -78,7 +89,10 @@ class LayerExplorer(LivePicture):
         biases = {"b_q": layer.W_q.bias, "b_k": layer.W_k.bias}
         self.num_hiddens, num_keys = layer.W_q.out_features, keys.shape[1]
         most = min(self.num_hiddens, MOST_HEADS)
-        self.divisors = [heads for heads in range(1, most + 1) if self.num_hiddens % heads == 0]
+        self.divisors = list(splits or [heads for heads in range(1, most + 1) if self.num_hiddens % heads == 0])
+        if any(self.num_hiddens % heads for heads in self.divisors) or layer.num_heads not in self.divisors:
+            need = f"divide {self.num_hiddens}, and {layer.num_heads}, the layer's own, is one of them"
+            raise ValueError(f"splits must be numbers of heads that {need}, got {self.divisors}")
         data = pack(tensors | {name: bias for name, bias in biases.items() if bias is not None}) | {
             "num_hiddens": self.num_hiddens,
             "divisors": self.divisors,
@@ -109,6 +123,37 @@ class LayerExplorer(LivePicture):
             **names,
             **{"valid_lens": [12, 8], "example": 1, "head": min(5, first.get("num_heads", 6) - 1), "cell": 51, **first},
         )
+
+    @classmethod
+    def of_maps(cls, maps: Tensor, **first: Any) -> "LayerExplorer":
+        """Show attention weights as they are; where fewer keys are chosen to be valid, theirs are normalised anew.
+
+        Args:
+            maps: of one layer, (batch, num_heads, num_queries, num_keys), such as
+                ``mha_lib.heads.of(model, …).maps()["encoder.layer.0"]``; every row sums to 1.
+            first: ``query_names``, ``key_names``, and first values of the attributes.
+
+        Raises:
+            ValueError: ``maps`` has another shape, or a row that does not sum to 1.
+        """
+        if not isinstance(maps, Tensor) or maps.dim() != 4 or not maps.numel():
+            got = tuple(maps.shape) if isinstance(maps, Tensor) else type(maps).__name__
+            raise ValueError(f"maps must be of one layer, (batch, num_heads, num_queries, num_keys), got {got}")
+        maps = maps.detach().float().cpu()
+        (_, h, _, k), sums = maps.shape, maps.sum(dim=-1)
+        if wrong := ((sums - 1).abs() > 1e-2).nonzero().tolist():
+            place = "example {}, head {}, query {}".format(*wrong[0])
+            raise ValueError(
+                f"maps must have rows that sum to 1, got {sums[tuple(wrong[0])].item():.2f} for {place}: leave out "
+                "padding, or draw them by heatmaps, which takes rows with a sink or without a key"
+            )
+        # A layer with these weights: a query is the logarithms of its weights, and a key is a number.
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            layer = MultiHeadAttention(h * k, h, query_size=h * k, key_size=k, value_size=k)
+            layer.W_q.weight.copy_(k**0.5 * torch.eye(h * k))
+            layer.W_k.weight.copy_(torch.eye(k).repeat(h, 1))
+        queries = maps.clamp(min=1e-30).log().transpose(1, 2).flatten(start_dim=2)
+        return cls(layer, queries, torch.eye(k).expand(len(maps), k, k), splits=[h], **first)
 
     @traitlets.validate("num_heads")
     def _validate_num_heads(self, proposal):
@@ -160,11 +205,18 @@ class LayerExplorer(LivePicture):
             "example": self.example,
             "valid": length,
         }
-        state = (
-            tr("{heads} of {size} features; sequence {example} has 1 valid key.", **words)
-            if length == 1
-            else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
-        )
+        if len(self.divisors) == 1 < self.num_hiddens:  # of maps, whose layer has features of no meaning
+            state = (
+                tr("{heads}; sequence {example} has 1 valid key.", **words)
+                if length == 1
+                else tr("{heads}; sequence {example} has {valid} valid keys.", **words)
+            )
+        else:
+            state = (
+                tr("{heads} of {size} features; sequence {example} has 1 valid key.", **words)
+                if length == 1
+                else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
+            )
         most = tr("Largest weight of each head: {weights}.", weights=largest)
         told = [*self._split(), self._claim(weights)]
         claim = sentences([*(tr("{sentence}.", sentence=one) for one in told), self._beside(weights)])

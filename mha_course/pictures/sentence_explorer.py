@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import traitlets
+from torch import Tensor
 
 from mha_course.language import listed, tr
 from mha_course.language import sentences as as_text
@@ -13,6 +14,7 @@ from mha_course.pictures.heat_maps import draw_words
 from mha_course.pictures.live import LivePicture, OwnText, Place, pack_uint8
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.rounding import first_largest
+from mha_lib.figures import one_example
 
 MOST_TOKENS = 40  # what a page shows without growing too long
 
@@ -72,6 +74,27 @@ class SentenceExplorer(LivePicture):
             "can_ask": sentences is None and (model is not None or PACKAGE.is_there()),
         }
         super().__init__(title or tr("Where the heads of a sentence model look"), data, **first)
+
+    @classmethod
+    def of_maps(cls, maps: Mapping[str, Tensor], tokens: Sequence[str], **first: Any) -> "SentenceExplorer":
+        """Show where the heads of any model look in one text.
+
+        Args:
+            maps: the attention weights of its layers on this text, as ``mha_lib.heads.of(model, …).maps()`` gives them.
+            tokens: the words of the text, or pieces of words, one for each token.
+            first: first values of the attributes, and ``title``.
+
+        Raises:
+            ValueError: there is not a word for each token, layers differ in numbers of heads, or keys are no queries.
+        """
+        weights, heads = one_example(maps), {X.shape[-3] for X in maps.values()}
+        if len(heads) != 1:
+            raise ValueError(f"maps must be of layers with as many heads each, got {sorted(heads)}")
+        if weights.shape[1:] != (len(tokens), len(tokens)):
+            got = tuple(weights.shape[1:])
+            raise ValueError(f"maps must have a query and a key for each of {len(tokens)} tokens, got {got}")
+        text = SentenceMaps(" ".join(tokens), list(tokens), weights.unflatten(0, (len(maps), -1)))
+        return cls([text], **{"named": {}, **first})
 
     @traitlets.observe("example", "text")
     def _stay_among_the_words(self, _change: Any) -> None:

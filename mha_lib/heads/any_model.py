@@ -1,7 +1,7 @@
 """The heads of any model: found by a forward pass, read, switched off, measured and removed."""
 
 import copy
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
@@ -37,7 +37,7 @@ class FoundHeads(GatedHeads[M]):
     - ``batches``: an iterable that can be gone through again, such as a DataLoader, of tensors, dictionaries or tuples,
       which are moved to the model's device. Left out, ``loss`` is computed once.
     - ``by``: what takes the place of a head: "zero"; "mean", its mean over ``batches`` (without them, over the example
-      that the heads were found with), padding left out; "resample", its output for the next example of the batch.
+      that the heads were found with), padding left out; "resample", its output for the next example, across batches.
     - ``instead``: means from ``means``, in place of ``by``.
 
     Raises:
@@ -297,26 +297,27 @@ class FoundHeads(GatedHeads[M]):
         instead: Means | None, steps: int, with_whole: bool = True,
     ) -> Importance:  # fmt: skip
         """Measure each batch, with a progress bar after two seconds."""
-        substitutes = self._substitutes(loss, batches, by, instead)
         number = len(batches) if hasattr(batches, "__len__") else 1  # type: ignore[arg-type]
         bar = progress_bar(range(number * steps), number * steps, label, after=2)
         parts = []
         with evaluating(self.model):
-            for run in runs(self.model, loss, batches, (self.inputs, self.named)):
-                rolled = self.substitutes("resample", run.call) if substitutes is None else substitutes
-                parts.append(measure(_Passes(self, run, rolled, with_whole, bar)))
+            for run, substitutes in self._with_substitutes(loss, batches, by, instead):
+                parts.append(measure(_Passes(self, run, substitutes, with_whole, bar)))
         bar.close()
         return joined(parts)
 
-    def _substitutes(
+    def _with_substitutes(
         self, loss: Loss, batches: Batches | None, by: str, instead: Means | None
-    ) -> dict[str, Tensor] | None:
-        """What takes the place of heads in all batches; None where each batch has its own."""
-        if instead is not None:
-            return self._as_substitutes(instead, self.layers)
-        if by == "mean" and batches is not None:
-            return self._as_substitutes(self.means(loss, batches), self.layers)
-        return None if by == "resample" and batches is not None else self.substitutes(by)
+    ) -> Iterator[tuple[Run, dict[str, Tensor]]]:
+        """Each batch, with what takes the place of heads."""
+        every = runs(self.model, loss, batches, (self.inputs, self.named))
+        if batches is not None and instead is None and by == "resample":
+            yield from self.with_next_examples(every)
+            return
+        if batches is not None and instead is None and by == "mean":
+            instead = self.means(loss, batches)
+        substitutes = self.substitutes(by) if instead is None else self._as_substitutes(instead, self.layers)
+        yield from ((run, substitutes) for run in every)
 
     def remove(
         self, plan: Mapping[str, Sequence[int]], *second_inputs, instead: Means | None = None, **second_named

@@ -55,7 +55,7 @@ def runs(
     device, number = next((X.device for X in model.parameters()), torch.device("cpu")), -1
     for number, given in enumerate(batches):
         batch = _moved(given, device)
-        sizes = [len(X) for X in _tensors(batch) if X.dim()]
+        sizes = [len(X) for X in tensors_in(batch) if X.dim()]
         yield Run(_call(model, loss, batch), number, batch, sizes[0] if sizes else None)
     if number < 0:
         raise ValueError("batches is empty: there is nothing to measure on")
@@ -80,9 +80,10 @@ def _moved(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-def _tensors(batch: Any) -> Iterator[Tensor]:
-    if isinstance(batch, Tensor):
-        yield batch
-    elif isinstance(batch, Mapping | tuple | list):
-        for part in batch.values() if isinstance(batch, Mapping) else batch:
-            yield from _tensors(part)
+def tensors_in(part: object) -> Iterator[Tensor]:
+    """Yield the tensors in a batch or a model's output: itself, or of a list, tuple, dictionary or cache."""
+    if isinstance(part, Tensor):
+        yield part
+    elif isinstance(part, Iterable) and not isinstance(part, str | bytes | Iterator):
+        for inner in part.values() if isinstance(part, Mapping) else part:
+            yield from tensors_in(inner)

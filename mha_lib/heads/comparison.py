@@ -63,7 +63,7 @@ class Comparison:
         return "\n".join([*text_table(table), f"{note}{self.random.shape[1]} draws."])
 
     def figure(self):
-        """Return a figure of matplotlib: the loss after each removal, and the span of the random ones."""
+        """Return a figure of matplotlib: the loss after each removal, and the mean and the span of the random ones."""
         from matplotlib.figure import Figure
 
         rows = self.rows()
@@ -72,8 +72,12 @@ class Comparison:
         figure = Figure(figsize=(5, 3.2), layout="constrained")
         axes = figure.add_subplot(xlabel="heads removed", ylabel="loss")
         low, high = ([whole, *(row[f"random {end}"] for row in rows)] for end in ("low", "high"))
-        axes.fill_between(removed, low, high, alpha=0.3, label="random heads of the same layers", color="tab:gray")
+        axes.fill_between(removed, low, high, alpha=0.3, color="tab:gray")
+        label = f"random heads of the same layers,\nmean and span of {self.random.shape[1]} draws"
+        mean = [whole, *(row["random"] for row in rows)]
+        axes.plot(removed, mean, linestyle="--", label=label, color="tab:gray")
         axes.plot(removed, [whole, *(row["loss"] for row in rows)], marker="o", label="least important heads")
+        axes.set_xticks(removed)
         axes.legend()
         return figure
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_lib.attention.converters import as_torch, from_torch
+from mha_lib.heads.batches import tensors_in
 from mha_lib.heads.before_mixing import evaluating, plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
 from mha_lib.heads.layer_heads import bias_with_means, copies_of_heads
@@ -429,17 +430,7 @@ def _tolerance(expected: Tensor) -> float:
 
 def first_tensor(output: object) -> Tensor:
     """Return the first floating-point tensor in a model's output: a tensor, a tuple or a dictionary."""
-    return next(X for X in _tensors(output) if X.is_floating_point())
-
-
-def _tensors(output: object) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping):
-        yield from _tensors(list(output.values()))
-    elif isinstance(output, Iterable) and not isinstance(output, str | bytes):
-        for part in output:
-            yield from _tensors(part)
+    return next(X for X in tensors_in(output) if X.is_floating_point())
 
 
 def _another(whole: Whole) -> Inputs:
@@ -491,7 +482,7 @@ def _cost(model: nn.Module, example: Inputs) -> tuple[int, float]:
     cache = parts.get("cache", parts.get("past_key_values"))  # of transformers from 5.24 on, and before
     layers = getattr(cache, "layers", None)
     kept = cache if layers is None else [(getattr(one, "keys", None), getattr(one, "values", None)) for one in layers]
-    return sum(X.numel() * X.element_size() for X in _tensors(kept)), min(seconds)
+    return sum(X.numel() * X.element_size() for X in tensors_in(kept)), min(seconds)
 
 
 def _wait(model: nn.Module) -> None:

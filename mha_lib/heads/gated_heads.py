@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.batches import Batches, Loss, runs
+from mha_lib.heads.batches import Batches, Loss, Run, runs
 from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_table
 from mha_lib.heads.plans import Plan
@@ -200,12 +200,11 @@ class GatedHeads(Generic[M]):
             gates[name][list(heads)] = 0
         return gates
 
-    def substitutes(self, by: str = "zero", run: Callable[[], object] | None = None) -> dict[str, Tensor]:
+    def substitutes(self, by: str = "zero") -> dict[str, Tensor]:
         """Return what takes the place of heads: (uses, b or 1, q or 1, h, d) by layer; none for zeros.
 
         Args:
             by: as in ``ablated``.
-            run: runs the model; left out, it is the example.
 
         Raises:
             ValueError: ``by`` is another word, or "resample" with one example; as in ``outputs``, but for zeros.
@@ -216,14 +215,25 @@ class GatedHeads(Generic[M]):
             return {}
         if by == "mean":
             return self._as_substitutes(self.means(), self.layers)
-        found = {}
-        for name, calls in self.heads_of(run or self._run((), {})).items():
-            if len(calls[0]) < 2:
-                raise ValueError(
-                    f"by='resample' takes the next example of a batch, and {name} got one: give two or more"
-                )
-            found[name] = torch.stack(calls).roll(-1, dims=1)
+        ((_, found),) = self.with_next_examples([Run(self._run((), {}), 0)])
         return found
+
+    def with_next_examples(self, every: Iterable[Run]) -> Iterator[tuple[Run, dict[str, Tensor]]]:
+        """Yield each pass with what the heads of each example's next give; that of the last of all is the first.
+
+        Where the next example is in another batch and shorter, its positions are gone through again.
+        """
+        first, before = dict[str, Tensor](), list[tuple[Run, dict[str, Tensor]]]()
+        for run in every:
+            heads = {name: torch.stack(calls) for name, calls in self.heads_of(run.call).items()}  # (uses, b, q, h, d)
+            for last, its_heads in before:
+                yield last, _moved_up(its_heads, heads)
+            first = first or {name: X[:, :1].clone() for name, X in heads.items()}
+            before = [(run, heads)]
+        for last, its_heads in before:
+            if not last.number and any(X.shape[1] < 2 for X in its_heads.values()):
+                raise ValueError("by='resample' takes the next example, and there is one alone: give two or more")
+            yield last, _moved_up(its_heads, first)
 
     def _as_substitutes(self, means: Means, names: Iterable[str]) -> dict[str, Tensor]:
         """Means of these layers, (h, d) or (uses, h, d), in the form (uses, 1, 1, h, d)."""
@@ -328,6 +338,12 @@ def watched(
     with gradients, plainly(), evaluating(model), Watch(model, with_weights, with_gradients) as watch:
         run()
     return watch
+
+
+def _moved_up(heads: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The heads of each example's next; ``after`` the last comes the first of others."""
+    places = {name: torch.arange(X.shape[2], device=X.device) % after[name].shape[2] for name, X in heads.items()}
+    return {name: torch.cat([X[:, 1:], after[name][:, :1, places[name]]], dim=1) for name, X in heads.items()}
 
 
 def _one_or_all(name: str, found: list[Tensor]) -> Tensor:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from mha_lib.heads.batches import tensors_in
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,4 @@ def _replaced(changes: Mapping[nn.Module, Callable[[nn.Module, Callable], Callab
 
 def _versions(output: Any) -> list[int]:
     """How often each tensor was written into."""
-    if isinstance(output, Tensor):
-        return [] if output.is_inference() else [output._version]
-    if isinstance(output, Mapping):
-        output = list(output.values())
-    return [each for part in output for each in _versions(part)] if isinstance(output, list | tuple) else []
+    return [X._version for X in tensors_in(output) if not X.is_inference()]

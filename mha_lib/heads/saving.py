@@ -78,11 +78,11 @@ def save_pruned(model: nn.Module, removal: Removal, folder: str | Path) -> None:
 
 
 def load_pruned(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
-    """Load a model that ``save_pruned`` saved: its outputs are equal to the last bit. Nothing is unpickled.
+    """Load a model that ``save_pruned`` saved, in eval mode: outputs are equal to the last bit. Nothing is unpickled.
 
     Args:
         model: a fresh model of the same class and sizes, with all its heads; it stays as it is. Left out, a model of
-            transformers is built from its configuration, in eval mode.
+            transformers is built from its configuration.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -115,7 +115,7 @@ def load_pruned(folder: str | Path, model: nn.Module | None = None) -> nn.Module
         path, _, name = place.rpartition(".")
         setattr(model.get_submodule(path), name, new)
     fit_maps(model)
-    return model
+    return model.eval()
 
 
 def _check_fit(model: nn.Module, entry: dict[str, Any], weights: dict[str, Tensor]) -> None:
@@ -169,4 +169,4 @@ def _fresh(entry: dict[str, Any]) -> nn.Module:
     model = kind._from_config(config, attn_implementation=entry["attention"])
     if entry["generation"] is not None:
         model.generation_config = type(model.generation_config).from_dict(entry["generation"])
-    return model.eval()
+    return model

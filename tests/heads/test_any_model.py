@@ -325,7 +325,7 @@ def test_what_needs_examples_is_refused_where_the_mixing_module_gets_other_axes(
 
 def test_examples_are_not_broadcast():
     model, X = Folded().eval(), torch.randn(3, 5, 24)
-    with pytest.raises(ValueError, match="by='resample' takes the next example of a batch, and  got one: give two"):
+    with pytest.raises(ValueError, match="by='resample' takes the next example, and there is one alone: give two"):
         heads.of(model, X[:1]).substitutes("resample")
     found = heads.of(model, X)
     with pytest.raises(ValueError, match=r"substitutes of  have shape \(3, 5, 3, 8\), its heads \(1, 5, 3, 8\): call"):

@@ -1,5 +1,8 @@
 """Measures on a loss of one's own, held against the library's for its own models."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from head_models import TASK, encoder, examples
@@ -50,21 +53,74 @@ def test_leave_one_out_over_batches_is_the_librarys(by):
         close(stacked(costs.each)[..., number], stacked(alone))
 
 
-def test_resampling_takes_the_next_example_of_a_batch():
+@pytest.mark.parametrize("sizes", [(4, 2), (1,) * 6, (6,)])
+def test_resampling_takes_the_next_example_across_batches(sizes):
     model, batch, found, loss = made()
-    costs = found.leave_one_out(loss, loader(batch), "resample")
-    parts = [type(batch)(*part) for part in loader(batch)]
-    each = [heads.leave_one_out(model, part, TASK, "resample", score="loss").cpu() for part in parts]
-    close(stacked(costs), (4 * each[0] + 2 * each[1]) / 6)
+    expected = heads.leave_one_out(model, batch, TASK, "resample", score="loss").cpu()
+    close(stacked(found.leave_one_out(loss, loader(batch, sizes), "resample")), expected)
+    with pytest.raises(ValueError, match="by='resample' takes the next example, and there is one alone"):
+        found.leave_one_out(loss, loader(batch, (1, 5))[:1], "resample")
 
 
-def test_means_leave_out_what_the_caller_says():
+def test_positions_of_a_shorter_next_example_are_gone_through_again():
+    model, batch, found, loss = made()
+    name, (long, short) = next(iter(found.layers)), loader(batch, (1, 5))
+    short = short[0][:, :3], short[1].clamp(max=3), short[2][:, :3]
+    costs = found.leave_one_out(loss, [long, short], "resample", layers=[name])
+    theirs = found.outputs(*short[:2])[name][:1]  # (1, h, q, d)
+    instead = theirs[:, :, [0, 1, 2, 0, 1, 2, 0]].transpose(1, 2)[None]
+    with torch.no_grad():
+        whole = loss(model, long)
+        with found.gates({name: torch.tensor([1.0, 0.0, 1.0])}, {name: instead}):
+            close(costs.each[name][1, :1], (loss(model, long) - whole).double().cpu())
+
+
+class Watched(list):
+    """A loader that counts, whenever it is asked for a batch, earlier batches and tensors of their graphs alive."""
+
+    def __iter__(self):
+        given, self.alive, self.saved = [], [], weakref.WeakSet()
+        for part in super().__iter__():
+            gc.collect()
+            self.alive.append((sum(one() is not None for one in given), len(self.saved)))
+            part = [X.clone() for X in part]
+            given += map(weakref.ref, part)
+            yield part
+            del part
+
+    def pack(self, X):
+        X = X.detach()  # an output that its own graph holds would never go
+        self.saved.add(kept := lambda: X)
+        return kept
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("by", ["zero", "mean", "resample"])
+def test_what_is_kept_does_not_grow_with_the_number_of_batches(by):
     _, batch, found, loss = made()
-    first = [torch.arange(7) < 2 for _ in range(6)]
-    outputs = found.outputs(batch.inputs, batch.valid_lens)
-    means = found.means(loss, loader(batch), valid=lambda part: torch.stack(first[: len(part[0])]))
-    for name, mean in means.items():
-        close(mean.cpu(), outputs[name][:, :, :2].mean(dim=(0, 2)).cpu())
+    parts = Watched(loader(batch, (1,) * 6))
+    for measure in (found.leave_one_out, found.gate_gradient):
+        with torch.autograd.graph.saved_tensors_hooks(parts.pack, lambda kept: kept()):
+            measure(loss, parts, by)
+        most = 6 if by == "resample" else 3  # the tensors of the batch before; for the next example, of one more
+        assert max(parts.alive) == (most, 0) and len(parts.alive) == 6, parts.alive
+
+
+def test_measures_take_means_that_leave_padding_out():
+    model, batch, found, loss = made()
+    means = found.means(loss, loader(batch))
+    valid = lambda part: torch.arange(7) < 2 + 0 * part[1].cpu()[:, None]  # noqa: E731
+    name, own = next(iter(found.layers)), found.means(loss, loader(batch), valid=valid)
+    assert (own[name] - means[name]).abs().max() > 0.1
+    for measure in (found.leave_one_out, found.gate_gradient):
+        close(stacked(measure(loss, loader(batch), instead=means)), stacked(measure(loss, loader(batch), "mean")))
+    costs = found.leave_one_out(loss, loader(batch), instead=own)[name]
+    outputs = found.outputs(batch.inputs, batch.valid_lens)[name]  # (b, h, q, d)
+    instead = outputs[:, :, :2].mean(dim=(0, 2))[None, None, None]
+    with torch.no_grad():
+        whole = loss(model, loader(batch, 6)[0])
+        with found.gates({name: torch.tensor([1.0, 1.0, 0.0])}, {name: instead}):
+            close(costs[2], (loss(model, loader(batch, 6)[0]) - whole).mean().double().cpu())
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -121,7 +177,7 @@ def test_early_layers_are_computed_once_and_what_is_written_into_is_not_reused()
 def test_intervals_are_those_of_examples_drawn_again():
     each = torch.randn(3, 40, dtype=torch.float64) + torch.arange(3)[:, None]
     weights = torch.ones(40, dtype=torch.float64)
-    weights[0] = 0  # of an example that does not count
+    weights[0], each[:, 0] = 0, 50.0  # an example that does not count
     importance = Importance({"a": each}, {"a": weights})
     close(importance["a"], each[:, 1:].mean(dim=1))
     low, high = importance.intervals(draws=4000)["a"].T

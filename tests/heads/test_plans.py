@@ -140,6 +140,8 @@ def test_a_removal_is_compared_with_random_ones_by_example():
     more = (each.mean(dim=1) > (without - whole).mean()).double().mean().item()
     assert row["draws that cost more"] == pytest.approx(more)
     assert len(repr(comparison).splitlines()) == 5 and f"{row['loss']:.3f} (" in repr(comparison)
-    assert [line.get_label() for line in comparison.figure().axes[0].lines] == ["least important heads"]
+    (axes,) = comparison.figure().axes
+    for line, name in zip(axes.lines, ("random", "loss"), strict=True):
+        assert [*line.get_ydata()[1:]] == [row[name] for row in comparison.rows()] and line.get_ydata()[0] < row["loss"]
     of_means = found.compare(importance, lambda model, part: loss(model, part).mean(), loader(batch, [6]), draws=2)
     assert "(" not in repr(of_means).splitlines()[2].split("  ")[1]  # one mean has no interval

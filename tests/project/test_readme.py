@@ -15,11 +15,11 @@ import mha_lib
 from mha_course import models
 from mha_course.heads import leave_one_out
 from mha_course.models import load_transformers
-from tools import readme_picture
+from tools import library_pages, readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+LAYER, SWEEP, ANY_MODEL, RECIPE, TRAINER, JUDGE, LIVE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
 def test_the_code_of_the_readme_runs_and_its_comments_are_right():
@@ -73,8 +73,22 @@ def test_the_recipe_removes_heads_that_matter_less_than_random_ones(tmp_path, mo
     assert right > 0.9 and sum(map(len, namespace["removal"].plan.values())) == 4
     printed = capsys.readouterr().out
     assert "random − ours" in printed and "4 of 8 heads go" in printed and "times as fast" in printed
-    costly = next(line for line in printed.splitlines() if line.startswith("4  "))
-    assert costly.rstrip().endswith("%")
+    row = next(line for line in printed.splitlines() if line.startswith("4  "))
+    ours, of_random_heads, gain = map(float, re.findall(r"(-?\d+\.\d+) \(", row))
+    assert ours < of_random_heads and gain > 0, row
+    if find_spec("accelerate") is not None:
+        exec(TRAINER, namespace)
+        assert namespace["fewer"].plan == namespace["removal"].plan and namespace["fewer"].plan.num_heads == 4
+        with torch.no_grad():
+            right = (namespace["small"](**inputs).logits.argmax(dim=-1) == namespace["test"][:][2]).float().mean()
+        assert right > 0.9
+
+
+def test_the_recipe_is_a_page_of_the_site_too(tmp_path):
+    library_pages.write(tmp_path / "library")
+    page = (tmp_path / "library" / "recipe.md").read_text(encoding="utf-8")
+    assert re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) == [RECIPE, TRAINER]
+    assert "\nrecipe\n" in (tmp_path / "library" / "index.md").read_text(encoding="utf-8")
 
 
 def test_torchs_layer_is_handed_to_the_judge_of_layers(capsys):
@@ -85,10 +99,11 @@ def test_torchs_layer_is_handed_to_the_judge_of_layers(capsys):
 
 
 def test_each_snippet_says_what_must_be_installed_for_it():
-    snippets = LAYER, SWEEP, ANY_MODEL, RECIPE, JUDGE, LIVE
+    snippets = LAYER, SWEEP, ANY_MODEL, RECIPE, TRAINER, JUDGE, LIVE
     asked = [snippet.splitlines()[0].removeprefix("# pip install ") for snippet in snippets]
     small_torch = " --extra-index-url https://download.pytorch.org/whl/cpu"
-    needed = (".", ". ./mha_course distributed", ".", ". transformers", ". ./mha_course", '. "./mha_course[notebooks]"')
+    needed = (".", ". ./mha_course distributed", ".", ". transformers", ". transformers accelerate", ". ./mha_course")
+    needed += ('. "./mha_course[notebooks]"',)
     assert asked == [each + small_torch for each in needed]
     course = tomllib.loads((ROOT / "mha_course" / "pyproject.toml").read_text())["project"]
     assert "distributed" not in str(course["dependencies"]) and "anywidget" in str(course["optional-dependencies"])
