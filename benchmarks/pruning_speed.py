@@ -14,8 +14,8 @@ import mha_course
 from benchmarks import measure
 from benchmarks.contenders import Cell
 from benchmarks.report import markdown
-from mha_lib.heads.removal import select_heads
-from mha_lib.models.transformer import Block
+from mha_course.heads.removal import select_heads
+from mha_course.models.transformer import Block
 
 RESULTS = Path(mha_course.__file__).with_name("heads") / "results" / "pruning_speed.json"
 # What is measured: a cell, and how many of its heads are kept.

@@ -5,10 +5,12 @@ machine slows all alike. In JupyterLab: the head explorer, and the usual way, ``
 ``plt.subplots``. On a page without a kernel: the head explorer, and a bare canvas that computes the same model and
 paints its maps, no more; and a head that is cut in the explorers of the next word and of births, which then computes
 all its steps anew. A held key sends 30 presses a second. Then how long such pages take to their first frame, beside
-that of the sentence explorer. Needs Chromium, as the browser tests do. Exits with 1 if a bound does not hold.
+that of the sentence explorer, and the CPU of the page for each key and each step of a drag on the Ring; ``ring`` behind
+the command measures only these. Needs Chromium, as the browser tests do. Exits with 1 if a bound does not hold.
 """
 
 import itertools
+import math
 import os
 import shutil
 import statistics
@@ -25,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ROUNDS, MOVES, HELD, RERUNS, MANY, LOADS = 3, 12, 60, 50, 1000, 9
 SLIDES = "ArrowRight"  # held, it moves a slider on
+MEDIAN_OF_RING, MOST_OF_RING = 8, 16  # milliseconds of CPU
 MOST_OF_NAIVE, MOST_OF_CANVAS, MOST_OF_SENTENCES, MOST_OF_CHOICE = 0.1, 2.0, 2.0, 1.8
 
 SETUP = """
@@ -145,9 +148,13 @@ class Way:
         return self.page.evaluate("window.images.size - 1")
 
 
-def main():
+def main(only_ring):
     from playwright.sync_api import sync_playwright
 
+    if only_ring:
+        with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            return tell(report_ring(ring_repaints(browser, Path(folder))))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         lab = Lab(*(new_folder(folder, name) for name in ("notebooks", "private")))
@@ -160,14 +167,35 @@ def main():
                 way.measure()
             held = {name: way.hold() for name, way in ways.items() if way.slides and not way.page.bring_to_front()}
             heap, first = heap_growth(ways["page, ours"]), first_frames(browser, Path(folder))
+            ring = ring_repaints(browser, Path(folder))
             kernel = kernel_after_reruns(notebook)
         finally:
             browser.close()
             lab.stop()
-    return report({name: way.times for name, way in ways.items()}, held, heap, kernel, first)
+    return report({name: way.times for name, way in ways.items()}, held, heap, kernel, first, ring)
 
 
-def report(times, held, heap, kernel, first):
+def report_ring(ring):
+    """Print the CPU of each repaint of the Ring; the bounds, and whether they hold."""
+    print("Milliseconds of CPU for each repaint of the Ring, median and most:")
+    for name, own in ring.items():
+        print(f"{name:24}{statistics.median(own):7.1f}{max(own):7.1f}")
+    return {
+        f"{name}: at most {MEDIAN_OF_RING} ms of CPU at the median, {MOST_OF_RING} at the most": statistics.median(own)
+        <= MEDIAN_OF_RING
+        and max(own) <= MOST_OF_RING
+        for name, own in ring.items()
+    }
+
+
+def tell(bounds):
+    """Print which bounds hold; True if one does not."""
+    for bound, holds in bounds.items():
+        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {bound}")
+    return not all(bounds.values())
+
+
+def report(times, held, heap, kernel, first, ring):
     """Print all figures; True if a bound does not hold."""
     print(f"Key press to painted frame in Chromium, {ROUNDS * MOVES} moves each, milliseconds; pictures of a held key")
     print(f"{'':24}{'p50':>7}{'p95':>7}   of {HELD}")
@@ -197,9 +225,7 @@ def report(times, held, heap, kernel, first):
         <= MOST_OF_CHOICE * p50["layer, one of its heads"],
         "no more models after many runs": models[0] == models[1],
     }
-    for bound, holds in bounds.items():
-        print(f"{'holds' if holds else 'DOES NOT HOLD'}: {bound}")
-    return not all(bounds.values())
+    return tell(bounds | report_ring(ring))
 
 
 def new_folder(folder, name):
@@ -273,6 +299,57 @@ def first_frames(browser, folder):
     return {name: round(statistics.median(own[1:])) for name, own in times.items()}
 
 
+FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+def ring_repaints(browser, folder):
+    """CPU of the page's main thread for each key and each step of a drag along the rim, with four and twelve heads.
+
+    All states are seen once before: what a head is worth is counted between frames, and then is known. What a key that
+    moves nothing costs is taken off; it is the measuring itself.
+    """
+    times: dict[str, list[float]] = {}
+    for heads in (4, 12):
+        context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
+        page = context.new_page()
+        explorer = pictures.RingExplorer(num_heads=heads)
+        page.goto(pictures.save_html(explorer, folder / f"ring {heads}.html").as_uri())
+        knob, ring = page.locator(".ring-knob"), page.locator(".ring").bounding_box()
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def cpu(session=session):
+            found = session.send("Performance.getMetrics")["metrics"]
+            return next(1000 * one["value"] for one in found if one["name"] == "TaskDuration")
+
+        def to(length, page=page, ring=ring):
+            angle = 2 * math.pi * (length - 0.5) / 12
+            x, y = (ring[start] + ring[side] / 2 for start, side in (("x", "width"), ("y", "height")))
+            page.mouse.move(x + 0.46 * ring["width"] * math.sin(angle), y - 0.46 * ring["height"] * math.cos(angle))
+
+        keys = [lambda key=key, knob=knob: knob.press(key) for key in ["ArrowLeft"] * 8 + ["ArrowRight"] * 8]
+        drags = [lambda length=length: to(length) for length in [*range(11, 3, -1), *range(5, 13)]]
+        idle = 0.0
+        for name, moves in (("idle", [lambda knob=knob: knob.press("Shift")] * 8), ("key", keys), ("drag", drags)):
+            if name == "drag":
+                knob.hover()
+                page.mouse.down()
+            own = times[f"{name}, {heads} heads"] = []
+            for number in range(3):
+                for move in moves:
+                    before = cpu()
+                    move()
+                    page.evaluate(FRAMES)
+                    if number:
+                        own.append(cpu() - before - idle)
+                    else:
+                        page.wait_for_function("!document.querySelector('.mha-live [aria-busy]')", timeout=60_000)
+            if name == "idle":
+                idle = statistics.median(times.pop(f"idle, {heads} heads"))
+        context.close()
+    return times
+
+
 def heap_growth(way):
     """Megabytes that many moves add to the heap of a page, after a collection of garbage before and behind."""
     session = way.page.context.new_cdp_session(way.page)
@@ -309,4 +386,4 @@ def run(notebook, cell):
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    sys.exit(main())
+    sys.exit(main(only_ring=sys.argv[1:] == ["ring"]))

@@ -37,7 +37,7 @@ __all__ = [
     "transpose_qkv",
 ]
 
-ROOMS = ("attention", "figures", "heads", "models")
+ROOMS = ("attention", "figures", "heads")
 
 old_names.install()
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from mha_lib import attention as attention
     from mha_lib import figures as figures
     from mha_lib import heads as heads
-    from mha_lib import models as models
 else:
 
     def __getattr__(name: str) -> ModuleType:

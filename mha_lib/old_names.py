@@ -12,61 +12,20 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-ROOMS = ("checking", "exercises", "language", "museum", "pictures")  # moved whole
-# What has left the two rooms that stayed: its names, then its modules.
+ROOMS = ("checking", "exercises", "language", "models", "museum", "pictures")  # moved whole
+# What has left a room that stayed: its names, then its modules.
 HEADS = (
-    "Planted",
-    "load_results",
-    "plant_heads",
-    "sweep",
-    "controls",
-    "interactions",
-    "kept_results",
-    "key_patterns",
-    "planted_heads",
-    "seeds",
-)
-MODELS = (
-    "AttentionOnly",
-    "BirthRun",
-    "NeighboursRun",
-    "OneHeadRun",
-    "RecurrentEncoderDecoder",
-    "finetune",
-    "fit",
-    "fit_recurrent",
-    "load_transformers",
-    "repeat_loss",
-    "right_words",
-    "shipped_figures",
-    "shipped_model",
-    "shipped_recurrent",
-    "smollm2_of_transformers",
-    "to_grouped",
-    "torch_decoder_layer",
-    "torch_encoder_layer",
-    "train_neighbours",
-    "train_on_repeats",
-    "train_one_head",
-    "trained",
-    "with_layer",
-    "grouped",
-    "heads_needed",
-    "hugging_face",
-    "induction",
-    "neighbours",
-    "next_words",
-    "one_head",
-    "positional",
-    "pretrained",
-    "recurrent",
-    "shipped",
-    "smollm2",
-    "torch_blocks",
-    "training",
-    "weights_package",
-)
-GONE = {"heads": HEADS, "models": MODELS}
+    "Planted", "load_results", "plant_heads", "sweep", "Evaluation", "ablation_values", "area_under_curve", "best_sets",
+    "completeness_residual", "confidence", "evaluate", "evaluate_all", "gate_gradient", "greedy", "head_grid",
+    "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "losses_without_each",
+    "mean_and_ci95", "mean_ranks", "monte_carlo_shapley", "negative_entropy", "num_prunable", "output_norm",
+    "patch_heads", "plan_from", "prune", "prune_attention", "pruning_curve",
+    "random_pruning_curve", "ranks", "select_heads", "set_members", "shapley", "spearman",
+    "top_k_sets", "worst_sets",
+    "controls", "interactions", "kept_results", "key_patterns", "planted_heads", "seeds", "ablation", "coalitions",
+    "intervals", "measures", "removal",
+)  # fmt: skip
+GONE = {"heads": HEADS}
 INSTALL = "pip install mha-course"
 
 _has_told = False

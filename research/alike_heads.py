@@ -8,11 +8,11 @@ which makes copies differ; so it is off but where it is named.
 from pathlib import Path
 
 from benchmarks.report import markdown
+from mha_course.heads.removal import select_heads
+from mha_course.models.tasks import Lookups
+from mha_course.models.threads import single_thread
 from mha_course.models.training import finetune, seeded
-from mha_lib.heads.removal import select_heads
-from mha_lib.models.tasks import Lookups
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import Transformer
+from mha_course.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")
 SEEDS = range(3)

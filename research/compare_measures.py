@@ -20,8 +20,8 @@ from statistics import median
 import torch
 
 from benchmarks.report import markdown
+from mha_course.heads.intervals import mean_and_ci95
 from mha_course.heads.seeds import sweep
-from mha_lib.heads.intervals import mean_and_ci95
 from research.kept import kept_file, rounded, write_compact
 from research.league import MEASURES, Measure, compare, planted_controls, summarise
 from research.relations import interaction_report

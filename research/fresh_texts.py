@@ -37,13 +37,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import cpu_seconds
+from mha_course import heads
+from mha_course.heads.ablation import eval_mode
+from mha_course.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_course.models.next_words import GROUPS, NUM_HEADS, START, gates_of
 from mha_course.models.smollm2 import SmolLM2, smollm2
-from mha_lib import heads
-from mha_lib.heads.ablation import eval_mode
-from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
-from mha_lib.models.tasks import Batch
-from mha_lib.models.transformer import Transformer
+from mha_course.models.tasks import Batch
+from mha_course.models.transformer import Transformer
 from research import real_cuts as cuts
 from research.kept import kept_file, rounded, write_compact
 from research.next_word import five_others

@@ -23,10 +23,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from mha_course.heads.planted_heads import HeadIndex, Planted, plant_heads
-from mha_course.models.training import finetune, trained
-from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
-from mha_lib.heads.coalitions import (
+from mha_course.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
+from mha_course.heads.coalitions import (
     area_under_curve,
     best_sets,
     block_baseline_correlation,
@@ -41,7 +39,7 @@ from mha_lib.heads.coalitions import (
     top_k_sets,
     worst_sets,
 )
-from mha_lib.heads.measures import (
+from mha_course.heads.measures import (
     confidence,
     gate_gradient,
     integrated_gradients,
@@ -50,9 +48,11 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.removal import plan_from, prune
-from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.transformer import Transformer
+from mha_course.heads.planted_heads import HeadIndex, Planted, plant_heads
+from mha_course.heads.removal import plan_from, prune
+from mha_course.models.tasks import Batch, Task, find_task
+from mha_course.models.training import finetune, trained
+from mha_course.models.transformer import Transformer
 from research.learned_gates import hard_concrete
 
 Measure = Callable[[Transformer, Batch, Task], Tensor]

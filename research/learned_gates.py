@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import eval_mode, head_grid
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Transformer
+from mha_course.heads.ablation import eval_mode, head_grid
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Transformer
 
 BETA, GAMMA, ZETA = 0.33, -0.1, 1.1  # sharpness, and the stretch beyond 0 and 1; as in both papers
 PENALTIES = 1e-3, 10.0  # the first and the last weight of the penalty, which rises geometrically

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from benchmarks.report import markdown
 from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
-from mha_lib.models.threads import single_thread
 
 REPORT = Path(__file__).with_suffix(".md")
 FIGURES = REPORT.parents[1] / "mha_course" / "models" / "sentences" / "named_heads.json"

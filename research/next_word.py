@@ -23,7 +23,7 @@ from mha_course.heads.kept_results import load_results
 from mha_course.models import next_words as says
 from mha_course.models.next_words import ALL_HEADS, GROUPS, NUM_HEADS, Cut, NextWords, next_words
 from mha_course.models.smollm2 import PACKAGE, SmolLM2, smollm2
-from mha_lib.models.progress_bar import progress_bar
+from mha_lib.heads.progress_bar import progress_bar
 from research.kept import kept_file, rounded, write_compact
 
 FOLDER = Path(mha_course.__file__).with_name("models") / "sentences"

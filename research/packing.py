@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from benchmarks.report import markdown
 from mha_course.models.induction import NUM_LETTERS, AttentionOnly
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
-from mha_lib.models.threads import single_thread
 from research.kept import kept_file, rounded, write_compact
 
 SEEDS = range(5)

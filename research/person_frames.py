@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.report import markdown
 from mha_course.models.pretrained import MiniLM, minilm
-from mha_lib.models.threads import single_thread
+from mha_course.models.threads import single_thread
 from research.named_heads import attention
 
 REPORT = Path(__file__).with_suffix(".md")

@@ -12,13 +12,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from mha_course import heads
+from mha_course.heads.ablation import eval_mode, hook_heads, interpolate_heads
+from mha_course.heads.coalitions import block_mean_baseline, permute_within_blocks
 from mha_course.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_course.models.smollm2 import SmolLM2
-from mha_lib import heads
-from mha_lib.heads.ablation import hook_heads, interpolate_heads
-from mha_lib.heads.coalitions import block_mean_baseline, permute_within_blocks
-from mha_lib.heads.measures import gate_gradients
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research.real_texts import TASK, drawn
 
 SHAPE = (30, 9)
@@ -72,7 +71,15 @@ def row_gradients(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> 
     """How each row's loss falls as each gate opens: (rows, 30, 9)."""
     gates = torch.ones(SHAPE) if gates is None else gates
     parts = (batch[start : start + ROWS_AT_ONCE] for start in range(0, len(batch), ROWS_AT_ONCE))
-    return torch.cat([gate_gradients(model, part, TASK, gates) for part in parts])
+    return torch.cat([gate_gradients(model, part, gates) for part in parts])
+
+
+def gate_gradients(model: SmolLM2, batch: Batch, gates: Tensor) -> Tensor:
+    """Minus the gradient of each row's mean loss by each head's gate, at ``gates``: (rows, 30, 9)."""
+    own = gates.expand(len(batch), -1, -1).clone().requires_grad_()  # each row has gates of its own
+    with eval_mode(model):
+        loss = TASK.losses(model(batch.inputs, batch.valid_lens, own), batch.targets).mean(dim=1).sum()
+        return -torch.autograd.grad(loss, own)[0].double()
 
 
 def row_costs(model: SmolLM2, batch: Batch, gates: Tensor | None = None) -> Tensor:

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import cpu_seconds
+from mha_course import heads
+from mha_course.heads.ablation import constant_patch, eval_mode, hook_heads
 from mha_course.heads.controls import OF_EACH, SIGNED
 from mha_course.models.smollm2 import SmolLM2, smollm2
-from mha_lib import heads
-from mha_lib.heads.ablation import constant_patch, eval_mode, hook_heads
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research import real_cuts as cuts
 from research.kept import kept_file, rounded, write_compact
 from research.real_cuts import SHAPE, loss_of

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mha_course.models.smollm2 import NextToken, SmolLM2
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research.prose import descriptions, own_prose
 
 TASK = NextToken()

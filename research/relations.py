@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from mha_course.heads.ablation import evaluate_all, head_grid
+from mha_course.heads.coalitions import block_baseline_correlation, shapley, spearman
 from mha_course.heads.interactions import frozen_downstream_costs, most_redundant_pair
-from mha_course.models.training import trained
-from mha_lib.heads.ablation import ABLATIONS, evaluate_all, head_grid
-from mha_lib.heads.coalitions import block_baseline_correlation, shapley, spearman
-from mha_lib.heads.measures import (
+from mha_course.heads.measures import (
     confidence,
     gate_gradient,
     integrated_gradients,
@@ -19,8 +18,10 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.transformer import Transformer
+from mha_course.models.tasks import Batch, Task, find_task
+from mha_course.models.training import trained
+from mha_course.models.transformer import Transformer
+from mha_lib.heads.gated_heads import ABLATIONS
 
 MEASURES: Mapping[str, Callable[..., Tensor]] = {
     "leave one out": leave_one_out,

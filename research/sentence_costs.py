@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.report import markdown
+from mha_course.heads import ranks
 from mha_course.models.pretrained import NAMED_HEADS, MiniLM, minilm
-from mha_lib.heads import ranks
-from mha_lib.models.threads import single_thread
+from mha_course.models.threads import single_thread
 
 REPORT = Path(__file__).with_suffix(".md")
 SHAPE = (6, 12)

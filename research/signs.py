@@ -5,15 +5,15 @@ from functools import partial
 
 import torch
 
+from mha_course.heads.ablation import evaluate_all
+from mha_course.heads.coalitions import area_under_curve, best_sets, block_mean_baseline, greedy
 from mha_course.heads.controls import OF_EACH, OF_MEAN, SHAPED_DRAWS, SIGNED, beside_chance, mean_worth
+from mha_course.heads.intervals import num_prunable
 from mha_course.heads.kept_results import BLOCK_MEANS
+from mha_course.heads.measures import completeness_residual, gate_gradient, integrated_gradients
+from mha_course.models.tasks import Batch, Task, find_task
 from mha_course.models.training import trained
-from mha_lib.heads.ablation import evaluate_all
-from mha_lib.heads.coalitions import area_under_curve, best_sets, block_mean_baseline, greedy
-from mha_lib.heads.intervals import num_prunable
-from mha_lib.heads.measures import completeness_residual, gate_gradient, integrated_gradients
-from mha_lib.models.tasks import Batch, Task, find_task
-from mha_lib.models.transformer import Transformer
+from mha_course.models.transformer import Transformer
 from research.league import (
     GREEDY,
     MEASURES,

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from mha_course import heads
 from mha_course.models.smollm2 import FIRST_TOKEN, SmolLM2, smollm2
-from mha_lib import heads
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research.fresh_texts import TEXTS
 from research.kept import kept_file, rounded, write_compact
 from research.real_texts import TASK, calibration_prose, rows

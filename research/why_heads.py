@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.report import markdown
+from mha_course.heads.intervals import mean_and_ci95
 from mha_course.models.neighbours import train_neighbours
-from mha_lib.heads.intervals import mean_and_ci95
 from research.kept import rounded, write_compact
 
 RESULTS = Path(__file__).with_name("results") / "why_heads.json"

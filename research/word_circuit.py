@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mha_course import heads
+from mha_course.heads.ablation import eval_mode, patch_heads
 from mha_course.models.smollm2 import SmolLM2
-from mha_lib import heads
-from mha_lib.heads.ablation import eval_mode, patch_heads
-from mha_lib.models.tasks import Batch
+from mha_course.models.tasks import Batch
 from research.real_texts import CHOSEN_ON, JUDGED_ON, TASK, repeats, second_time
 
 Place = tuple[int, int]  # layer, head

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from benchmarks.report import markdown
 from mha_course.models.shipped import shipped_figures, shipped_model
+from mha_course.models.tasks import TASKS, Task
+from mha_course.models.threads import single_thread
 from mha_course.models.training import finetune, seeded
+from mha_course.models.transformer import Transformer
 from mha_lib import MultiHeadAttention
-from mha_lib.models.tasks import TASKS, Task
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import Transformer
 
 REPORT = Path(__file__).with_suffix(".md")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-FILE = Path(__file__).resolve().parents[1] / "mha_lib" / "models" / "digits.npz"
+FILE = Path(__file__).resolve().parents[1] / "mha_course" / "models" / "digits.npz"
 
 if __name__ == "__main__":
     from sklearn.datasets import load_digits

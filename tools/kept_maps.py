@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 import mha_course
 from mha_course.models.pretrained import PACKAGE, minilm
-from mha_lib.models.threads import single_thread
+from mha_course.models.threads import single_thread
 
 FOLDER = Path(mha_course.__file__).with_name("models") / "sentences"
 SENTENCES = (  # our own; each shows some of the heads that have a name; one shows such a head fooled

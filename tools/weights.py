@@ -17,8 +17,8 @@ from mha_course.models.neighbours import STEPS as NEIGHBOURS_STEPS
 from mha_course.models.positional import SCHEMES, STEPS_TO_SHIP, right_letters, train_positional
 from mha_course.models.positional import weights_name as places_name
 from mha_course.models.recurrent import STEPS, RecurrentEncoderDecoder, fit_recurrent, right_words, weights_name
+from mha_course.models.tasks import TASKS
 from mha_course.models.training import fit
-from mha_lib.models.tasks import TASKS
 
 FOLDER = Path(mha_course.__file__).with_name("models") / "weights"
 SEED = 0

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course import heads
 from mha_course.checking.comparing import Result, plain
 from mha_course.checking.exercise import exercise, judged
 from mha_course.checking.running import MistakeError, run_safely, same
 from mha_course.checking.wording import as_sentence
+from mha_course.models.tasks import Batch, Task
 from mha_course.models.training import seeded
-from mha_lib import heads
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Encoder, TokenEmbedding
+from mha_course.models.transformer import Encoder, TokenEmbedding
 
 
 def two_tables(num_heads: int) -> tuple[Tensor, ...]:
@@ -63,7 +63,7 @@ def two_tables(num_heads: int) -> tuple[Tensor, ...]:
 def honest_gain(seen, unseen, number):
     """Choose the best set of ``number`` heads by accuracies ``seen``; return its gain over random sets in ``unseen``.
 
-    seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_lib.heads.coalitions``, on
+    seen, unseen (2**num_heads,), accuracies with every set of heads, numbered as in ``mha_course.heads.coalitions``, on
     examples that may be used for choosing and on others → the gain of the set that does best on the first over the mean
     of all sets of its size, on the second.
     Source: the choice must not see what it is judged by: T. Hastie, R. Tibshirani, J. Friedman, The Elements of
@@ -100,7 +100,7 @@ def first_and_last(model, batch, task):
 def own_importance(function: Callable[..., Tensor]) -> str:
     """Check a learner's head importance function by rank correlation with exact Shapley values on four small models.
 
-    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_lib.heads``.
+    (model, batch, task) → (num_blocks, num_heads), higher is more important, as the measures of ``mha_course.heads``.
     The models have random weights and are asked on other examples than ``batch``. The mean correlation must be above
     0.8. Source: the truth is L. S. Shapley's, 1953; the bars, P. Michel et al., 2019 and Y. Hao et al., 2021.
     """

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mha_course import heads
 from mha_course.checking.exercise import exercise, judged
 from mha_course.checking.running import MistakeError, run_safely
 from mha_course.checking.wording import kind_of
 from mha_course.exercises.whole_layer import my_layer
-from mha_lib import heads
 
 NUM_HIDDENS, NUM_HEADS = 12, 4
 REMOVALS = ([1], [3], [0, 2], [1, 2])  # of four heads
@@ -191,7 +191,7 @@ def accuracies(num_heads: int) -> tuple[Tensor, Tensor]:
 def smallest_set(calibration, test, share):
     """Find the smallest set of heads, best of its size in ``calibration``, that keeps ``share`` of the full accuracy.
 
-    calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_lib.heads.coalitions``,
+    calibration, test (2**num_heads,): accuracy with every set of heads, numbered as in ``mha_course.heads.coalitions``,
     on two sets of examples; share, a number from 0 to 1 → the number of a set. For each size, take the set that is best
     on the calibration set. Of these, return the smallest that has at least this share of the accuracy with all heads on
     the test set.

@@ -2,8 +2,8 @@
 
 import torch
 
+from mha_course import heads  # noqa: F401 (mistakes of the tables use it)
 from mha_course.checking.exercise import exercise
-from mha_lib import heads  # noqa: F401 (mistakes of the tables use it)
 
 
 @exercise(

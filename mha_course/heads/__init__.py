@@ -1,10 +1,71 @@
-"""What long runs found out about heads, heads of known worth, and one experiment over many seeds."""
+"""The heads of the course's own models: ablated, measured on a task, removed; all sets of heads; what long runs found.
 
+What ``mha_lib.heads`` offers for any model is here, too.
+"""
+
+from mha_course.heads.ablation import (
+    Evaluation,
+    ablation_values,
+    evaluate,
+    evaluate_all,
+    head_grid,
+    head_means,
+    head_outputs,
+    losses_without_each,
+    patch_heads,
+)
+from mha_course.heads.coalitions import (
+    area_under_curve,
+    best_sets,
+    greedy,
+    mean_ranks,
+    pruning_curve,
+    random_pruning_curve,
+    shapley,
+    spearman,
+    top_k_sets,
+    worst_sets,
+)
+from mha_course.heads.intervals import mean_and_ci95, num_prunable
 from mha_course.heads.kept_results import load_results
+from mha_course.heads.measures import (
+    completeness_residual,
+    confidence,
+    gate_gradient,
+    integrated_gradients,
+    leave_one_out,
+    monte_carlo_shapley,
+    negative_entropy,
+    output_norm,
+)
 from mha_course.heads.planted_heads import Planted, plant_heads
+from mha_course.heads.removal import least_heads, plan_from, prune, prune_attention, select_heads
 from mha_course.heads.seeds import sweep
+from mha_lib.heads import (
+    FoundHeads,
+    Removal,
+    entropy,
+    load_pruned,
+    mean_distance,
+    of,
+    save_pruned,
+    top1_hit_rate,
+    weight_on_self,
+    weight_on_token,
+)
+from mha_lib.heads.plans import ranks
+from mha_lib.heads.shapley_shares import set_members
 
-__all__ = ["Planted", "load_results", "plant_heads", "sweep"]
+__all__ = [
+    "Evaluation", "FoundHeads", "Planted", "Removal", "ablation_values", "area_under_curve", "best_sets",
+    "completeness_residual", "confidence", "entropy", "evaluate", "evaluate_all", "gate_gradient", "greedy",
+    "head_grid", "head_means", "head_outputs", "integrated_gradients", "least_heads", "leave_one_out", "load_pruned",
+    "load_results", "losses_without_each", "mean_and_ci95", "mean_distance", "mean_ranks", "monte_carlo_shapley",
+    "negative_entropy", "num_prunable", "of", "output_norm", "patch_heads", "plan_from",
+    "plant_heads", "prune", "prune_attention", "pruning_curve", "random_pruning_curve", "ranks",
+    "save_pruned", "select_heads", "set_members", "shapley", "spearman", "sweep", "top1_hit_rate", "top_k_sets",
+    "weight_on_self", "weight_on_token", "worst_sets",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
-from mha_lib.heads.intervals import num_prunable
+from mha_course.heads.coalitions import area_under_curve, permute_within_blocks, pruning_curve, spearman, top_k_sets
+from mha_course.heads.intervals import num_prunable
 
 __all__ = ["beside_chance", "mean_worth"]
 

@@ -6,9 +6,17 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from mha_lib.heads.ablation import constant_patch, eval_mode, evaluate, head_grid, head_outputs, hook_heads, patch_heads
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Transformer
+from mha_course.heads.ablation import (
+    constant_patch,
+    eval_mode,
+    evaluate,
+    head_grid,
+    head_outputs,
+    hook_heads,
+    patch_heads,
+)
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Transformer
 
 __all__ = ["direct_effects", "frozen_downstream_costs", "most_redundant_pair"]
 

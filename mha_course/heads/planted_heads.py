@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mha_course.heads.ablation import head_grid
+from mha_course.heads.measures import leave_one_out
+from mha_course.heads.removal import select_heads
+from mha_course.models.any_layer import copied
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Transformer
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.heads.ablation import head_grid
-from mha_lib.heads.measures import leave_one_out
-from mha_lib.heads.removal import select_heads
-from mha_lib.models.any_layer import copied
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Transformer
 
 HeadIndex = tuple[int, int]  # (block, head)
 LOUD = 3.0  # standard deviation of planted columns of W_o; those of a trained model have about 0.2

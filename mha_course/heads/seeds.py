@@ -3,8 +3,7 @@
 This script measures four models in two processes. Each of them imports the script, so the call is below
 ``if __name__``:
 
-    from mha_lib.heads import leave_one_out
-    from mha_course.heads import sweep
+    from mha_course.heads import leave_one_out, sweep
     from mha_course.models import find_task, trained
 
     def importance(seed):

@@ -7,11 +7,11 @@ from mha_course.models.neighbours import NeighboursRun, train_neighbours
 from mha_course.models.one_head import OneHeadRun, train_one_head
 from mha_course.models.recurrent import RecurrentEncoderDecoder, fit_recurrent, right_words, shipped_recurrent
 from mha_course.models.shipped import shipped_figures, shipped_model
+from mha_course.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
 from mha_course.models.torch_blocks import torch_decoder_layer, torch_encoder_layer
 from mha_course.models.training import finetune, fit, trained
+from mha_course.models.transformer import Encoder, EncoderDecoder, Transformer
 from mha_course.models.with_layer import with_layer
-from mha_lib.models.tasks import TASKS, Batch, Task, find_task, to_images, to_patches
-from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
 
 __all__ = [
     "TASKS", "AttentionOnly", "Batch", "BirthRun", "Encoder", "EncoderDecoder", "NeighboursRun", "OneHeadRun",

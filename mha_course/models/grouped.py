@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from mha_course.models.transformer import Transformer
 from mha_lib.attention import FusedAttention, MultiHeadAttention, arguments
-from mha_lib.models.transformer import Transformer
 
 How = Literal["mean", "first"]
 

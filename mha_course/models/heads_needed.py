@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mha_course.models.neighbours import NeighbourModel, fit_neighbours, held_out_rows
 from mha_course.models.shipped import COMMAND, filled, package_data
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
-from mha_lib.models.threads import single_thread
 
 NUM_MESSAGES, HEAD_COUNTS, SEEDS = 4, (1, 2, 3, 4, 6, 8, 12), range(5)
 FILE, RANGES = "neighbours.safetensors", "accuracy"

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.models.threads import single_thread
 from mha_course.models.training import rising_steps, seeded, training_loop
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.attention.masks import Rule
-from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.threads import single_thread
+from mha_lib.heads.progress_bar import progress_bar
 
 __all__ = ["held_out_repeats", "letter_losses", "sample_induction_batch"]
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.models.one_head import BATCH_SIZE, HELD_OUT, HELD_OUT_SEED, NUM_LETTERS, NUM_TOKENS
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded
+from mha_course.models.transformer import TokenEmbedding
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import TokenEmbedding
 
 SHIFTS = (1, -1, 2, -2)  # how many tokens before its reader each message stands
 NUM_HIDDENS, LEARNING_RATE, STEPS = 24, 3e-3, 400

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course.models.threads import single_thread
 from mha_course.models.training import rising_steps, seeded
+from mha_course.models.transformer import TokenEmbedding
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import TokenEmbedding
 
 NUM_LETTERS, NUM_TOKENS, NUM_HIDDENS = 10, 12, 32
 BATCH_SIZE, LEARNING_RATE = 32, 1e-3

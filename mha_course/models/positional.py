@@ -24,9 +24,9 @@ from mha_course.models.induction import (
     sample_induction_batch,
 )
 from mha_course.models.shipped import shipped
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.threads import single_thread
 
 __all__ = ["right_letters", "shipped_positional_model", "train_positional"]
 

@@ -19,8 +19,8 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from mha_course.models.shipped import filled, package_data
+from mha_course.models.transformer import Encoder
 from mha_course.models.weights_package import WeightsPackage, renamed
-from mha_lib.models.transformer import Encoder
 
 __all__ = ["SentenceMaps", "kept_figures", "kept_maps", "minilm"]
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.models.shipped import shipped
+from mha_course.models.threads import single_thread
 from mha_course.models.training import seeded, training_loop
 from mha_lib.attention import AdditiveAttention
-from mha_lib.models.threads import single_thread
 
 ALPHABET = string.ascii_lowercase
 LONGEST = 16  # letters of the longest word in training

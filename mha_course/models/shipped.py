@@ -12,9 +12,9 @@ from typing import TypeVar
 from safetensors.torch import load
 from torch import Tensor, nn
 
+from mha_course.models.tasks import Task, find_task
 from mha_course.models.training import seeded
-from mha_lib.models.tasks import Task, find_task
-from mha_lib.models.transformer import Transformer
+from mha_course.models.transformer import Transformer
 
 COMMAND = "make weights"
 Model = TypeVar("Model", bound=nn.Module)

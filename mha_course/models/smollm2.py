@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.models.shipped import filled
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Block, Encoder, Transformer
 from mha_course.models.weights_package import WeightsPackage, renamed
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Block, Encoder, Transformer
 
 __all__ = ["NextToken", "smollm2"]
 

@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from mha_course.models.transformer import Block
 from mha_lib.attention.converters import to_torch
-from mha_lib.models.transformer import Block
 
 
 def torch_encoder_layer(block: Block, norm_first: bool = False) -> nn.TransformerEncoderLayer:

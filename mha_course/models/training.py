@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.tasks import TASKS, Batch, Task, find_task
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import Transformer
+from mha_course.models.tasks import TASKS, Batch, Task, find_task
+from mha_course.models.threads import single_thread
+from mha_course.models.transformer import Transformer
+from mha_lib.heads.progress_bar import progress_bar
 
 HOME, PACKAGES = Path(__file__).parents[2], ("mha_course", "mha_lib")  # where the code lies
 

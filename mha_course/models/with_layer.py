@@ -6,9 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from mha_course.models.any_layer import MAPS, Model, copied, linear_maps, num_heads_of
 from mha_course.models.training import seeded
 from mha_lib.attention import DotProductAttention, FusedAttention, MultiHeadAttention
-from mha_lib.models.any_layer import MAPS, Model, copied, linear_maps, num_heads_of
 
 
 def with_layer(model: Model, Layer: Callable[..., nn.Module]) -> Model:

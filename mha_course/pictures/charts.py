@@ -14,10 +14,10 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from mha_course.heads.coalitions import mean_ranks
 from mha_course.pictures.picture import INCH, PAD, Canvas, Picture, font, signed
 from mha_course.pictures.shared_with_js import bound, weight_colours
 from mha_lib.figures import grid_shape, labels
-from mha_lib.heads.coalitions import mean_ranks
 
 LINE, LETTER = 0.065, 0.0115  # how high a line of letters is in a chart and how wide a letter, as shares of the chart
 TOP = bound("kernel_explorer.js", "TOP")  # the weight where the scale of a kernel's weights ends

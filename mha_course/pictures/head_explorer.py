@@ -7,14 +7,14 @@ import torch
 import traitlets
 from torch import Tensor
 
+from mha_course.models.tasks import Batch, Digits, Lookups, Task, find_task, to_images, to_patches
+from mha_course.models.transformer import Transformer
 from mha_course.pictures.heat_maps import GAP, draw_maps, draw_over_image, room_for
 from mha_course.pictures.live import LivePicture, Place, choice, pack, pack_uint16, refuse
 from mha_course.pictures.picture import Canvas, signed
 from mha_course.pictures.shared_with_js import bound
 from mha_course.pictures.token_words import token_words
 from mha_lib.figures import grid_shape
-from mha_lib.models.tasks import Batch, Digits, Lookups, Task, find_task, to_images, to_patches
-from mha_lib.models.transformer import Transformer
 
 MOST_COLUMNS = 6  # maps in a row
 TOP = bound("digit_stage.js", "TOP")  # the weight where the scale of the digits ends

@@ -8,9 +8,9 @@ import torch
 import traitlets
 from torch import Tensor
 
+from mha_course.heads.coalitions import best_sets, random_pruning_curve, top_k_sets, worst_sets
 from mha_course.pictures.live import Heads, LivePicture, choice, pack, refuse
 from mha_course.pictures.picture import Canvas, signed
-from mha_lib.heads.coalitions import best_sets, random_pruning_curve, top_k_sets, worst_sets
 
 MOST_HEADS = 12  # the page gets a number for each of their 4,096 sets
 FIRST = 5  # so many heads are on at first: fewer than all, so that what each is worth differs

@@ -1,23 +1,26 @@
 """One trained layer, live: its own projections, split into more or fewer heads."""
 
-from collections.abc import Sequence
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 import traitlets
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course.language import Said, english, sentences, tr
 from mha_course.models.shipped import shipped_model
+from mha_course.models.tasks import find_task
+from mha_course.models.transformer import Encoder
 from mha_course.pictures.heat_maps import MOST_LABELS, beside, draw_maps, masked_keys, room_for
 from mha_course.pictures.live import LivePicture, Place, checked_lengths, choice, pack, refuse
 from mha_course.pictures.picture import Canvas, signed
+from mha_course.pictures.ring_explorer import many, percent
 from mha_course.pictures.token_words import token_words
 from mha_course.rounding import first_largest, rounded
 from mha_lib.attention import MultiHeadAttention
 from mha_lib.figures import grid_shape, labels
-from mha_lib.models.tasks import find_task
-from mha_lib.models.transformer import Encoder
 
 MOST_HEADS = 25
 NAMES = "query_names", "key_names"
@@ -32,6 +35,8 @@ class LayerExplorer(LivePicture):
         layer: its W_q and W_k are used; it is left as it is.
         queries, keys: (batch, num_queries, query_size) and (batch, num_keys, key_size).
         query_names, key_names: names of the tokens, a list for each sequence; left out, their positions.
+        accuracies: the accuracy of the layer's model by ``num_heads``, with the weights split, not trained anew, as
+            ``accuracies_when_split`` measures it; left out, none is told.
         first: first values of the attributes.
 
     Attributes:
@@ -59,6 +64,7 @@ class LayerExplorer(LivePicture):
         *,
         query_names: Sequence[Sequence[str]] | None = None,
         key_names: Sequence[Sequence[str]] | None = None,
+        accuracies: Mapping[int, float] | None = None,
         **first: Any,
     ):
         for name, X, projection in (("queries", queries, layer.W_q), ("keys", keys, layer.W_k)):
@@ -77,6 +83,7 @@ class LayerExplorer(LivePicture):
             "num_hiddens": self.num_hiddens,
             "divisors": self.divisors,
             "trained": layer.num_heads,
+            "accuracies": [accuracies[heads] for heads in self.divisors] if accuracies else [],
             "sizes": [len(queries), queries.shape[1], num_keys],
             "query_names": names_of("query_names", query_names, queries),
             "key_names": names_of("key_names", key_names, keys),
@@ -98,6 +105,7 @@ class LayerExplorer(LivePicture):
             model.attentions[0],
             X,
             X,
+            accuracies=_accuracies_of_lookups(),
             **names,
             **{"valid_lens": [12, 8], "example": 1, "head": min(5, first.get("num_heads", 6) - 1), "cell": 51, **first},
         )
@@ -127,14 +135,10 @@ class LayerExplorer(LivePicture):
 
     def weights(self) -> Tensor:
         """Return what torch makes of the present state: (batch, num_heads, num_queries, num_keys)."""
-        queries, keys = self.tensors
-        layer = MultiHeadAttention(
-            self.num_hiddens, self.num_heads, bias=self.layer.W_q.bias is not None,
-            query_size=queries.shape[-1], key_size=keys.shape[-1], value_size=keys.shape[-1],
-        )  # fmt: skip
-        layer.W_q, layer.W_k = self.layer.W_q, self.layer.W_k
+        (queries, keys), layer = self.tensors, split(self.layer, self.num_heads)
         with torch.no_grad():
-            layer(queries, keys, keys, torch.tensor(self.valid_lens))
+            values = torch.zeros(*keys.shape[:2], layer.W_v.in_features)
+            layer(queries, keys, values, torch.tensor(self.valid_lens))
         return layer.attention_weights
 
     def draw(self) -> tuple[Canvas, str, str]:
@@ -151,7 +155,7 @@ class LayerExplorer(LivePicture):
             canvas.box(x + key * cell - 2, y + query * cell - 2, cell + 3, cell + 3, line="text", thickness=2)
         largest = ", ".join(map(signed, weights.amax(dim=(1, 2)).tolist()))
         words = {
-            "heads": tr("1 head") if num_heads == 1 else tr("{count} heads", count=num_heads),
+            "heads": many(num_heads),
             "size": self.num_hiddens // num_heads,
             "example": self.example,
             "valid": length,
@@ -162,12 +166,23 @@ class LayerExplorer(LivePicture):
             else tr("{heads} of {size} features; sequence {example} has {valid} valid keys.", **words)
         )
         most = tr("Largest weight of each head: {weights}.", weights=largest)
-        claim = sentences([tr("{sentence}.", sentence=self._claim(weights)), self._beside(weights)])
+        told = [*self._split(), self._claim(weights)]
+        claim = sentences([*(tr("{sentence}.", sentence=one) for one in told), self._beside(weights)])
         caption = sentences([claim, tr("This cell is framed in every head.")])
         return canvas, sentences([claim, state, most, tr("Hatched keys are masked.")]), caption
 
+    def _split(self) -> list[str]:
+        """The live picture's headline where the weights are split anew: into how many heads, and the accuracy then."""
+        if self.num_heads == self.layer.num_heads:
+            return []
+        told = {"heads": many(self.num_heads), "trained": many(self.layer.num_heads)}
+        if not self.data["accuracies"]:
+            return [without_stars(tr("*{heads}*, split from weights trained as {trained}", **told))]
+        told["share"] = percent(self.data["accuracies"][self.divisors.index(self.num_heads)])
+        return [without_stars(tr("*{heads}*, split from weights trained as {trained}: *{share} right*", **told))]
+
     def _claim(self, weights: Tensor) -> str:
-        """The live picture's headline: how much of the query's weight the head gives to the key of the chosen cell."""
+        """The headline otherwise: how much of its weight the query of the chosen cell gives to its key."""
         at, length = divmod(self.cell, weights.shape[2]), self.valid_lens[self.example]
         names = [self.data[which][self.example][place] for which, place in zip(NAMES, at, strict=True)]
         query, key = (
@@ -191,6 +206,42 @@ class LayerExplorer(LivePicture):
         if others == 1:
             return tr("In the other head: {share} %.", **told)
         return tr("In the {others} other heads: at most {share} %.", **told)
+
+
+def split(layer: MultiHeadAttention, num_heads: int) -> MultiHeadAttention:
+    """Return a layer with the weights of ``layer``, not copied, split into ``num_heads`` heads."""
+    sizes = {f"{name}_size": getattr(layer, f"W_{name[0]}").in_features for name in ("query", "key", "value")}
+    anew = MultiHeadAttention(layer.W_q.out_features, num_heads, bias=layer.W_q.bias is not None, **sizes)
+    anew.W_q, anew.W_k, anew.W_v, anew.W_o = layer.W_q, layer.W_k, layer.W_v, layer.W_o
+    return anew.eval()
+
+
+def accuracies_when_split(
+    model: nn.Module, layer: MultiHeadAttention, accuracy: Callable[[nn.Module], float]
+) -> dict[int, float]:
+    """Return ``accuracy(model)`` for each ``num_heads`` into which ``layer`` of the model is split; it stays as it is.
+
+    >>> accuracies_when_split(nn.Sequential(MultiHeadAttention(4, 2)), MultiHeadAttention(4, 2), lambda model: 0.5)
+    {1: 0.5, 2: 0.5, 4: 0.5}
+    """
+    found, size = {}, layer.W_q.out_features
+    for heads in range(1, min(size, MOST_HEADS) + 1):
+        if size % heads == 0:
+            anew = copy.deepcopy(model)
+            for parent, other in zip(model.modules(), anew.modules(), strict=True):
+                for name, part in parent.named_children():
+                    if part is layer:
+                        setattr(other, name, split(layer, heads))
+            found[heads] = accuracy(anew)
+    return found
+
+
+@functools.cache
+def _accuracies_of_lookups() -> dict[int, float]:
+    """Accuracies of the model of the look-ups on 128 held-out rows, its layer 0 split into any number of heads."""
+    model, task = cast(Encoder, shipped_model("lookups")), find_task("lookups")
+    few = task.held_out[:128]
+    return accuracies_when_split(model, model.attentions[0], lambda one: task.accuracy(cast(Encoder, one), few))
 
 
 def fitting(num_heads: int, num_queries: int, num_keys: int, left: float) -> tuple[int, float]:

@@ -220,7 +220,7 @@ class Canvas:
     ) -> None:
         """Draw weights (rows, columns) from 0 to 1 as cells of one size below a title; ``top`` is the darkest.
 
-        Masked ones are hatched, and NaN is a cross.
+        Masked ones are hatched, with a blue edge in front of those that end a row, and NaN is a cross.
         """
         weights = np.asarray(weights)
         self.maps[x, y] = cell, weights
@@ -241,6 +241,12 @@ class Canvas:
             if numbers:
                 ink = "white" if is_dark(fills[row, column]) else "black"
                 self.text(left + cell / 2, upper + cell / 2, short(weight), size=11, anchor="mm", colour=ink)
+
+        for row, hidden in enumerate(() if masked is None else np.asarray(masked)):
+            if len(hidden) and hidden[-1]:
+                length = len(hidden) - hidden[::-1].argmin() if not hidden.all() else 0
+                at, upper = x + length * cell - gap / 2, y + row * cell
+                self.line([(at, upper), (at, upper + cell)], colour="key", thickness=2)
 
     def scale(self, x: float, y: float, width: float = 160, marks: Sequence[tuple[float, str]] = ()) -> None:
         """Draw the scale of weights; ``marks`` are names by place, 0 to 1."""

@@ -1,7 +1,7 @@
 """The words for a task's tokens in pictures, in the chosen language."""
 
 from mha_course.language import tr
-from mha_lib.models.tasks import Batch, Lookups, Task
+from mha_course.models.tasks import Batch, Lookups, Task
 
 
 def token_words(task: Task, batch: Batch, example: int) -> list[tuple[list[str], list[str]]]:

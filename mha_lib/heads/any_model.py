@@ -8,18 +8,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.ablation import evaluating
 from mha_lib.heads.batches import Batches, Loss, Run, runs
-from mha_lib.heads.coalitions import shapley_shares
+from mha_lib.heads.before_mixing import evaluating
 from mha_lib.heads.comparison import Comparison
 from mha_lib.heads.found_layers import CHANGED
 from mha_lib.heads.found_removal import Removal, Whole, removed
 from mha_lib.heads.gated_heads import Change, GatedHeads, M, Means, watched
 from mha_lib.heads.importance import Importance, joined
-from mha_lib.heads.plans import PlanTable, drawn, planned
-from mha_lib.heads.removal import Plan
+from mha_lib.heads.plans import Plan, PlanTable, drawn, planned
+from mha_lib.heads.progress_bar import progress_bar
 from mha_lib.heads.reuse import Reuse
-from mha_lib.models.progress_bar import progress_bar
+from mha_lib.heads.shapley_shares import shapley_shares
 
 MOST_EXACT = 10  # heads whose sets are all computed
 Gates = Mapping[str, Tensor]

@@ -55,6 +55,18 @@ class _Identity(nn.Linear):
 
 
 @contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Set a model to eval mode inside a ``with`` block, and restore every module's former mode afterwards."""
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was in training.items():
+            module.training = was
+
+
+@contextmanager
 def plainly() -> Iterator[None]:
     """Disable torch's Transformer fast path and compiled code inside a ``with`` block, so that hooks see every call."""
     # torch.compiler.set_stance imports the compiler, which takes seconds: only where it is there already.

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mha_lib.attention import MultiHeadAttention
 from mha_lib.attention.converters import as_torch, from_torch
-from mha_lib.heads.ablation import evaluating
-from mha_lib.heads.before_mixing import plainly
+from mha_lib.heads.before_mixing import evaluating, plainly
 from mha_lib.heads.found_layers import FoundLayer, common_name, mixing_name
-from mha_lib.heads.removal import Plan, prune_attention
+from mha_lib.heads.layer_heads import bias_with_means, copies_of_heads
+from mha_lib.heads.plans import Plan
 from mha_lib.heads.watching import Attended, Watch
 
 Inputs = tuple[tuple, dict[str, Any]]
@@ -176,7 +175,11 @@ def cut_torchs_layer(model: nn.Module, name: str, kept: Sequence[int], means: Te
         raise ValueError(f"{name} cannot be cut: {error}") from error
     finally:
         layer.batch_first = batch_first
-    smaller = cast(MultiHeadAttention, prune_attention(ours, list(kept), means))
+    smaller = copies_of_heads(ours, list(kept))
+    if means is not None:
+        gone = [head for head in range(ours.num_heads) if head not in kept]
+        bias = bias_with_means(ours.W_o, ours.num_heads, gone, means)
+        smaller.W_o.bias = nn.Parameter(bias.detach(), ours.W_o.weight.requires_grad)
     setattr(model.get_submodule(parent), last, as_torch(smaller, batch_first))
 
 

@@ -8,14 +8,14 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_lib.heads.ablation import ABLATIONS, evaluating
 from mha_lib.heads.batches import Batches, Loss, runs
-from mha_lib.heads.before_mixing import before, heads_of_torchs_layer, plainly
+from mha_lib.heads.before_mixing import before, evaluating, heads_of_torchs_layer, plainly
 from mha_lib.heads.found_layers import FoundLayer, described, mixing_name, text_table
-from mha_lib.heads.removal import Plan
+from mha_lib.heads.plans import Plan
 from mha_lib.heads.watching import Watch
 
 M = TypeVar("M", bound=nn.Module)
+ABLATIONS = ("zero", "mean", "resample")
 Means = Mapping[str, Tensor]  # by layer (h, d), or (uses, h, d)
 Change = Callable[[Tensor, int], Tensor]  # heads (b, q, h, d) and the number of the call -> heads
 

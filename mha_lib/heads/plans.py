@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mha_lib.heads.coalitions import ranks
 from mha_lib.heads.found_layers import FoundLayer, text_table
+
+Plan = Mapping[str, Sequence[int]]  # for each layer by name, the numbers of the heads that go
 
 
 class PlanTable(dict[str, list[int]]):
@@ -94,6 +95,22 @@ def drawn(
         if len(found) == number:
             return found
     raise ValueError("plan has no random counterpart: no other heads of its layers are as many")
+
+
+def ranks(importance: Tensor, seed: int = 0) -> Tensor:
+    """Return every head's rank by ``importance``, 1 for the most important; ties are broken at random by ``seed``.
+
+    >>> ranks(torch.tensor([[0.1, 0.9], [0.5, 0.3]]))
+    tensor([[4, 1],
+            [2, 3]])
+
+    ``seed`` draws the order in which equals stand.
+    """
+    flat = importance.flatten()
+    shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
+    shuffled = shuffled.to(flat.device)
+    order = shuffled[flat[shuffled].argsort(descending=True, stable=True)]
+    return (order.argsort() + 1).view(importance.shape)
 
 
 def _units(layer: FoundLayer) -> list[list[int]]:

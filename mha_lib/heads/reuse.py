@@ -1,5 +1,6 @@
 """Passes that differ in a late layer need not compute the early ones again: what modules gave is kept."""
 
+import functools
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,7 +96,7 @@ def _replaced(changes: Mapping[nn.Module, Callable[[nn.Module, Callable], Callab
     before = {module: vars(module).get("forward") for module in changes}
     try:
         for module, change in changes.items():
-            module.forward = change(module, module.forward)
+            module.forward = functools.update_wrapper(change(module, module.forward), module.forward)  # its signature
         yield
     finally:
         for module, forward in before.items():

@@ -9,15 +9,15 @@ import torch
 from head_models import TASK, encoder, examples
 from scipy import stats
 
+from mha_course.heads import coalitions
+from mha_course.heads.ablation import evaluate_all, head_grid
+from mha_course.heads.coalitions import shapley, spearman, top_k_sets
+from mha_course.heads.measures import leave_one_out, output_norm
 from mha_course.heads.planted_heads import Planted, plant_heads
+from mha_course.heads.removal import plan_from, prune
+from mha_course.models.tasks import Lookups, find_task
 from mha_course.models.training import finetune, trained
-from mha_lib.heads import coalitions
-from mha_lib.heads.ablation import evaluate_all, head_grid
-from mha_lib.heads.coalitions import shapley, spearman, top_k_sets
-from mha_lib.heads.measures import leave_one_out, output_norm
-from mha_lib.heads.removal import plan_from, prune
-from mha_lib.models.tasks import Lookups, find_task
-from mha_lib.models.transformer import Encoder, TokenEmbedding
+from mha_course.models.transformer import Encoder, TokenEmbedding
 from research import league
 from research.league import compare, iterative_importance, planted_controls, summarise, training_data
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mha_course import heads
 from mha_course.models import find_task, shipped_model
-from mha_lib import heads
 from research.relations import MEASURES, agreement_within, exact_references, interaction_report
 
 

@@ -7,12 +7,12 @@ import torch
 from scipy import stats
 
 from mha_course.heads import controls
+from mha_course.heads.ablation import evaluate, evaluate_all
+from mha_course.heads.coalitions import pruning_curve, shapley
+from mha_course.heads.intervals import num_prunable
+from mha_course.heads.measures import gate_gradient, integrated_gradients, leave_one_out
+from mha_course.models.tasks import find_task
 from mha_course.models.training import trained
-from mha_lib.heads.ablation import evaluate, evaluate_all
-from mha_lib.heads.coalitions import pruning_curve, shapley
-from mha_lib.heads.intervals import num_prunable
-from mha_lib.heads.measures import gate_gradient, integrated_gradients, leave_one_out
-from mha_lib.models.tasks import find_task
 from research import league, signs
 
 pytestmark = pytest.mark.cpu  # models are trained and kept by the library

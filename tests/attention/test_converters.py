@@ -24,9 +24,9 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 import mha_lib
+from mha_course.heads import prune_attention
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import AdditiveAttention, FusedAttention, converters
-from mha_lib.heads import prune_attention
 
 EIGHT = dict.fromkeys(("query_size", "key_size", "value_size"), 8)
 needs_d2l = pytest.mark.skipif(importlib.util.find_spec("d2l") is None, reason="d2l is not installed")

@@ -8,9 +8,9 @@ from references import assert_same, attention, check, close, make_layer, masked_
 from torch.nn import functional as F
 
 import mha_lib
+from mha_course.heads.removal import prune_attention
 from mha_lib import AdditiveAttention, KernelPooling, MultiHeadAttention
 from mha_lib.attention import AttentionPooling, DotProductAttention, FusedAttention, split_heads
-from mha_lib.heads.removal import prune_attention
 
 SIZES = dict(query_size=6, key_size=6, value_size=6)
 X, LENGTHS = random_numbers(3, 5, 6), torch.tensor([4, 0, 2])

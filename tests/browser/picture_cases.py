@@ -9,8 +9,8 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 
 from mha_course import models, pictures
+from mha_course.models.tasks import find_task
 from mha_course.pictures.live import bundle
-from mha_lib.models.tasks import find_task
 from tools.lab_page import PATIENCE, Heard
 
 
@@ -95,7 +95,7 @@ LOOKS = """
 () => {
     const section = document.querySelector('section.mha-live');
     const copy = section.cloneNode(true);
-    copy.querySelectorAll('.spoken, .test, .hint').forEach(node => node.remove());
+    copy.querySelectorAll('.spoken, .test, .hint, .room').forEach(node => node.remove());
     copy.querySelectorAll('[tabindex]').forEach(node => node.removeAttribute('tabindex'));
     copy.querySelectorAll('[data-lm-suppress-shortcuts]')
         .forEach(node => node.removeAttribute('data-lm-suppress-shortcuts'));

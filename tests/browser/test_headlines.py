@@ -102,19 +102,22 @@ def layer(p):
     weights, length, head = p.weights()[p.example], p.valid_lens[p.example], p.head
     query, key = divmod(p.cell, weights.shape[2])
     names = [p.data[own][p.example][at] for own, at in (("query_names", query), ("key_names", key))]
-    count = f"{p.layer.num_heads} heads"
-    note = f"The layer was trained with {count}."
-    if p.num_heads != p.layer.num_heads:
-        note += " Split anew, it is not trained anew."
+    share, trained = percent(weights[head, query, key].item()), p.layer.num_heads
     if not length:
-        return "With no valid key, every weight of every head is 0", note
-    if key >= length:
-        return f"No head attends to “{names[1]}”: it is masked", note
-    most = percent(max((own[query, key].item() for h, own in enumerate(weights) if h != head), default=0))
-    beside = {0: "", 1: f"In the other head: {most} %. "}
-    beside = beside.get(len(weights) - 1, f"In the {len(weights) - 1} other heads: at most {most} %. ")
-    share = percent(weights[head, query, key].item())
-    return f"Head {head}: “{names[0]}” attends to “{names[1]}” with {share} % of its weight", beside + note
+        claim, beside = "With no valid key, every weight of every head is 0", []
+    elif key >= length:
+        claim, beside = f"No head attends to “{names[1]}”: it is masked", []
+    else:
+        claim = f"Head {head}: “{names[0]}” attends to “{names[1]}” with {share} % of its weight"
+        rest = [own[query, key].item() for h, own in enumerate(weights) if h != head]
+        which = "In the other head:" if len(rest) == 1 else f"In the {len(rest)} other heads: at most"
+        beside = [f"{which} {percent(max(rest))} %."] if rest else []
+    if p.num_heads == trained:
+        return claim, " ".join([*beside, f"The layer was trained with {trained} heads."])
+    right = p.data["accuracies"][p.divisors.index(p.num_heads)]
+    heads = counted(p.num_heads, "head", "heads")
+    split = f"{heads}, split from weights trained as {trained} heads: {percent(right)} % right"
+    return split, " ".join([f"{claim}.", *beside])
 
 
 def ring(p):

@@ -1,6 +1,7 @@
 """Every notebook as a learner uses it: in JupyterLab, in a browser, by keyboard."""
 
 import pytest
+from turns import by_turns
 
 from tools.lab_page import ROOT, answers, cell_faults, faults_after_reopening
 
@@ -9,8 +10,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 # Those that learners open. The solutions are made of the same kinds of cells, and nbval runs them.
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # nbval runs every notebook, and other tests every picture in JupyterLab: whole notebooks open in a browser only where
-# nothing may be skipped, but for one of few minutes that has text, exercises, outputs of all kinds and a live picture.
-ALWAYS = {"04_transpose_qkv"}
+# nothing may be skipped, a quarter of them by turns, but for one of few minutes with text, exercises, outputs of all
+# kinds and a live picture.
+ALWAYS = "04_transpose_qkv"
+IN_TURN = by_turns([name for name in NOTEBOOKS if name != ALWAYS], 4)
 
 DEAD = """
 from IPython.display import HTML
@@ -40,9 +43,7 @@ picture => {
 """
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.long]) for name in NOTEBOOKS]
-)
+@pytest.mark.parametrize("name", [ALWAYS, *(pytest.param(name, marks=pytest.mark.long) for name in IN_TURN)])
 def test_notebook(name, open_notebook, usual_errors):
     """Everything runs, every control answers, and what was saved is still there when it is opened again."""
     path = f"notebooks/{name}.ipynb"

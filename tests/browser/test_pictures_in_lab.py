@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("ju
 SETUP = """
 import torch, ipywidgets
 from mha_course import pictures
-from mha_lib.models.tasks import find_task
+from mha_course.models.tasks import find_task
 torch.manual_seed(0)
 model = find_task("digits").model().eval()
 """

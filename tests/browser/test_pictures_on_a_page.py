@@ -1,6 +1,7 @@
 """Live pictures saved as a page: alive without a kernel and without a network, by mouse, keyboard and screen reader."""
 
 import io
+import random
 import re
 
 import pytest
@@ -13,9 +14,9 @@ from turns import LONG, by_turns
 from mha_course import pictures
 from mha_course.heads.kept_results import load_results
 from mha_course.models import shipped_model
+from mha_course.models.tasks import Digits
 from mha_course.pictures import ring_explorer
 from mha_course.pictures.picture import signed
-from mha_lib.models.tasks import Digits
 
 pytestmark = pytest.mark.browser
 
@@ -87,8 +88,59 @@ def test_the_layer_explorer_shows_torchs_numbers(live):
         pair = " attends to ".join(f"“{own[i]}”" for own, i in zip(names, at, strict=True))
         others = explorer.weights()[example, :3, query, key].max()
         headline = page.section.locator(".looks").inner_text().replace("\xa0", " ")
-        assert headline.startswith(f"Head 3: {pair} with {signed(100 * weights[query, key].item(), 0)} % of its weight")
+        assert headline.startswith("4 heads, split from weights trained as 6 heads: ")
+        assert f"Head 3: {pair} with {signed(100 * weights[query, key].item(), 0)} % of its weight." in headline
         assert f"In the 3 other heads: at most {signed(100 * others.item(), 0)} %." in headline
+
+
+def test_brackets_join_trained_heads_where_the_weights_are_split_anew(live):
+    """Each spans the features of its heads, so that two of three heads of six lie below one trained head."""
+    explorer = pictures.LayerExplorer.of_lookups(num_heads=4)
+    page = live(explorer, width=759)
+    middle = "nodes => nodes.map(node => node.getBoundingClientRect()).map(({ left, right }) => [left, right])"
+    old, new = (page.section.locator(f".joined .{name} span").evaluate_all(middle) for name in ("trained", "now"))
+    left, right = old[0][0], old[-1][1]
+    for spans in (old, new):
+        ends = [left + (right - left) * i / len(spans) for i in range(len(spans) + 1)]
+        for i, (start, end) in enumerate(spans):
+            assert abs(start - ends[i]) < 4 and abs(end - ends[i + 1]) < 4
+    assert page.section.locator(".joined").get_attribute("aria-label").split("; ")[1] == "head 1: trained 1 + 2"
+    share = f"accuracy {100 * explorer.data['accuracies'][3]:.0f} %"
+    assert page.section.locator(".accuracy").text_content() == share
+
+
+def test_the_blue_edge_of_a_map_is_dragged(live):
+    page = live(pictures.LayerExplorer.of_lookups(), width=759)
+    box = page.section.locator("svg[role=group]").bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.page.mouse.move(box["x"] + box["width"] * 8 / 12, y)
+    page.page.mouse.down()
+    for length in (5, 0, 12):
+        page.page.mouse.move(box["x"] + box["width"] * (length + 0.2) / 12, y)
+        page.looks()
+        assert page.section.get_by_label("valid_lens").input_value() == str(length)
+        edges = page.section.locator(".edge").evaluate_all(EDGES)
+        assert edges == [f"M{length},0v12"] * 7  # of six heads, and in large
+    page.page.mouse.up()
+
+
+EDGES = "nodes => nodes.map(node => node.getAttribute('d'))"
+
+
+def test_the_blue_edge_stands_before_the_masked_keys_of_every_head(live):
+    """Of one length in encoder and cross-attention, of each query's own in the decoder."""
+    explorer = CASES["dates"]()
+    length = int(explorer.batch().valid_lens)
+    assert 0 < length < 18
+    own = f"M{length},0v18", "".join(f"M{query + 1},{query}v1" for query in range(9)), f"M{length},0v10"
+    page = live(explorer)
+    found = page.section.locator(".layer .edge").evaluate_all(EDGES)
+    assert found == [d for d in own for _ in range(4)]
+    assert page.section.locator(".left .edge").evaluate_all(EDGES) == [own[2]]
+
+
+def test_no_edge_stands_where_all_keys_are_valid(live):
+    assert set(live(CASES["lookups"]()).section.locator(".edge").evaluate_all(EDGES)) == {""}
 
 
 WEIGHT_OF_HEADS = "cards => cards.map(card => [card.ariaChecked, card.querySelector('i').textContent])"
@@ -150,6 +202,22 @@ def test_what_the_ring_trains_here_is_said_and_its_curve_can_be_scrubbed(live):
     assert page.looks() != last and "step 0 of 400" in course.inner_text()
 
 
+def test_where_a_page_allows_no_worker_the_ring_trains_in_slices_and_says_so(live):
+    """What is typed meanwhile is shown at once and stays, and the curve is as long as a worker's."""
+    page = live(pictures.RingExplorer(num_heads=4))
+    page.page.evaluate("() => { delete window.Worker; }")
+    page.section.get_by_role("button", name="train here").click()
+    slow, letter = "This page allows no worker, so training is slower.", page.section.locator(".ring-letter").nth(5)
+    page.section.locator(".reading", has_text=slow).wait_for()
+    letter.press("b")
+    page.page.evaluate(NEXT_FRAME)
+    assert letter.text_content() == "b" and page.section.locator(".ring-middle [aria-busy]").count() == 1
+    page.looks()
+    assert letter.text_content() == "b" and slow not in page.reading()
+    assert "trained here and now: step 400 of 400" in page.section.locator(".ring-course").inner_text()
+    assert page.section.locator(".curve-of.gated").get_attribute("d").count("L") == 100
+
+
 def test_the_ring_opens_on_one_head_that_fails_and_then_on_four_that_succeed(live, page):
     page.emulate_media(reduced_motion="no-preference")
     try:
@@ -204,6 +272,48 @@ def test_a_picture_and_what_answers_a_touch_are_on_one_screen(live, make, button
         page.looks()
         box = page.section.bounding_box()
         assert (round(box["width"]), box["height"] <= 640) == (735, True), (box, page.reading())
+
+
+# Touches one thing of a picture: moves what can be moved, chooses from a list, clicks or points at what can be clicked.
+# What plays or trains by itself, and what opens a fold, is left out.
+TOUCH = """
+([kind, which, how, far]) => {
+    const section = document.querySelector('section.mha-live');
+    const of = (items, at) => items[Math.floor(at * items.length)];
+    const kinds = ['input[type=range], select, [role=slider]', 'input[type=checkbox], button', '.cell, [role=button]'];
+    const isStill = (node) => !node.disabled && node.checkVisibility() &&
+        !node.matches('[aria-expanded]') && !/^[▶❚]/.test(node.textContent);
+    const seen = kinds.map((one) => [...section.querySelectorAll(one)].filter(isStill));
+    const node = of(of(seen.filter(({ length }) => length), kind), which), end = how < 0.3 ? 0 : how > 0.7 ? 1 : far;
+    if (node.matches('select')) node.selectedIndex = Math.floor(how * node.length);
+    if (node.type === 'range') node.value = Number(node.min) + end * (node.max - node.min);
+    if (node.matches('select, [type=range]')) {
+        ['input', 'change'].forEach((type) => node.dispatchEvent(new Event(type)));
+    } else if (node.role === 'slider') {
+        const key = of(['Home', 'End', 'ArrowLeft', 'ArrowRight'], how);
+        node.dispatchEvent(new KeyboardEvent('keydown', { key }));
+    } else {
+        if (how < 0.5) node.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+        const names = ['pointerenter', 'pointerover'];
+        names.forEach((name) => node.dispatchEvent(new PointerEvent(name, { bubbles: true })));
+    }
+    return node.ariaLabel ?? node.textContent;
+}
+"""
+
+
+@pytest.mark.parametrize("width", [735, 366])
+@pytest.mark.parametrize("name", by_turns(CASES, 3))
+def test_a_picture_keeps_its_height_under_the_hand(live, name, width):
+    page, draw = live(CASES[name](), width=width + 24), random.Random(1)
+    page.looks()
+    heights = {page.section.bounding_box()["height"]: "opened"}
+    for _ in range(10):
+        touched = page.page.evaluate(TOUCH, [draw.random() for _ in range(4)])
+        page.looks()
+        heights.setdefault(page.section.bounding_box()["height"], touched)
+    assert max(heights) - min(heights) <= 4, heights
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def look_ups_with_presets():
@@ -354,7 +464,7 @@ def test_the_score_is_told_when_all_examples_are_counted(live, reader):
 TOLD = """
 node => {
     const told = [];
-    new MutationObserver(() => told.push(node.textContent)).observe(node, { childList: true });
+    new MutationObserver(() => told.push(node.textContent)).observe(node, { childList: true, subtree: true });
     return told;
 }
 """

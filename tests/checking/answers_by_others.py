@@ -14,8 +14,9 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from mha_course import heads
 from mha_course.exercises.whole_layer import CompleteAttention
-from mha_lib import heads, masked_softmax, merge_heads, split_heads
+from mha_lib import masked_softmax, merge_heads, split_heads
 
 WRONG: list[tuple[str, Callable, str]] = []  # exercise, answer, words of the verdict; none where it cannot name it
 RIGHT: list[tuple[str, Callable]] = []

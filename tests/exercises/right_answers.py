@@ -6,8 +6,8 @@ import math
 import torch
 from torch.nn import functional as F
 
+from mha_course.heads.measures import integrated_gradients, monte_carlo_shapley
 from mha_lib import KernelPooling, MultiHeadAttention, masked_softmax
-from mha_lib.heads.measures import integrated_gradients, monte_carlo_shapley
 
 
 def pooling_by_loops(queries, keys, values, sigma):

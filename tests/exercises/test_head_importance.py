@@ -4,8 +4,8 @@ import itertools
 
 import torch
 
+from mha_course import heads
 from mha_course.exercises import head_importance, own_importance
-from mha_lib import heads
 
 
 def test_the_truth_is_the_mean_over_orders():

@@ -8,10 +8,10 @@ import pytest
 import torch
 from right_answers import mask
 
+from mha_course import heads
 from mha_course.checking.edits import with_edits
 from mha_course.exercises import COURSE, head_importance, head_pruning, masked_weights
 from mha_course.exercises.multi_head_attention import two_head_matrices
-from mha_lib import heads
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

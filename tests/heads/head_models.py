@@ -4,8 +4,8 @@ import copy
 
 import torch
 
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.transformer import Encoder, EncoderDecoder, TokenEmbedding, Transformer
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.transformer import Encoder, EncoderDecoder, TokenEmbedding, Transformer
 
 TASK = Task()
 

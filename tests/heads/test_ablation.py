@@ -7,7 +7,7 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 from torch import nn
 
-from mha_lib.heads.ablation import (
+from mha_course.heads.ablation import (
     TOKENS_AT_ONCE,
     ablation_values,
     evaluate,
@@ -19,7 +19,7 @@ from mha_lib.heads.ablation import (
     losses_without_each,
     patch_heads,
 )
-from mha_lib.heads.coalitions import set_members
+from mha_course.heads.coalitions import set_members
 
 MODELS = {"encoder": encoder, "deep": lambda dtype=None: encoder(num_layers=3, num_heads=2), "decoder": encoder_decoder}
 
@@ -119,7 +119,7 @@ def test_sets_that_do_not_fit_in_one_pass(monkeypatch):
     batch = examples(model)
     whole = evaluate_all(model, batch, TASK)
     assert TOKENS_AT_ONCE > 8 * 6 * 7
-    monkeypatch.setattr("mha_lib.heads.ablation.TOKENS_AT_ONCE", 100)
+    monkeypatch.setattr("mha_course.heads.ablation.TOKENS_AT_ONCE", 100)
     torch.testing.assert_close(evaluate_all(model, batch, TASK).loss, whole.loss)
 
 

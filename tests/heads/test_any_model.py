@@ -10,7 +10,7 @@ from head_models import TASK, encoder, encoder_decoder, examples, without_column
 from torch import nn
 from torch.nn import functional as F
 
-from mha_lib import heads
+from mha_course import heads
 from mha_lib.heads.watching import weights_of_fused
 
 

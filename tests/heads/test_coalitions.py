@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mha_lib.heads.coalitions import (
+from mha_course.heads.coalitions import (
     area_under_curve,
     best_sets,
     block_mean_baseline,
@@ -17,7 +17,6 @@ from mha_lib.heads.coalitions import (
     pruning_curve,
     random_pruning_curve,
     ranks,
-    sampled_shapley,
     set_members,
     shapley,
     spearman,
@@ -47,21 +46,6 @@ def by_permutations(values, num_heads):
 def test_shapley_equals_all_permutations(num_heads):
     values = random_game(num_heads)
     torch.testing.assert_close(shapley(values), by_permutations(values, num_heads), rtol=0, atol=1e-12)
-
-
-def test_sampled_shapley_adds_up_too_and_comes_close():
-    values = random_game(5)
-    asked = []
-
-    def value(sets):
-        asked.append(len(sets))
-        return values.cpu()[(sets * 2 ** torch.arange(5, device=sets.device)).sum(dim=1)]
-
-    sampled = sampled_shapley(value, 5, num_orders=4000)
-    assert abs(sampled.sum() - (values[-1] - values[0])) < 1e-9
-    torch.testing.assert_close(sampled, shapley(values.cpu()), rtol=0, atol=0.06)
-    assert asked == [32]  # each set once
-    assert not torch.equal(sampled_shapley(value, 5, 3, seed=1), sampled_shapley(value, 5, 3, seed=2))
 
 
 def test_best_worst_and_mean_of_every_size():

@@ -7,10 +7,10 @@ import torch
 from head_models import TASK, encoder, examples
 from on_device import DEVICE
 
+from mha_course import heads
+from mha_course.heads.ablation import head_outputs
 from mha_course.heads.interactions import direct_effects, frozen_downstream_costs, most_redundant_pair
 from mha_course.models import find_task, shipped_model
-from mha_lib import heads
-from mha_lib.heads.ablation import head_outputs
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mha_lib.heads import mean_and_ci95, num_prunable
-from mha_lib.heads.intervals import quantile
+from mha_course.heads import mean_and_ci95, num_prunable
+from mha_course.heads.intervals import quantile
 
 
 @pytest.mark.parametrize(("freedom", "table"), [(3, 3.182), (7, 2.365), (15, 2.131), (29, 2.045)])

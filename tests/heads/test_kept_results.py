@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from benchmarks import pruning_speed
-from mha_course.heads import kept_results
+from mha_course.heads import coalitions, kept_results
 from mha_course.heads.controls import OF_EACH, SIGNED
-from mha_lib.heads import coalitions
-from mha_lib.heads.intervals import num_prunable
+from mha_course.heads.intervals import num_prunable
 
 
 def test_the_speeds_are_those_of_the_cuts_that_the_benchmark_makes():

@@ -7,9 +7,9 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
-from mha_lib.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
-from mha_lib.heads.coalitions import shapley
-from mha_lib.heads.measures import (
+from mha_course.heads.ablation import ablation_values, evaluate, evaluate_all, head_grid
+from mha_course.heads.coalitions import shapley
+from mha_course.heads.measures import (
     completeness_residual,
     confidence,
     gate_gradient,
@@ -187,7 +187,7 @@ def test_confidence_is_the_mean_largest_weight(model, batch):
 def test_confidence_does_not_count_positions_that_are_left_out(model, batch):
     expected = over_real_queries(model, batch, lambda row: max([*row[1:3], *row[4:]], default=0))
     torch.testing.assert_close(confidence(model, batch, TASK, leave_out=(0, 3)), expected)
-    with pytest.raises(ValueError, match=r"leave_out must hold positions from 0 to \d+, got \[0, 99\]"):
+    with pytest.raises(ValueError, match=r"ignore must hold positions from 0 to \d+, got \[99\]"):
         confidence(model, batch, TASK, leave_out=(0, 99))
 
 

@@ -10,8 +10,8 @@ from head_models import TASK
 from test_found_measures import loader, made, stacked
 from test_found_removal import made as grouped
 
-from mha_lib import heads
-from mha_lib.heads.measures import confidence, negative_entropy, output_norm
+from mha_course import heads
+from mha_course.heads.measures import confidence, negative_entropy, output_norm
 
 
 def close(first, second):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
+from mha_course.heads.ablation import ablation_values, evaluate, head_grid
+from mha_course.heads.measures import confidence, leave_one_out, output_norm
 from mha_course.heads.planted_heads import plant_heads
-from mha_lib.heads.ablation import ablation_values, evaluate, head_grid
-from mha_lib.heads.measures import confidence, leave_one_out, output_norm
 
 
 @pytest.fixture(scope="module", params=range(4))

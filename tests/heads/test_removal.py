@@ -7,10 +7,10 @@ import pytest
 import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 
+from mha_course.heads.ablation import ablation_values, evaluate, head_grid, head_means
+from mha_course.heads.removal import HeadlessAttention, least_heads, plan_from, prune, prune_attention, select_heads
 from mha_lib import MultiHeadAttention
 from mha_lib.attention import FusedAttention
-from mha_lib.heads.ablation import ablation_values, evaluate, head_grid, head_means
-from mha_lib.heads.removal import HeadlessAttention, least_heads, plan_from, prune, prune_attention, select_heads
 
 MODELS = [encoder, encoder_decoder, lambda seed: encoder(seed, num_layers=3, num_heads=4)]
 

@@ -5,11 +5,9 @@ import torch
 from head_models import TASK, encoder, encoder_decoder, examples
 from second_device import AWAY, pretend
 
-from mha_course.models.training import training_loop
-from mha_lib import MultiHeadAttention
-from mha_lib.heads import coalitions
-from mha_lib.heads.ablation import evaluate_all, losses_without_each
-from mha_lib.heads.measures import (
+from mha_course.heads import coalitions
+from mha_course.heads.ablation import evaluate_all, losses_without_each
+from mha_course.heads.measures import (
     confidence,
     gate_gradient,
     integrated_gradients,
@@ -17,7 +15,9 @@ from mha_lib.heads.measures import (
     negative_entropy,
     output_norm,
 )
-from mha_lib.heads.removal import least_heads, prune
+from mha_course.heads.removal import least_heads, prune
+from mha_course.models.training import training_loop
+from mha_lib import MultiHeadAttention
 
 pytestmark = pytest.mark.cpu  # with MHA_DEVICE all tests are on the other device, and this one has nothing to add
 

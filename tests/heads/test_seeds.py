@@ -11,9 +11,8 @@ import dask
 import pytest
 from distributed import Client, LocalCluster
 
-from mha_course.heads import seeds, sweep
+from mha_course.heads import leave_one_out, seeds, sweep
 from mha_course.models import find_task, trained
-from mha_lib.heads import leave_one_out
 
 
 @contextmanager

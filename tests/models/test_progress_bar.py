@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mha_lib.models.progress_bar import progress_bar
+from mha_lib.heads.progress_bar import progress_bar
 from tools import notebooks as make_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ def record(message):
 get_ipython().display_pub.register_hook(record)
 """
 WORK = """
-from mha_lib.models.progress_bar import progress_bar
+from mha_lib.heads.progress_bar import progress_bar
 
 done = []
 try:

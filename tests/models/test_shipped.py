@@ -10,7 +10,7 @@ import mha_course
 from mha_course.models.heads_needed import SEEDS, accuracy, accuracy_by_seed, trained_neighbours
 from mha_course.models.neighbours import fit_neighbours, held_out_rows
 from mha_course.models.shipped import filled, shipped_figures, shipped_model
-from mha_lib.models.tasks import TASKS, find_task
+from mha_course.models.tasks import TASKS, find_task
 
 
 def parameters(model):

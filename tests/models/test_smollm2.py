@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from mha_course import heads
 from mha_course.models.smollm2 import FILE, PACKAGE, NextToken, smollm2
-from mha_lib import heads
 
 TEXTS = ["In 1969 the queen's old waiter,\n\nnaïve as ever,", "Once upon a time there was a head that looked back"]
 PROSE = (

@@ -9,7 +9,7 @@ import torch
 from on_device import DEVICE
 
 from mha_course.models import shipped_figures, shipped_model, trained
-from mha_lib.models.tasks import IMAGES, Batch, find_task, to_images, to_patches
+from mha_course.models.tasks import IMAGES, Batch, find_task, to_images, to_patches
 
 
 def draw(name, seed=0):

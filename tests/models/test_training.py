@@ -9,9 +9,9 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from mha_course.models import training
+from mha_course.models.tasks import Digits, find_task
 from mha_course.models.training import fit, trained
-from mha_lib.models.tasks import Digits, find_task
-from mha_lib.models.transformer import Encoder, PatchEmbedding
+from mha_course.models.transformer import Encoder, PatchEmbedding
 
 pytestmark = pytest.mark.cpu  # training runs of the library, bit for bit, and their files
 
@@ -144,8 +144,8 @@ def edit(file, old, new):
     [
         ("mha_lib/attention/multi_head.py", "num_heads: int", "num_heads: float"),
         ("mha_lib/attention/pooling.py", "return", "return 2 *"),
-        ("mha_lib/models/transformer.py", "num_layers: int = 2", "num_layers: int = 3"),
-        ("mha_lib/models/tasks.py", "learning_rate = 6e-3", "learning_rate = 5e-3"),
+        ("mha_course/models/transformer.py", "num_layers: int = 2", "num_layers: int = 3"),
+        ("mha_course/models/tasks.py", "learning_rate = 6e-3", "learning_rate = 5e-3"),
         ("mha_course/models/training.py", "betas=(0.9, 0.98)", "betas=(0.9, 0.99)"),
     ],
 )

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from mha_course.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding
 from mha_lib import MultiHeadAttention
 from mha_lib.attention.converters import loop_over_heads
-from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ import pytest
 import torch
 from notebook_tools import ROOT, make_notebooks, run_cells, text_of
 
-from mha_course import models
+from mha_course import heads, models
 from mha_course.heads.controls import SIGNED
 from mha_course.heads.kept_results import BLOCK_MEANS, load_results
 from mha_course.models.shipped import shipped_figures
-from mha_lib import heads
 
 TEXT = text_of("07_head_importance", "08_head_pruning", "report_what_survives")
 LEAVE_ONE_OUT, BY_LOSS = "leave one out, zero, accuracy", "leave one out, zero, loss"

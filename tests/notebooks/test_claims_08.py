@@ -4,9 +4,9 @@ import pytest
 import torch
 from notebook_tools import text_of, with_numbers
 
+from mha_course import heads
 from mha_course.heads import load_results
 from mha_course.heads.controls import OF_EACH, SIGNED
-from mha_lib import heads
 
 TEXT = text_of("08_head_pruning", "report_what_survives")
 GATE, COSTS = f"gate gradient | {OF_EACH}", f"leave one out | {OF_EACH}"

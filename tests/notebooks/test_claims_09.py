@@ -5,9 +5,8 @@ import torch
 from notebook_tools import ROOT, make_notebooks, output_of
 
 from mha_course import models
-from mha_course.heads import load_results
+from mha_course.heads import load_results, mean_and_ci95
 from mha_course.models.induction import sample_induction_batch
-from mha_lib.heads import mean_and_ci95
 
 NOTEBOOK = make_notebooks.read(ROOT / "notebooks" / "09_heads_today.ipynb")
 

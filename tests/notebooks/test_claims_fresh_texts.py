@@ -4,8 +4,8 @@ import pytest
 import torch
 from notebook_tools import text_of, with_numbers
 
+from mha_course import heads
 from mha_course.heads import load_results
-from mha_lib import heads
 
 TEXT = text_of("08_head_pruning", "report_what_survives")
 RANDOM = "random tokens 401", "random tokens 402"

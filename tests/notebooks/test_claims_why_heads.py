@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from mha_lib.heads.intervals import mean_and_ci95
+from mha_course.heads.intervals import mean_and_ci95
 
 KEPT = json.loads((notebook_tools.ROOT / "research" / "results" / "why_heads.json").read_text(encoding="utf-8"))
 TEXT = notebook_tools.text_of("03_multi_head_attention")

@@ -33,7 +33,7 @@ import socket
 server = socket.create_server(("localhost", 0))
 socket.create_connection(server.getsockname()).close()
 """
-PROGRESS = "from mha_lib.models.progress_bar import progress_bar; _ = list(progress_bar('abc', 3, 'letters'))"
+PROGRESS = "from mha_lib.heads.progress_bar import progress_bar; _ = list(progress_bar('abc', 3, 'letters'))"
 LOOK_ROUND = """
 import importlib.util, os
 os.listdir(), os.listdir(os.path.expanduser("~")), importlib.util.find_spec("notebook_tools")

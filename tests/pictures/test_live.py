@@ -18,9 +18,9 @@ from mha_course import models, pictures
 from mha_course.models import pretrained
 from mha_course.models.heads_needed import trained_neighbours
 from mha_course.models.neighbours import NeighbourModel, held_out_rows
+from mha_course.models.tasks import find_task
 from mha_course.pictures.live import MODULES, bundle, pack
 from mha_course.pictures.shared_with_js import colours, weight_colours
-from mha_lib.models.tasks import find_task
 
 ENTRIES = sorted(path.name for path in MODULES.glob("*.js") if "export default" in path.read_text())
 

@@ -12,9 +12,9 @@ from matplotlib.text import Text
 from mha_course import pictures
 from mha_course.models import train_on_repeats
 from mha_course.models.neighbours import NeighbourModel
+from mha_course.models.tasks import find_task
 from mha_course.pictures.heat_maps import FAINT, draw_over_image, draw_words
 from mha_course.pictures.picture import FINER, INCH, PAD, PAGE, SCALE, Canvas, Picture
-from mha_lib.models.tasks import find_task
 
 
 def random(*shape, seed=0):
@@ -202,7 +202,9 @@ def test_a_readings_dot_has_an_area_for_its_weight():
     assert heights == pytest.approx(((explorer.y.max() - explorer.y) / span * 250).tolist(), abs=0.5)
 
 
-def test_the_hatching_of_a_masked_cell_fills_it():
-    canvas = Canvas(60, 70)
-    canvas.heat_map(10, 20, 40, np.array([[0.5]]), masked=np.array([[True]]))
-    assert np.array(canvas.shapes) == pytest.approx(np.array([(10, 20, 30, 40), (10, 20, 50, 60)]), abs=0.3)
+def test_the_hatching_of_a_masked_cell_fills_it_and_an_edge_stands_before_it():
+    canvas, masked = Canvas(150, 120), np.array([[False, False, True], [True, False, False]])
+    canvas.heat_map(10, 20, 40, np.full((2, 3), 0.5), masked=masked)
+    due = [(90, 20, 110, 40), (90, 20, 130, 60), (10, 60, 30, 80), (10, 60, 50, 100), (90, 20, 90, 60)]
+    lines = [box for box in canvas.shapes if (box[2] - box[0] < 1) or box[:2] in ((90, 20), (10, 60))]
+    assert np.array(lines) == pytest.approx(np.array(due), abs=0.6)

@@ -18,18 +18,16 @@ import mha_lib
 PACKAGE = Path(mha_lib.__file__).parent
 ROOT = PACKAGE.parent
 HEAVY = ["IPython", "anywidget", "d2l", "ipywidgets", "matplotlib", "torchvision", "transformers"]
-LAYER = {"mha_lib.attention", "mha_lib.models"}
-LIBRARY = {*LAYER, "mha_lib.heads"}
+LIBRARY = {"mha_lib.attention", "mha_lib.heads"}
 MAY_IMPORT = {
     "mha_lib.attention": set(),
     "mha_lib.figures": set(),  # a file, not a folder
-    "mha_lib.models": {"mha_lib.attention"},
-    "mha_lib.heads": LAYER,
-    "mha_course.models": LAYER,
+    "mha_lib.heads": {"mha_lib.attention"},
+    "mha_course.models": LIBRARY,
     "mha_course.heads": {*LIBRARY, "mha_course.models"},
     "mha_course.pictures": {*LIBRARY, "mha_lib.figures", "mha_course.models", "mha_course.heads"},
     "mha_course.checking": {"mha_course.models"},
-    "mha_course.museum": {*LAYER, "mha_course.models", "mha_course.checking"},
+    "mha_course.museum": {"mha_lib.attention", "mha_course.models", "mha_course.checking"},
     "mha_course.exercises": {
         *LIBRARY, "mha_course.models", "mha_course.heads", "mha_course.checking", "mha_course.museum",
     },

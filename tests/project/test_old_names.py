@@ -24,7 +24,8 @@ from mha_lib import MultiHeadAttention, exercises, heads, language, masked_softm
 from mha_lib.attention import ScoredAttention, causal, converters, rule_matrix, shape_trace
 from mha_lib.attention.converters import as_torch, from_torch
 from mha_lib.exercises.setup_check import check_setup
-from mha_lib.heads import load_results
+from mha_lib.heads import head_grid, leave_one_out, load_results, prune
+from mha_lib.heads.coalitions import pruning_curve, ranks, set_members
 from mha_lib.heads.controls import OF_EACH, OF_MEAN, SIGNED
 from mha_lib.heads.interactions import frozen_downstream_costs
 from mha_lib.heads.kept_results import LanguageModelResults, SmallModelResults
@@ -32,7 +33,9 @@ from mha_lib.models import find_task, finetune, shipped_model, with_layer
 from mha_lib.models import induction, positional, pretrained
 from mha_lib.models import load_transformers, smollm2_of_transformers
 from mha_lib.models import right_words, shipped_recurrent, torch_decoder_layer, train_neighbours, train_one_head
+from mha_lib.models import Transformer
 from mha_lib.models.pretrained import SentenceMaps
+from mha_lib.models.tasks import TASKS
 from mha_lib.models.transformer import TokenEmbedding
 from mha_lib.museum import bugs, decoding_layer, decoding_tests, edge_cases, editable_layer, layer_tests
 """
@@ -41,6 +44,8 @@ import mha_course.exercises.whole_layer, mha_course.heads.seeds, mha_course.mode
 assert mha_lib.exercises is mha_course.exercises and pictures is mha_course.pictures and language is mha_course.language
 assert mha_lib.museum is mha_course.museum and mha_lib.checking is mha_course.checking
 assert heads.plant_heads is mha_course.heads.plant_heads and heads.sweep is mha_course.heads.seeds.sweep
+assert heads.shapley is mha_course.heads.shapley and ranks is mha_course.heads.ranks
+assert models is mha_course.models and Transformer is mha_course.models.Transformer
 assert models.trained is mha_course.models.trained and shipped_model is mha_course.models.shipped_model
 import mha_lib.exercises.whole_layer, mha_lib.models.smollm2
 assert mha_lib.exercises.whole_layer is mha_course.exercises.whole_layer
@@ -67,9 +72,12 @@ def test_every_import_of_a_saved_notebook_runs_with_one_warning():
     "old, new",
     [
         ("from mha_lib import pictures", "from mha_course import pictures"),
-        ("from mha_lib.models import shipped_model", "from mha_course.models import shipped_model"),
-        ("import mha_lib.models.training", "from mha_course.models import training"),
+        ("from mha_lib.models import shipped_model", "from mha_course import models"),
+        ("import mha_lib.models.training", "from mha_course import models"),
         ("from mha_lib import heads; heads.load_results('births')", "from mha_course.heads import load_results"),
+        ("from mha_lib.heads import leave_one_out", "from mha_course.heads import leave_one_out"),
+        ("from mha_lib.heads.measures import gate_gradient", "from mha_course.heads import measures"),
+        ("from mha_lib.models.transformer import Transformer", "from mha_course import models"),
         ("from mha_lib.museum.layer_check import check_layer", "from mha_course import museum"),
     ],
 )
@@ -82,8 +90,8 @@ def test_what_did_not_move_gives_no_warning_and_loads_nothing_of_the_course():
     script = """
 import sys
 from mha_lib import MultiHeadAttention, heads
-from mha_lib.models import find_task
-heads.leave_one_out, heads.of, find_task("lookups")
+from mha_lib.heads.plans import PlanTable
+heads.entropy, heads.of, PlanTable
 print(hasattr(heads, "no_such_name"), [name for name in sys.modules if name.startswith("mha_course")])
 """
     assert run(script) == ("False []\n", "")
@@ -102,7 +110,8 @@ def without_course(tmp_path):
     [
         ("from mha_lib import exercises", "from mha_course import exercises"),
         ("import mha_lib.pictures", "from mha_course import pictures"),
-        ("from mha_lib.models import trained", "from mha_course.models import trained"),
+        ("from mha_lib.models import trained", "from mha_course import models"),
+        ("from mha_lib.heads import leave_one_out", "from mha_course.heads import leave_one_out"),
         ("from mha_lib.heads.seeds import sweep", "from mha_course.heads import seeds"),
     ],
 )

@@ -13,8 +13,8 @@ import torch
 
 import mha_lib
 from mha_course import models
+from mha_course.heads import leave_one_out
 from mha_course.models import load_transformers
-from mha_lib.heads import leave_one_out
 from tools import readme_picture
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -148,5 +148,5 @@ export default picture((parts) => {
   const tools = element("div", { class: "tools" }, fresh, list);
   const nodes = [time.node, legend, element("div", { class: "heading" }, tools, scale())];
   nodes.push(element("p", { class: "title keys" }, told, ...samples), line, maps);
-  return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", end: time.stop };
+  return { nodes, compute, paint, hint: "Move the slider, or switch a head off.", room: [58, 72, 105], end: time.stop };
 });

@@ -118,5 +118,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     compute,
     paint,
     hint: "Press “next piece”, or choose a mistake.",
+    room: [72, 0, 215],
   };
 });

@@ -12,8 +12,9 @@ const MOST_LETTERS = 9; // for which a slider keeps room
 export function set(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name.startsWith("--")) node.style.setProperty(name, value);
-    else if (name === "text") node.textContent !== String(value) && (node.textContent = value);
+    else if (name.startsWith("--")) {
+      node.style.getPropertyValue(name) !== String(value) && node.style.setProperty(name, value);
+    } else if (name === "text") node.textContent !== String(value) && (node.textContent = value);
     else if (value === null) node.removeAttribute(name);
     else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
   }
@@ -38,6 +39,11 @@ export const tr = (message, named = {}) =>
 /** The same as parts of a headline, of which every second is bold: what stands between asterisks. */
 export const parts = (message, named = {}) => tr(message, named).split("*");
 
+export const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
+
+/** The letters of the longest text. */
+export const longest = (texts) => Math.max(...texts.map(({ length }) => length));
+
 /** A count with its noun. */
 export const amount = (count, singular, plural) => `${count} ${count === 1 ? singular : plural}`;
 /** A number as text: two digits, no sign in front of a zero. */
@@ -45,6 +51,12 @@ export function number(value, digits = 2) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const text = rounded(value, digits).toFixed(digits);
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+/** A share of right answers, with a decimal near 0 and near 1. */
+export function percentOf(share) {
+  const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
+  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
 }
 
 /** A share in percent, without the sign. */
@@ -134,16 +146,40 @@ export function inSlices(steps, delay = 0) {
   return () => clearTimeout(timer);
 }
 
+/** The width of a text, in letters: those of Chinese and Japanese are as wide as two. */
+const widthOf = (text) => text.replace(/[^\0-\u2fff]/g, "--").length;
+
+/**
+ * A text that keeps the room of its longest variant, so that nothing below it moves under the hand: `keep` gets the
+ * letters that its large and its small line may have, and what is shown and longer widens the room.
+ */
+export function roomy(name) {
+  const content = element("span"), lines = times(2, () => element("span")), most = [0, 0];
+  const room = element("span", { class: "room", "aria-hidden": true }, ...lines);
+  const keep = (lengths) =>
+    lengths.forEach((length, i) => {
+      if (length <= most[i]) return;
+      most[i] = length;
+      set(lines[i], { "data-room": "sequences ".repeat(Math.ceil(length / 10)).slice(0, length) });
+    });
+  const show = (...parts) => {
+    content.replaceChildren(...parts);
+    const small = widthOf(content.querySelector("small")?.textContent ?? "");
+    keep([widthOf(content.textContent) - small, small]);
+  };
+  return { node: element("p", { class: `roomy ${name}` }, content, room), keep, show };
+}
+
 /** The line below a picture, with a hint. What is seen changes at once; a screen reader hears where it comes to rest. */
 function readingLine() {
-  const seen = element("p", { class: "reading" }), spoken = element("p", { class: "spoken", role: "status" });
+  const { node: seen, keep, show } = roomy("reading"), spoken = element("p", { class: "spoken", role: "status" });
   let wait;
   const say = (text, hint, heard) => {
-    seen.replaceChildren(text, ...(hint ? [" ", element("span", { class: "hint" }, hint)] : []));
+    show(text, ...(hint ? [" ", element("span", { class: "hint" }, hint)] : []));
     clearTimeout(wait);
     wait = setTimeout(() => spoken.textContent = heard + seen.textContent, 400);
   };
-  return { nodes: [seen, spoken], say, end: () => clearTimeout(wait) };
+  return { nodes: [seen, spoken], keep, say, end: () => clearTimeout(wait) };
 }
 
 /** A text in which no line begins with "%". */
@@ -151,12 +187,12 @@ export const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 
 /** What is seen now, in large letters above a picture; every second part is bold. */
 function topLine() {
-  const node = element("p", { class: "looks" });
+  const { node, keep, show } = roomy("looks");
   const part = (text, i) => {
     if (typeof text !== "string") return text;
     return i % 2 ? element("b", {}, unbroken(text)) : unbroken(text);
   };
-  return { node, headline: (...parts) => node.replaceChildren(...parts.map(part)) };
+  return { node, keep, headline: (...parts) => show(...parts.map(part)) };
 }
 
 /**
@@ -165,8 +201,9 @@ function topLine() {
  * `build` gets `data`, which stays; `state`, the choices by name; `controls({name: …})`, a strip of them, painted here;
  * `choose({name: value})`; `point(what)`, which keeps it in `pointer.pointed`; `repaint`; `headline`, which states what is
  * seen, and `say(text, heard)`, which reads it; a screen reader hears first what only the headline shows. It returns
- * `nodes` to show, `compute()` for after a choice, `paint()` for every change, `end()`, and a `hint` that says what to
- * touch until something is. `ask(question, hear)` puts a question to Python, and `hear` gets every part of the answer;
+ * `nodes` to show, `compute()` for after a choice, `paint()` for every change, `end()`, a `hint` that says what to touch
+ * until something is, and `room`, the most letters of the headline, of its small line and of the reading. `ask(question,
+ * hear)` puts a question to Python, and `hear` gets every part of the answer;
  * there is no `ask` on a page without a kernel.
  */
 export function picture(build) {
@@ -179,7 +216,7 @@ export function picture(build) {
     }
     let asked = 0, isStale = true, isHidden = false, isTouched = false;
     const frame = element("section", { class: "mha-live", "aria-label": name, lang }), pointer = {};
-    const { node: top, headline } = topLine(), line = readingLine();
+    const { node: top, keep, headline } = topLine(), line = readingLine();
     const show = () => {
       // While the theme changes, JupyterLab hides a panel for a moment: what is measured then is 0, so wait a frame. What
       // stays hidden for longer is painted when the observer of its size hears that it is back.
@@ -230,7 +267,9 @@ export function picture(build) {
     const say = (text, heard = "") => line.say(text, isTouched ? "" : parts.hint, heard && `${heard} `),
       data = model.get("data");
     const shared = { model, data, state, pointer, frame, controls, choose, point, repaint, headline, say, ask };
-    const parts = build(shared);
+    const parts = build(shared), [large = 0, small = 0, read = 0] = parts.room ?? [];
+    keep([large, small]);
+    line.keep([read]);
     frame.append(top, ...parts.nodes, ...line.nodes);
     // JupyterLab asks the focused element itself whether it may take the keys.
     frame.addEventListener("focusin", (event) => set(event.target, { "data-lm-suppress-shortcuts": true }));

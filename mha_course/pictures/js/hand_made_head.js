@@ -1,7 +1,7 @@
 // A head made by hand: change a number of W_q or W_k, and see each word's query and key, and the weights.
 
 import { attentionWeights, linear, matrix, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, number, picture, roving, set, times } from "./elements.js";
+import { button, drawn, element, longest, number, picture, roving, set, times } from "./elements.js";
 import { heatMap, named, scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
 
@@ -100,5 +100,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   const choosing = title("the two matrices");
   const heading = element("div", { class: "heading" }, choosing, element("div", { class: "tools" }, ...tools));
   const hint = "Choose a number, and change it with its slider.";
-  return { nodes: [strip, heading, table, below], compute, paint, hint };
+  const room = [2 * longest(words) + 40, words.join(", ").length, 130];
+  return { nodes: [strip, heading, table, below], compute, paint, hint, room };
 });

@@ -2,7 +2,7 @@
 
 import { indexOfLargest, integers, rowOf, softmax, sumOf, unpack } from "./attention.js";
 import { digitStage } from "./digit_stage.js";
-import { button, element, inSlices, number, picture, roving, set, times } from "./elements.js";
+import { button, element, inSlices, longest, number, picture, roomy, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { firstLargest } from "./told.js";
 import { tokenStage } from "./token_stage.js";
@@ -61,9 +61,9 @@ export default picture((parts) => {
   const presets = { "all on": every(1), "all off": every(0), ...data.presets };
   const presetButtons = Object.entries(presets).map(([name, gates]) => [gates, button(name, () => choose({ gates }))]);
   const meter = element("div", { class: "meter", role: "img" }, element("i"), element("i", { class: "before" }));
-  const score = element("span", { class: "score" });
+  const score = roomy("score");
   const breaker = button("break it", breakIt, { title: "switch off as few heads as change the answer" });
-  const note = element("p", { class: "note", role: "status" });
+  const note = element("p", { class: "spoken", role: "status" });
   const contents = [...presetButtons.map(([, node]) => node), breaker, note];
   const tools = element("div", { class: "tools" }, ...contents);
 
@@ -142,7 +142,7 @@ export default picture((parts) => {
   }
   let judged = null;
   const wholeAnswers = [];
-  const tellScore = (words) => (score.textContent = words, set(meter, { "aria-label": words }));
+  const tellScore = (words) => (score.show(words), set(meter, { "aria-label": words }));
   function judge(gates) {
     stopJudging();
     judged = String(gates);
@@ -177,9 +177,8 @@ export default picture((parts) => {
   function paint() {
     const { gates } = gated, { pointed } = pointer, target = stage.isOwn?.() ? null : example.targets(state.example);
     const { told, ...answer } = stage.paint({ gated, whole, target });
-    const { dearest } = weighed;
-    const said = above(gates, answer); // always with a small line: what stands below must not move
-    headline(...said, said.length < 4 ? element("small", {}, "\u00a0") : "");
+    const { dearest } = weighed, said = above(gates, answer);
+    headline(...found.words ? [...said.slice(0, 3), element("small", {}, found.words)] : said);
     for (const { layer, head, shown, toggle, node } of cards) {
       const weights = gated.weights[layer][head], name = nameOf({ layer, head });
       shown.paint(weights, gated.valid[layer], stage.shade);
@@ -242,16 +241,19 @@ export default picture((parts) => {
   }
 
   const pens = stage.tools ? [element("div", { class: "tools" }, ...stage.tools)] : [];
-  const test = element("div", { class: "test" }, meter, score);
+  const test = element("div", { class: "test" }, meter, score.node);
   const left = element("div", { class: "left" }, ...stage.left, ...pens, browse, scale(stage.marks, stage.shade), test);
   const right = element("div", { class: "right" }, ...rows, stage.answer);
   const heads = { "--heads": numHeads, "--narrow": numHeads > 6 ? 3 : numHeads };
+  const which = 2 * longest(blocks) + 30; // letters of two heads
+  score.keep([87]);
   const nodes = [tools, element("div", { class: `stage ${kind}`, ...heads }, left, right)];
   return {
     nodes,
     compute,
     paint,
     hint: "Switch a head off, or choose a cell.",
+    room: kind === "digits" ? [56, 92, 125] : [which + 30, 2 * which, 130],
     end: () => (stopSearching(), stopJudging(), stopWeighing()),
   };
 });

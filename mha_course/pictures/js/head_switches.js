@@ -105,5 +105,10 @@ export default picture((parts) => {
     say(about, `${size} of ${count} heads are on: ${number(own)} right. ${framed}`);
   }
 
-  return { nodes: [strip, legend, ...rows, asMany, table], paint, hint: "Switch a head on or off." };
+  return {
+    nodes: [strip, legend, ...rows, asMany, table],
+    paint,
+    hint: "Switch a head on or off.",
+    room: [66, 82, 66],
+  };
 });

@@ -88,6 +88,26 @@ export function denseMap(rows, columns, { onpick, onhover, ...attributes }) {
   return { node, over, show };
 }
 
+/**
+ * The blue edge of valid keys on a map; with `onlength` it is dragged. What comes back draws it at a length, or at one for
+ * each row, where it ends a row.
+ */
+export function lengthEdge({ node, over }, rows, columns, onlength) {
+  const edge = drawn("path", { class: "edge" }), grip = drawn("path", { class: "grip" });
+  over.append(edge, ...(onlength ? [grip] : []));
+  const onpointerdown = (event) => grip.setPointerCapture(event.pointerId);
+  const onpointermove = ({ buttons, clientX }) => {
+    const { left, width } = node.getBoundingClientRect(), length = Math.round(columns * (clientX - left) / width);
+    if (buttons) onlength(Math.min(Math.max(length, 0), columns));
+  };
+  set(grip, { onpointerdown, onpointermove });
+  const ofRow = (length, row) => length < columns ? `M${length},${row}v1` : "";
+  return (valid) => {
+    const d = typeof valid === "number" ? `M${valid},0v${rows}` : times(rows, (row) => ofRow(valid[row], row)).join("");
+    [edge, grip].forEach((path) => set(path, { d }));
+  };
+}
+
 /** A map between the names of its rows, its columns, and `beside`, one text for each row. */
 export function named(map, rows, columns, beside = []) {
   const spans = (name, texts) => element("div", { class: name }, ...texts.map((text) => element("span", {}, text)));

@@ -118,5 +118,6 @@ export default picture(({ data, state, frame, controls, choose, headline, say })
     nodes: [strip, chart, scale({ 0: "weight 0", 0.2: ".2", [TOP]: "≥ .4" }, (weight) => weight / TOP)],
     paint,
     hint: "Drag the line in the chart.",
+    room: [58, 0, 125],
   };
 });

@@ -1,21 +1,34 @@
 // The heads of one layer on a sequence: its projections split into more or fewer heads, and keys masked. All is computed here.
 
 import { attentionWeights, linear, rowOf, rowsOf, sumOf, unpack } from "./attention.js";
-import { element, inPercent, number, parts, picture, roving, set, times, tr } from "./elements.js";
-import { card, heatMap, named, scale } from "./heat_map.js";
+import {
+  element,
+  inPercent,
+  manyHeads,
+  number,
+  parts,
+  percentOf,
+  picture,
+  roving,
+  set,
+  times,
+  tr,
+  unbroken,
+} from "./elements.js";
+import { card, heatMap, lengthEdge, named, scale } from "./heat_map.js";
 
 const MOST_WRITTEN = 8; // keys of a map whose cells have room for their numbers
 const SHORT = 2; // letters of a name that stands upright no more than its column is wide
 
 export default picture(({ data, state, controls, pointer, choose, point, headline, say }) => {
   const { W_q, b_q, W_k, b_k, queries, keys } = unpack(data);
-  const { divisors, trained, query_names, key_names, sizes: [batch, numQueries, numKeys] } = data;
+  const { divisors, trained, accuracies, query_names, key_names, sizes: [batch, numQueries, numKeys] } = data;
   const [Q, K] = [linear(queries, W_q, b_q), linear(keys, W_k, b_k)];
   const sequences = Object.fromEntries(times(batch, (example) => [example, tr("sequence {example}", { example })]));
   const headNamed = (head) => tr("head {head}", { head });
-  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
   let weights = [], cards = [], framed = null;
 
+  const measure = (length) => choose({ valid_lens: state.valid_lens.with(state.example, length) });
   const strip = controls({
     ...(batch > 1
       ? { example: { label: tr("sequence"), options: sequences, write: (i) => ({ example: Number(i) }) } }
@@ -32,13 +45,17 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       write: (length) => ({ valid_lens: state.valid_lens.with(state.example, length) }),
       words: (length) => tr("{length} of {count}", { length, count: numKeys }),
     },
-  }, { class: "controls layer-controls" });
+  }, { class: "controls layer-controls of-length" });
+  const accuracy = element("span", { class: "accuracy" }), joined = element("div", { class: "joined", role: "img" });
+  strip.lastChild.before(accuracy);
   const maps = element("div", { class: "maps" });
   const onpick = (cell) => choose({ cell }), isWritten = numKeys <= MOST_WRITTEN;
   const onhover = (cell) => point(cell === null ? null : { head: state.head, cell });
   const label = tr("weights of the chosen head");
   const large = heatMap(numQueries, numKeys, { numbers: isWritten, label, onpick, onhover });
-  const title = element("p", { class: "title" }), barsTitle = element("p", { class: "title" });
+  const edge = lengthEdge(large, numQueries, numKeys, measure),
+    title = element("p", { class: "title" }),
+    barsTitle = element("p", { class: "title" });
   const bars = element("div", { class: "columns", "aria-hidden": "true" }), frame = element("div");
 
   function compute() {
@@ -60,12 +77,25 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
       const onhover = (cell) => point(cell === null ? null : { head, cell });
       const onpick = (cell) => choose({ head, cell }), gap = count > 10 ? 0 : 0.05;
       const map = heatMap(numQueries, numKeys, { gap, "aria-hidden": true, onpick, onhover });
-      return { map, node: card(count > 6 ? String(head) : headNamed(head), map, () => choose({ head })) };
+      return {
+        map,
+        edge: lengthEdge(map, numQueries, numKeys),
+        node: card(count > 6 ? String(head) : headNamed(head), map, () => choose({ head })),
+      };
     });
     set(maps, {
       "--columns": count <= 6 ? 6 : Math.min(count, 12),
-      "--few": Math.min(Math.max(count, 2), count > 9 ? 4 : 3),
+      "--few": count <= 6 ? 3 : count <= 8 ? 4 : count <= 16 ? 6 : 8,
+      "--rows": numQueries / numKeys,
     });
+    const lane = (name, count) => element("div", { class: name }, ...times(count, (h) => element("span", {}, h)));
+    joined.replaceChildren(lane("trained", trained), lane("now", count));
+    const own = (head) =>
+      times(trained, (old) => old).filter((old) =>
+        old * count < (head + 1) * trained && (old + 1) * count > head * trained
+      );
+    const told = times(count, (head) => tr("head {head}: trained {heads}", { head, heads: own(head).join(" + ") }));
+    set(joined, { "aria-label": told.join("; ") });
     maps.replaceChildren(...cards.map(({ node }) => node));
     roving(cards.map(({ node }) => node), count, (head) => choose({ head }));
   }
@@ -73,13 +103,16 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
   function paint() {
     const { example, cell, num_heads: count } = state, valid = state.valid_lens[example];
     const head = Math.min(state.head, count - 1), masked = (i) => i % numKeys >= valid;
-    cards.forEach(({ map, node }, h) => {
+    cards.forEach(({ map, edge, node }, h) => {
       map.show(weights[h].data, masked);
+      edge(valid);
+      joined.lastChild.children[h].classList.toggle("chosen", h === head);
       map.mark("chosen", (i) => i === cell);
       set(node, { "aria-pressed": h === head, "aria-label": headNamed(h) });
     });
     const own = weights[head].data;
     large.show(own, masked);
+    edge(valid);
     large.mark("chosen", (i) => i === cell);
     large.say((i, query, key) => {
       const weight = masked(i) ? tr("masked") : number(own[i]);
@@ -90,12 +123,21 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     const bar = ({ data: own }, h) =>
       element("i", { "--h": own[cell], "data-head": count > 12 && h % 4 ? "" : h, class: h === head ? "chosen" : "" });
     bars.replaceChildren(...weights.map(bar));
-    const trainedWith = { heads: manyHeads(trained) };
+    const right = accuracies[divisors.indexOf(count)], share = right === undefined ? "" : percentOf(right);
+    set(accuracy, { text: share && tr("accuracy {share}", { share }) });
+    const told = { heads: manyHeads(count), trained: manyHeads(trained), share }, seen = claim(head, cell, valid);
+    const split = share
+      ? parts("*{heads}*, split from weights trained as {trained}: *{share} right*", told)
+      : parts("*{heads}*, split from weights trained as {trained}", told);
     const note = count === trained
-      ? tr("The layer was trained with {heads}.", trainedWith)
-      : tr("The layer was trained with {heads}. Split anew, it is not trained anew.", trainedWith);
-    const small = [beside(head, cell, valid), note].filter(Boolean).join(tr(" "));
-    headline(...claim(head, cell, valid), element("small", {}, small));
+      ? tr("The layer was trained with {heads}.", { heads: manyHeads(trained) })
+      : tr("{sentence}.", { sentence: seen.join("") });
+    const inSmall = [beside(head, cell, valid), note];
+    if (count !== trained) inSmall.reverse();
+    headline(
+      ...(count === trained ? seen : split),
+      element("small", {}, unbroken(inSmall.filter(Boolean).join(tr(" ")))),
+    );
     say(read(pointer.pointed?.head < count ? pointer.pointed : { head, cell }, valid));
   }
 
@@ -157,9 +199,10 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
 
   const inLarge = element("div", {}, title, frame), inAll = element("div", {}, barsTitle, bars, scale());
   return {
-    nodes: [strip, maps, element("div", { class: "detail" }, inLarge, inAll)],
+    nodes: [strip, joined, maps, element("div", { class: "detail" }, inLarge, inAll)],
     compute,
     paint,
     hint: tr("Choose a head, or a cell."),
+    room: [68, 108, 165],
   };
 });

@@ -134,5 +134,6 @@ export default picture(({ data, state, controls, choose, headline, say }) => {
     compute,
     paint,
     hint: "Drag the blue edge, or break two of them with ① and ②.",
+    room: [72, 0, 135],
   };
 });

@@ -1,6 +1,6 @@
 // The next word of a real language model, and a switch for each of its heads: does the word hold without them?
 
-import { button, element, number, picture, roving, set, times } from "./elements.js";
+import { button, element, number, picture, roomy, roving, set, times } from "./elements.js";
 import { scale } from "./heat_map.js";
 import { isSame, percent, quoted, seen, TEN, textsOf } from "./next_words.js";
 import { ownText } from "./own_text.js";
@@ -30,7 +30,9 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   });
   const line = element("div", { class: "words", role: "group", "aria-label": "the text: choose the query" });
   const slot = element("span", { class: "slot" });
-  const gaze = element("p", { class: "title" });
+  const gaze = roomy("title"),
+    [most] = kept.map(({ tokens }) => tokens.map(seen)).sort((a, b) => b.join().length - a.join().length);
+  const room = [...most, "a word, not a word 50 %"].map((word) => element("span", {}, word)); // the longest text and slot
   const bars = times(TEN, () => {
     const [name, track, share] = ["name", "track-bar", "share"].map((part) => element("span", { class: part }));
     const [fill, ghost] = ["fill", "ghost"].map((part) => element("i", { class: part }));
@@ -139,7 +141,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     const [who, whom] = [query, key].map((i) => i ? quoted(text.tokens[i]) : "the start");
     const rests = key === 0 && weights[0] > 0.5 ? " It rests there; that does not make it idle." : "";
     const of = `${nameOf(head)}${role ? ` (${role})` : ""}`;
-    gaze.textContent = `${of}: ${who} attends to ${whom}, ${number(weights[key])}.${rests}`;
+    gaze.show(`${of}: ${who} attends to ${whom}, ${number(weights[key])}.${rests}`);
   }
 
   function paintNext(text, found, cut) {
@@ -261,7 +263,11 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   }
 
   const row = (name, ...parts) => element("div", { class: name }, ...parts);
-  const result = [row("sentence next-line", line), row("heading", gaze, scale())];
+  gaze.keep([128]);
+  const result = [
+    row("sentence next-line roomy", line, element("div", { class: "words room" }, ...room)),
+    row("heading", gaze.node, scale()),
+  ];
   const chosen = element("details", { class: "chosen-texts" }, element("summary", {}, "how the texts were chosen"));
   chosen.append(element("p", {}, data.chosen));
   const below = [tools, legend, grid, each, bar];
@@ -269,5 +275,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     nodes: [row("texts", strip, own, chosen), ...result, row("next-bars", ...bars.map(({ node }) => node)), ...below],
     paint,
     hint: "Click a head to cut it, or a group.",
+    room: [60, 0, 300],
   };
 });

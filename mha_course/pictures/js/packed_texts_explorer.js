@@ -86,5 +86,6 @@ export default picture(({ data, state, controls, pointer, choose, point, headlin
     compute,
     paint,
     hint: "Drag the lines, or move the slider.",
+    room: [67, 0, 120],
   };
 });

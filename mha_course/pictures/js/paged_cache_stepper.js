@@ -150,6 +150,7 @@ export default picture((parts) => {
     compute,
     paint,
     hint: "Move the step, change the block size, or choose a row.",
+    room: [55, 60, 180],
     end: time.stop,
   };
 });

@@ -1,11 +1,12 @@
 // The Ring: heads that learn, in the browser, to predict four neighbours of each letter on a ring. A weight is a chord.
 
 import { bytesOf, rowOf, unpack } from "./attention.js";
-import { button, drawn, element, heed, inSlices, parts, picture, roving, set, times, tr } from "./elements.js";
+import { button, drawn, element, heed, inSlices, manyHeads, parts, percentOf } from "./elements.js";
+import { picture, roving, set, times, tr } from "./elements.js";
 import { answersOf, countRight, dueAt, forward, laid, RING, SHIFTS, STEPS, train } from "./ring_model.js";
 
 const LETTERS_OF_RING = "abcdefghij", CENTRE = 200, RADIUS = 136; // of a drawing 400 wide
-const LEVELS_OF_CHORDS = 6, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight, and from which weight there is a chord, and its head's number
+const MOST_LEVELS = 6, FEW_LEVELS = 4, LEAST_CHORD = 0.03, NAMED_CHORD = 0.2; // shades of weight, and from which weight there is a chord, and its head's number
 const LEAST_JOB = 0.15, SIGNS_OF = ["−1", "+1", "−2", "+2"], MANY_HEADS = 4; // up to which a colour tells a head
 const ORDER_OF_DOTS = [2, 0, 1, 3], PAUSE_OF_OPENING = 900;
 
@@ -25,12 +26,6 @@ function chordOf(query, key, head, heads) {
     }`;
   }
   return `M${pointOf(query)}Q${pointOf(query + around / 2, .74 - .12 * Math.abs(around) + aside)} ${pointOf(key)}`;
-}
-
-/** A share as text, with a decimal near 0 and near 1. */
-function percentOf(share) {
-  const digits = (share > 0.0005 && share < 0.0095) || (share > 0.99 && share < 1) ? 1 : 0;
-  return `${(100 * share).toFixed(digits)} %`.replace("-0 %", "0 %").replace("-", "−");
 }
 
 export default picture(({ data, state, controls, pointer, choose, point, repaint, headline, say, frame }) => {
@@ -55,10 +50,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     judged = "",
     note = "",
     strands = [],
+    levels = MOST_LEVELS,
     last = {},
     isSliced = false;
 
-  const manyHeads = (count) => count === 1 ? tr("1 head") : tr("{count} heads", { count });
   const trained = () => acting ?? state.num_heads, runOf = (heads) => runs[heads]?.length ? runs[heads] : null;
   const letterAt = (i) => tr("{letter} (position {i})", { letter: state.letters[i], i });
 
@@ -176,27 +171,28 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
   const heads = element("div", { class: "ring-heads", onpointerleave: () => point(null) });
   let cards = [];
   function rebuild(count) {
-    const path = (width, level, dash) =>
-      drawn("path", { "--w": (level + .5) / LEVELS_OF_CHORDS, "--wide": width, ...dash });
+    const isMany = count > MANY_HEADS;
+    levels = isMany ? FEW_LEVELS : MOST_LEVELS;
     strands = times(count, (head) => {
       const dash = [{}, { "stroke-dasharray": "9 5" }, { "stroke-dasharray": "2 4" }][Math.floor(head / MANY_HEADS)];
-      const group = (width) =>
-        drawn(
-          "g",
-          { class: "strand", "--own": `var(--ring-${head % MANY_HEADS})` },
-          ...times(LEVELS_OF_CHORDS, (level) => path(width, level, dash)),
-        );
+      /** A path for each shade of weight, as wide as the weight; plain numbers, since a browser reads these at once. */
+      const group = (width, least, most) => {
+        const paths = times(levels, (level) => {
+          const weight = (level + .5) / levels, opacity = least + (most - least) * weight;
+          return drawn("path", { "stroke-width": weight * width, opacity, ...dash });
+        });
+        return drawn("g", { class: "strand", "--own": `var(--ring-${head % MANY_HEADS})` }, ...paths);
+      };
       return {
-        all: group(count > MANY_HEADS ? 3.5 : 5),
-        own: group(count > MANY_HEADS ? 6 : 10),
-        mini: group(13),
+        all: isMany ? group(3.5, .15, .6) : group(5, .3, .9),
+        own: group(isMany ? 6 : 10, .5, 1),
+        mini: group(13, .3, .9),
         lines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, head, count)),
         miniLines: times(RING * RING, (i) => chordOf(Math.floor(i / RING), i % RING, 0, 1)),
       };
     });
     chords.replaceChildren(...strands.map(({ all }) => all));
     near.replaceChildren(...strands.map(({ own }) => own));
-    set(ring, { class: count > MANY_HEADS ? "ring many" : "ring" });
     cards = times(count, (head) => {
       const job = element("span"), worth = element("i");
       const flip = () =>
@@ -337,10 +333,10 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
     const focus = pointer.pointed?.query ?? state.query, lit = pointer.pointed?.head;
     strands.forEach(({ all, own, mini, lines, miniLines }, head) => {
-      const texts = [all, own, mini].map(() => times(LEVELS_OF_CHORDS, () => "")), { data: shares } = weights[head];
+      const texts = [all, own, mini].map(() => times(levels, () => "")), { data: shares } = weights[head];
       shares.forEach((weight, i) => {
         if (weight < LEAST_CHORD) return;
-        const level = Math.min(Math.floor(weight * LEVELS_OF_CHORDS), LEVELS_OF_CHORDS - 1),
+        const level = Math.min(Math.floor(weight * levels), levels - 1),
           query = Math.floor(i / RING);
         if (gates[head]) texts[query === focus ? 1 : 0][level] += lines[i];
         texts[2][level] += miniLines[i];
@@ -506,6 +502,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     nodes,
     paint,
     hint: tr("Choose num_heads, switch off a head, drag the blue edge, or type a letter from a to j."),
+    room: [58, 90, 145],
     end,
   };
 });

@@ -1,7 +1,7 @@
 // Attention maps over the steps of a training run: drag through them, or let them play.
 
 import { integers, matrix, rowOf } from "./attention.js";
-import { drawn, element, inPercent, number, picture, roving, set, times, unbroken } from "./elements.js";
+import { drawn, element, inPercent, longest, number, picture, roving, set, times, unbroken } from "./elements.js";
 import { card, denseMap, heatMap, named, scale } from "./heat_map.js";
 import { player } from "./player.js";
 import { firstLargest } from "./told.js";
@@ -73,5 +73,8 @@ export default picture((parts) => {
     "--few": size > MANY ? 2 : 5,
   });
   maps.append(...cards.map(({ node }) => node));
-  return { nodes: [node, maps, scale()], paint, hint: "Move the slider, or choose a row of a map.", end: stop };
+  const hint = "Move the slider, or choose a row of a map.", found = patterns.flat().map(({ words }) => words);
+  const most = longest([...queries, ...keys].map(String)),
+    room = [longest(titles) + longest(found) + 36, 58 + 2 * most, 101];
+  return { nodes: [node, maps, scale()], paint, hint, room, end: stop };
 });

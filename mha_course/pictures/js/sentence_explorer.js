@@ -186,5 +186,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     nodes: [sentence, names, element("div", { class: "texts" }, strip, own), heading, grid],
     paint,
     hint: tr("Choose a word, or another head."),
+    room: [52, 42, 95],
   };
 });

@@ -19,7 +19,9 @@ export default picture((shared) => {
   let stages = null, touched = null; // the key whose number walks, when one was touched
 
   const length = { label: "valid_lens", max: n, words: (count) => `${count} of ${n}` };
-  const strip = controls({ ...(queries.length > 1 ? { query: { max: queries.length - 1 } } : {}), valid_len: length });
+  const strip = controls({ ...(queries.length > 1 ? { query: { max: queries.length - 1 } } : {}), valid_len: length }, {
+    class: "controls of-length",
+  });
   const walk = player(STEPS, shared, [], { label: "step", pause: PAUSE_OF_STEP, words: (step) => STEPS[step] });
   const top = element("div", { class: "motion-top" }, strip, walk.node);
 
@@ -253,5 +255,6 @@ export default picture((shared) => {
     paint,
     end: walk.stop,
     hint: "Drag an arrow, press ▶, or point at a number.",
+    room: [Math.max(42, 9 * width + 30), 0, 20 + 17 * n],
   };
 });

@@ -1,15 +1,24 @@
 // What the head explorer shows of a model of tokens: one head's map in large with its tokens, and all answers.
 
 import { indexOfLargest, lengthFor, matrix, rowOf } from "./attention.js";
-import { drawn, element, number, set, times } from "./elements.js";
-import { heatMap, named } from "./heat_map.js";
+import { drawn, element, longest, number, set, times } from "./elements.js";
+import { heatMap, lengthEdge, named } from "./heat_map.js";
 
 export function tokenStage({ data, state, pointer, choose, point, example }) {
   const { blocks, sizes, questions, note, answers, fields, source_length: sourceLength } = data;
   const numAnswers = example.targets(0).length, columns = numAnswers / questions.length;
   const starts = sizes.map((_, layer) => sizes.slice(0, layer).flat().reduce((sum, size) => sum + size, 0));
-  const stage = element("div"), title = element("p", { class: "title" });
-  let large = null, shownLayer = null;
+  const stage = element("div", { class: "roomy" }), title = element("p", { class: "title" });
+  const inTwoLines = (name) => name.replace(" ", "\n"), linesOf = (name) => inTwoLines(name).split("\n");
+  const across = (name) => longest(linesOf(name)), by = (size) => (a, b) => size(b) - size(a);
+  const [long] = data.words.toSorted(by((name) => name.length)), [wide] = data.words.toSorted(by(across));
+  /** The frames of all layers' maps with the longest names: they keep the room of the tallest. */
+  const rooms = sizes.map(([queries, keys]) => {
+    const node = drawn("svg", { viewBox: `0 0 ${keys} ${queries}` }), names = [long, inTwoLines(wide)];
+    const frame = named({ node }, names, [...names, ...Array(keys - 2).fill("")]);
+    return element("div", { class: "room", "aria-hidden": true }, frame);
+  });
+  let large = null, edge = null, frame = null, shownLayer = null;
   const band = drawn("path", { class: "query" }); // the chosen query's row
 
   const namesOf = (layer) => {
@@ -17,6 +26,7 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     return [names.slice(0, queries), names.slice(queries)];
   };
   const placeOf = (layer, cell) => ({ query: Math.floor(cell / sizes[layer][1]), key: cell % sizes[layer][1] });
+  const ends = (layer, valid) => valid === sizes[layer][1] ? [] : valid; // no edge where every key is valid
   /** A map whose cells choose their query; `extra` says of which head, and more. */
   const makeMap = (layer, extra, options) => {
     const onpick = (cell) => choose({ ...extra, query: placeOf(layer, cell).query });
@@ -31,8 +41,9 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
     const [queries, keys] = sizes[layer].map((count) => Array(count).fill(""));
     large = makeMap(layer, null, { gap: 0.05, label: "weights of the chosen head", onmove });
     large.node.addEventListener("focusout", () => point(null));
+    edge = lengthEdge(large, ...sizes[layer]);
     large.over.append(band);
-    stage.replaceChildren(named(large, queries, keys));
+    stage.replaceChildren(frame = named(large, queries, keys), ...rooms);
   }
 
   const cells = times(numAnswers, () => element("td", {}, element("b"), element("small")));
@@ -60,16 +71,25 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
 
     card(place) {
       const map = makeMap(place.layer, place, { class: "map", gap: 0, role: "img" });
-      return { node: map.node, paint: ({ data }, valid) => map.show(data, isMasked(place.layer, valid)) };
+      const edge = lengthEdge(map, ...sizes[place.layer]);
+      return {
+        node: map.node,
+        paint: ({ data }, valid) => (map.show(data, isMasked(place.layer, valid)), edge(ends(place.layer, valid))),
+      };
     },
 
     paint({ gated, whole, target }) {
       const { layer = state.layer, head = state.head } = pointer.pointed ?? {};
-      const room = (stage.clientWidth - 44) / sizes[layer][1]; // pixels for a key's name; names of queries stand beside
+      /** Whether a key's name is too wide for its column; there is no width yet on the first paint. */
+      const isUpright = (layer) => {
+        const room = (stage.clientWidth - 44) / sizes[layer][1];
+        return room > 0 ? across(wide) * 8.5 > room : across(wide) > 2;
+      };
       if (layer !== shownLayer) build(layer);
       const query = Math.min(state.query, sizes[layer][0] - 1), [from, to] = namesOf(layer);
       const weights = gated.weights[layer][head].data, masked = isMasked(layer, gated.valid[layer]);
       large.show(weights, masked);
+      edge(ends(layer, gated.valid[layer]));
       set(band, { d: `M0,${query}H${sizes[layer][1]}V${query + 1}H0Z` });
       const { pointed } = pointer, at = pointed?.key === undefined ? -1 : pointed.query * sizes[layer][1] + pointed.key;
       large.mark("pointed", (i) => i === at);
@@ -77,13 +97,12 @@ export function tokenStage({ data, state, pointer, choose, point, example }) {
         const words = masked(i) ? "masked" : number(weights[i]);
         return `from ${from[row]} at ${row} to ${to[column]} at ${column}: ${words}`;
       }, query * sizes[layer][1]);
-      const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => stage.querySelector(name).children);
+      const [rowNames, columnNames] = [".row-names", ".column-names"].map((name) => frame.querySelector(name).children);
       [...rowNames].forEach((node, i) => (node.textContent = from[i], node.classList.toggle("chosen", i === query)));
-      const inTwoLines = to.map((name) => name.replace(" ", "\n"));
-      const longest = Math.max(...inTwoLines.join("\n").split("\n").map(({ length }) => length));
-      const isUpright = room > 0 ? longest * 8.5 > room : longest > 2; // there is no room yet on the first paint
-      stage.querySelector(".column-names").classList.toggle("upright", isUpright);
-      [...columnNames].forEach((node, i) => node.textContent = isUpright ? to[i] : inTwoLines[i]);
+      [frame, ...rooms].forEach((one, i) =>
+        one.querySelector(".column-names").classList.toggle("upright", isUpright(i ? i - 1 : layer))
+      );
+      [...columnNames].forEach((node, i) => node.textContent = isUpright(layer) ? to[i] : inTwoLines(to[i]));
       title.textContent = `${blocks[layer]}, head ${head}${note}`;
 
       const found = gated.laid.map(indexOfLargest), count = found.length;

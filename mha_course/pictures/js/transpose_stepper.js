@@ -217,7 +217,7 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
 
   function paint() {
     const { step, axes } = state, present = moves[step], follow = String(state.follow).padStart(4, "0");
-    const { pointed } = pointer, { places, edges, height, w } = layout(present), tags = moves[0].tags;
+    const { pointed } = pointer, { places, edges, w } = layout(present), tags = moves[0].tags;
     if (tags.join() !== shown) rebuild(tags); // else they stay, and so they travel
     const at = (x, y) => ({ "--x": `${x}px`, "--y": `${y}px` });
     names.replaceChildren(
@@ -235,7 +235,8 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
       set(node, { text: tag === follow || tag === pointed ? tag : "" });
       node.classList.toggle("stranger", Boolean(present.isFolded) && wrong.has(tag));
     }
-    set(stage, { "--tall": `${height}px`, "--cell": `${w - 2}px` });
+    const tall = Math.max(...moves.map((move) => layout(move).height)); // of all steps, so that nothing below moves
+    set(stage, { "--tall": `${tall}px`, "--cell": `${w - 2}px` });
     orders.forEach(({ cells, node }, i) => {
       const own = [moves[0], present, right[step]][i].tags;
       set(node, { hidden: i === 2 && axes === RIGHT ? "" : null });
@@ -268,5 +269,6 @@ export default picture(({ data, state, controls, pointer, choose, point, repaint
     say(`${where}${words(step, wrong.size)}`);
   }
 
-  return { nodes: [rail, stage, reading, more], compute, paint, hint: tr("Choose a step, or a number to follow it.") };
+  const hint = tr("Choose a step, or a number to follow it.");
+  return { nodes: [rail, stage, reading, more], compute, paint, hint, room: [84, 0, 220] };
 });

@@ -10,9 +10,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from mha_course.models.any_layer import attend, weights_of
 from mha_lib.attention import MultiHeadAttention, arguments
 from mha_lib.attention.execution import values_readable
-from mha_lib.models.any_layer import attend, weights_of
 
 __all__ = ["Block", "PatchEmbedding", "TokenEmbedding"]
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_lib.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
+from mha_course.models.transformer import Encoder, EncoderDecoder, PatchEmbedding, TokenEmbedding, Transformer
 
 IMAGES = Path(__file__).with_name("digits.npz")  # made by tools/digits.py
 HELD_OUT_SEED = 2**40  # no training run is likely to draw with it

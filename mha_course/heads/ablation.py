@@ -9,19 +9,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from mha_course.heads.coalitions import set_members
+from mha_course.models.any_layer import attend, heads_before_output, num_heads_of
+from mha_course.models.tasks import Batch, Task
+from mha_course.models.threads import single_thread
+from mha_course.models.transformer import Encoder, EncoderDecoder, Transformer
 from mha_lib.attention import MultiHeadAttention
-from mha_lib.heads.coalitions import set_members
-from mha_lib.models.any_layer import attend, heads_before_output, num_heads_of
-from mha_lib.models.progress_bar import progress_bar
-from mha_lib.models.tasks import Batch, Task
-from mha_lib.models.threads import single_thread
-from mha_lib.models.transformer import Encoder, EncoderDecoder, Transformer
+from mha_lib.heads.before_mixing import evaluating
+from mha_lib.heads.gated_heads import ABLATIONS
+from mha_lib.heads.progress_bar import progress_bar
 
 __all__ = ["constant_patch", "hook_heads"]
 
-ABLATIONS = ("zero", "mean", "resample")
 TOKENS_AT_ONCE = 4_096  # tokens that pass a model's last layers together: more would leave the processor's cache
 
 
@@ -169,15 +170,10 @@ def head_outputs(model: Transformer, batch: Batch, head_mask: Tensor | None = No
 
 
 def head_means(model: Transformer, batch: Batch) -> list[Tensor]:
-    """Return every head's output averaged over a batch's examples and tokens: for each block (num_heads, head_size)."""
-    return mean_over_tokens(model, batch, head_outputs(model, batch))
-
-
-def mean_over_tokens(model: Transformer, batch: Batch, values: list[Tensor]) -> list[Tensor]:
-    """Average each block's tensor (batch, num_heads, n, …) over examples and unpadded queries, to (num_heads, …)."""
+    """Return every head's output averaged over examples and unpadded queries: for each block (num_heads, head_size)."""
     padded = ["encoder"] if isinstance(model, EncoderDecoder) else list(model.blocks)
     means = []
-    for name, block in zip(model.blocks, values, strict=True):
+    for name, block in zip(model.blocks, head_outputs(model, batch), strict=True):
         counts = torch.ones(len(block), block.shape[2], dtype=torch.bool, device=block.device)
         if batch.valid_lens is not None and name in padded:
             counts = torch.arange(block.shape[2], device=block.device) < batch.valid_lens[:, None]
@@ -205,18 +201,6 @@ def eval_mode(model: Transformer) -> Iterator[None]:
     """Set a model to eval mode, and torch to a single thread, inside a ``with`` block."""
     with evaluating(model), single_thread():
         yield
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Set a model to eval mode inside a ``with`` block, and restore every module's former mode afterwards."""
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, was in training.items():
-            module.training = was
 
 
 def constant_patch(heads: Tensor) -> Callable[[Tensor], Tensor]:

@@ -9,13 +9,13 @@ Heads of equal importance have no order. Where one is needed, it is drawn at ran
 """
 
 import math
-from collections.abc import Callable, Mapping
 from itertools import combinations
-from math import comb
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+
+from mha_lib.heads.plans import ranks
+from mha_lib.heads.shapley_shares import set_members, shapley_shares
 
 
 def shapley(values: Tensor) -> Tensor:
@@ -31,38 +31,6 @@ def shapley(values: Tensor) -> Tensor:
     """
     _, shares = shapley_shares(_num_heads(values))
     return shares.to(values.device) @ values.double()
-
-
-def shapley_shares(num_heads: int, num_orders: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Return sets of heads, bool (num_sets, num_heads), and what each set's score adds to each head's Shapley value.
-
-    The shares (num_heads, num_sets), times the scores of the sets, are the values: exact ones from all 2**num_heads
-    sets in the order of their numbers, or estimates from ``num_orders`` random orders in which heads join.
-    """
-    if num_orders is None:
-        sets = set_members(torch.arange(2**num_heads), num_heads)
-        sizes = sets.sum(dim=1)
-        weights = [1 / (num_heads * comb(num_heads - 1, size)) for size in range(num_heads)]
-        of_size = torch.tensor([0.0, *weights, 0.0], dtype=torch.float64)
-        return sets, torch.where(sets.T, of_size[sizes], -of_size[sizes + 1])
-    generator = torch.Generator().manual_seed(seed)
-    place = torch.rand(num_orders, num_heads, generator=generator).argsort(dim=1).argsort(dim=1)
-    joined = place[:, None] < torch.arange(num_heads + 1)[:, None]  # (num_orders, size, num_heads)
-    sets, which = joined.flatten(0, 1).unique(dim=0, return_inverse=True)
-    which = which.view(num_orders, num_heads + 1)
-    shares = torch.zeros(num_heads, len(sets), dtype=torch.float64)
-    for step, sign in ((1, 1.0), (0, -1.0)):  # with the head, and without
-        shares.scatter_add_(1, which.gather(1, place + step).T, torch.full_like(place.T, sign, dtype=torch.float64))
-    return sets, shares / num_orders
-
-
-def set_members(sets: Tensor, num_heads: int) -> Tensor:
-    """Convert set numbers, whose bit i is 1 if head i is in the set, to Booleans ``(*sets.shape, num_heads)``.
-
-    >>> set_members(torch.tensor([5]), num_heads=3)
-    tensor([[ True, False,  True]])
-    """
-    return (sets[..., None] >> torch.arange(num_heads, device=sets.device) & 1).bool()
 
 
 def best_sets(values: Tensor) -> Tensor:
@@ -96,22 +64,6 @@ def random_pruning_curve(values: Tensor) -> Tensor:
     """
     sizes = _sizes(values)
     return torch.stack([values[sizes == size].mean() for size in range(sizes.max() + 1)])
-
-
-def ranks(importance: Tensor, seed: int = 0) -> Tensor:
-    """Return every head's rank by ``importance``, 1 for the most important; ties are broken at random by ``seed``.
-
-    >>> ranks(torch.tensor([[0.1, 0.9], [0.5, 0.3]]))
-    tensor([[4, 1],
-            [2, 3]])
-
-    ``seed`` draws the order in which equals stand.
-    """
-    flat = importance.flatten()
-    shuffled = torch.rand(len(flat), generator=torch.Generator().manual_seed(seed)).argsort(descending=True)
-    shuffled = shuffled.to(flat.device)
-    order = shuffled[flat[shuffled].argsort(descending=True, stable=True)]
-    return (order.argsort() + 1).view(importance.shape)
 
 
 def mean_ranks(importance: Tensor) -> Tensor:
@@ -219,33 +171,6 @@ def permute_within_blocks(importance: Tensor, seed: int) -> Tensor:
     """
     places = torch.rand(importance.shape, generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
     return importance.gather(1, places.to(importance.device))
-
-
-def permute_within_layers(importance: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """Shuffle the importance of heads at random within each layer, as a random baseline; return a new dictionary.
-
-    >>> permuted = permute_within_layers({"0": torch.tensor([1.0, 2.0]), "1": torch.tensor([3.0])}, seed=0)
-    >>> {name: row.sort().values.tolist() for name, row in permuted.items()}
-    {'0': [1.0, 2.0], '1': [3.0]}
-
-    It is ``permute_within_blocks`` for layers that may have different numbers of heads.
-    """
-    padded = pad_sequence(list(importance.values()), batch_first=True, padding_value=torch.nan)
-    return {name: row[~row.isnan()] for name, row in zip(importance, permute_within_blocks(padded, seed), strict=True)}
-
-
-def sampled_shapley(value: Callable[[Tensor], Tensor], num_heads: int, num_orders: int, seed: int = 0) -> Tensor:
-    """Estimate every head's Shapley value from ``num_orders`` random orders; ``value`` gives the scores of head sets.
-
-    Args:
-        value: sets of heads, bool (num_sets, num_heads) → their values (num_sets,); asked once, each set once.
-        num_orders: number of random orders in which heads join.
-
-    Source: Castro, Gómez, Tejada 2009, "Polynomial calculation of the Shapley value based on sampling".
-    """
-    sets, shares = shapley_shares(num_heads, num_orders, seed)
-    values = value(sets)
-    return shares.to(values) @ values
 
 
 def _num_heads(values: Tensor) -> int:

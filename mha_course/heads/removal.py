@@ -8,26 +8,17 @@ A plan says which heads go: ``{"layer 0": [1, 2], "layer 1": [5]}``. Blocks that
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from mha_lib.attention import (
-    AdditiveAttention,
-    AttentionPooling,
-    DotProductAttention,
-    FusedAttention,
-    KernelPooling,
-    MultiHeadAttention,
-)
-from mha_lib.heads.coalitions import ranks
-from mha_lib.models.any_layer import MAPS, attend, copied, linear_maps, num_heads_of
-from mha_lib.models.transformer import Transformer
-
-Plan = Mapping[str, Sequence[int]]  # for each block or layer by name, the numbers of the heads that go
-ALIKE = (FusedAttention, DotProductAttention, AdditiveAttention, KernelPooling)  # these do the same in every head
+from mha_course.models.any_layer import MAPS, attend, copied, linear_maps, num_heads_of
+from mha_course.models.transformer import Transformer
+from mha_lib.attention import MultiHeadAttention
+from mha_lib.heads.layer_heads import bias_with_means, copies_of_heads, keep_columns, keep_rows, rows_of
+from mha_lib.heads.plans import Plan, ranks
 
 
 class HeadlessAttention(nn.Module):
@@ -117,9 +108,7 @@ def prune_attention(
     bias: Tensor | None = W_o.bias
     if means is not None:
         gone = [head for head in range(attention.num_heads) if head not in heads]
-        weight = W_o.weight.unflatten(1, (attention.num_heads, -1))[:, gone]
-        lost = torch.einsum("dhs,hs->d", weight, means[gone].to(weight))
-        bias = lost if bias is None else bias + lost
+        bias = bias_with_means(W_o, attention.num_heads, gone, means)
     trainable = W_o.weight.requires_grad
     if not heads:
         return HeadlessAttention(W_o.out_features, bias).train(attention.training).requires_grad_(trainable)
@@ -135,33 +124,19 @@ def select_heads(attention: MultiHeadAttention, heads: Sequence[int]) -> MultiHe
     >>> select_heads(MultiHeadAttention(8, 2, query_size=8, key_size=8, value_size=8), [1, 1, 0]).num_heads
     3
     """
-    if any(nn.parameter.is_lazy(parameter) for parameter in attention.parameters()):
-        raise ValueError("attention has open sizes: call it once before its heads are chosen")
-    if not isinstance(attention, MultiHeadAttention):
-        return _heads_of_any_layer(attention, heads)
-    selected = copy.deepcopy(attention)
-    selected.attention = _pooling_of(selected.attention, heads)
-    shared = [attention.key_value_head_of[head] for head in heads]
-    is_grouped = attention.num_key_value_heads < attention.num_heads
-    key_value_heads = list(dict.fromkeys(shared)) if is_grouped else shared  # each once, if they are shared
-    selected.num_heads, selected.num_key_value_heads = len(heads), len(key_value_heads)
-    selected.key_value_head_of = list(map(key_value_heads.index, shared)) if is_grouped else list(range(len(heads)))
-    rows = _rows_of(heads, attention.head_size)
-    _keep_rows(selected.W_q, rows)
-    _keep_rows(selected.W_k, _rows_of(key_value_heads, attention.head_size))
-    _keep_rows(selected.W_v, _rows_of(key_value_heads, attention.head_size))
-    _keep_columns(selected.W_o, rows)
-    return selected
+    if isinstance(attention, MultiHeadAttention):
+        return copies_of_heads(attention, heads)
+    return _heads_of_any_layer(attention, heads)
 
 
 def _heads_of_any_layer(layer: nn.Module, heads: Sequence[int]) -> nn.Module:
     """The same for a layer of a learner's own, whose numbers are then held against those of the whole layer."""
     selected, number = copied(layer), num_heads_of(layer)
     *projections, W_o = linear_maps(selected, MAPS)
-    rows = _rows_of(heads, W_o.in_features // number)
+    rows = rows_of(heads, W_o.in_features // number)
     for linear in projections:
-        _keep_rows(linear, rows)
-    _keep_columns(W_o, rows)
+        keep_rows(linear, rows)
+    keep_columns(W_o, rows)
     setattr(selected, "num_heads", len(heads))  # noqa: B010 (to mypy a module's attributes are modules)
     _check_cut(copied(layer).eval(), selected.eval(), torch.tensor(heads).bincount(minlength=number))
     return selected.train(layer.training)
@@ -184,38 +159,6 @@ def _check_cut(whole: nn.Module, cut: nn.Module, gates: Tensor) -> None:
             "Its forward should give head i its own rows of W_q, W_k and W_v, and read sizes from tensors and "
             "self.num_heads, as in X.unflatten(-1, (self.num_heads, -1)) and √ of Q.shape[-1]"
         )
-
-
-def _pooling_of(pooling: AttentionPooling, heads: Sequence[int]) -> AttentionPooling:
-    """The attention of these heads; of a class whose heads may differ (ALiBi), by its own ``select_heads``."""
-    select = getattr(pooling, "select_heads", None)
-    if select is not None:
-        return select(heads)
-    if type(pooling) not in ALIKE:
-        name = type(pooling).__name__
-        raise TypeError(
-            f"attention cannot be cut: what {name} does may differ from head to head; give {name} a method "
-            "select_heads(heads) that returns the attention of these heads (self, where all do the same)"
-        )
-    return pooling
-
-
-def _rows_of(heads: Sequence[int], head_size: int) -> Tensor:
-    """The rows of a projection that belong to these heads, in their order."""
-    return torch.cat([torch.arange(head * head_size, (head + 1) * head_size) for head in heads])
-
-
-def _keep_columns(linear: nn.Linear, columns: Tensor) -> None:
-    """Keep only these columns of a linear map, in this order."""
-    linear.weight = nn.Parameter(linear.weight.detach()[:, columns], linear.weight.requires_grad)
-    linear.in_features = len(columns)
-
-
-def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
-    """Keep only these rows of a linear map, in this order."""
-    for name, parameter in list(linear.named_parameters()):
-        setattr(linear, name, nn.Parameter(parameter.detach()[rows], parameter.requires_grad))
-    linear.out_features = len(rows)
 
 
 def least_heads(model: Transformer, importance: Tensor, number: int, seed: int = 0) -> dict[str, list[int]]:
