@@ -185,10 +185,12 @@ class LayerCheck:
             said, way, scaled = self.search.scaled()
         if said:
             return self.if_right(way, said)
-        if found := self.search.known(self.search.others):
+        if found := self.search.known(self.search.others, alone=True):
             return self.other_attention(found[0])
         if found := self.search.mistake():
             return self.wrong_as(*found, self.hand_over())
+        if found := self.search.known(self.search.others):
+            return self.other_attention(found[0])
         return self.wrong_as(scaled, "scores", "") if scaled else self.what_is_wrong()
 
     def if_right(self, way: list[Callable], said: str) -> Verdict:

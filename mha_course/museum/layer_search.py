@@ -239,9 +239,9 @@ class Search:
                     return in_variant(words, in_words(text)), "scores"
         return None
 
-    def known(self, known: list) -> tuple[str, str] | None:
-        """Return the words for a row of ``known``, alone or in a variant, and the part that it is in; or None."""
-        groups = self.right_in_values or self.groups
+    def known(self, known: list, alone: bool = False) -> tuple[str, str] | None:
+        """Return the words for a row of ``known``, perhaps in a variant, and its part; None if there is none."""
+        groups = [] if alone else self.right_in_values or self.groups
         rows = [row for group in groups for row in usual(group[1]) if group[0] is groups[0][0] or len(row[0]) < 2]
         for way in self.ways:
             programs = [row for row in known if self.may_be(way, row[1])]

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import wrong_by_rule
 from changed_layers import variant
 from torch import nn
 from wrong_by_rule import rms
@@ -79,6 +80,15 @@ def test_a_constant_factor_is_a_variant_and_one_that_changes_with_the_size_a_mis
     assert right and "scores times 0.7" in right.text, right
     assert normed and "RMSNorm of each head's queries and keys, scores times 0.12 in place of 1/√d" in normed.text
     assert wrong.state == "wrong" and "should not change with the size" in wrong.text, wrong
+
+
+BEHIND = "s = s.masked_fill(~keep, -math.inf)\n    a = s.softmax(-1)", "a = s.softmax(-1) * keep"
+
+
+def test_a_mask_behind_the_softmax_of_normed_heads_is_the_mistake_in_the_variant():
+    verdict = check_layer(wrong_by_rule.layer("normed", *BEHIND))
+    assert verdict.state == "wrong", verdict
+    assert verdict.text.startswith("With RMSNorm of each head's queries and keys: The mask comes after the softmax")
 
 
 def test_weights_that_are_another_attention_are_said_with_what_is_alike():
